@@ -1,0 +1,59 @@
+"""Text in, probability out: the calibrator, with no HTTP and no policy.
+
+What other packages use stands here; names that need torch are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from calibrator.batching import Batcher
+from calibrator.errors import (
+    CalibratorError,
+    CheckpointError,
+    HubError,
+    MissingExtraError,
+    NotScorableError,
+    QueueFullError,
+    RowError,
+    TrainingError,
+)
+from calibrator.loading import check_checkpoint, load_scorer
+from calibrator.scorer import FakeScorer, Item, Score, Scorer
+from calibrator.transcript import message_text, question_text
+
+if TYPE_CHECKING:
+    from calibrator.commands import cli
+    from calibrator.judge import Pinocchio
+
+_LAZY = {"Pinocchio": "calibrator.judge", "cli": "calibrator.commands"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Batcher",
+    "CalibratorError",
+    "CheckpointError",
+    "FakeScorer",
+    "HubError",
+    "Item",
+    "MissingExtraError",
+    "NotScorableError",
+    "Pinocchio",
+    "QueueFullError",
+    "RowError",
+    "Score",
+    "Scorer",
+    "TrainingError",
+    "check_checkpoint",
+    "cli",
+    "load_scorer",
+    "message_text",
+    "question_text",
+]

@@ -1,0 +1,138 @@
+"""A checkpoint is a folder whose `calibrator.json` says all that makes its scores what they are.
+
+    calibrator.json    architecture, layout, labels, tags, training data, recalibration, quality
+    model.safetensors  the weights
+    tokenizer.json     the tokenizer
+
+Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calibrator.errors import CheckpointError, HubError
+from calibrator.layout import Layout
+from calibrator.recalibration import Platt
+
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+EMBEDDED = "embedded"
+FORMAT = 1
+ARCHITECTURES = ("cross-encoder",)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """The BERT encoder's geometry."""
+
+    vocabulary: int = 30_522
+    hidden: int = 384
+    layers: int = 6
+    heads: int = 12
+    intermediate: int = 1_536
+    positions: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """`calibrator.json`, checked."""
+
+    name: str
+    weights_sha256: str
+    architecture: str = "cross-encoder"
+    labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (paper B08)
+    base_rate: float = 0.5  # share of correct replies in the training data
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    layout: Layout = field(default_factory=Layout)
+    recalibration: Platt | None = None
+    source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
+    benchmarks: tuple[str, ...] = ()
+    training: dict[str, Any] = field(default_factory=dict)
+    quality: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
+        return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
+
+    def as_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
+        return {"format": FORMAT, **values}
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def resolve_checkpoint(name: str) -> Path:
+    """The folder of a checkpoint; downloads a hub name once and works offline afterwards.
+
+    Raises CheckpointError when there is no such checkpoint, HubError when the hub cannot be asked.
+    """
+    folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name == EMBEDDED or name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise CheckpointError(f"there is no checkpoint folder {str(folder)!r}")
+    return _download(name)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors"]  # never a pickle, never code
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise HubError(
+            f"checkpoint {name!r} is neither a folder nor could it be downloaded from the hub "
+            f"({type(error).__name__}); check the name and the network, or use 'embedded'"
+        ) from error
+
+
+def read_config(folder: Path) -> CheckpointConfig:
+    """Reads and checks `calibrator.json`; raises CheckpointError naming the file and the fault."""
+    path = folder / "calibrator.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} is no checkpoint: it has no calibrator.json") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    try:
+        return _parse_config(values)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} is not what this version writes: {error}") from error
+
+
+def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
+    values = dict(values)
+    if (found := values.pop("format")) != FORMAT:
+        raise ValueError(f"format {found!r}, this version reads {FORMAT}")
+    if values["architecture"] not in ARCHITECTURES:
+        raise ValueError(
+            f"architecture {values['architecture']!r} is not one of {', '.join(ARCHITECTURES)}"
+        )
+    recalibration = values.pop("recalibration")
+    return CheckpointConfig(
+        encoder=EncoderConfig(**values.pop("encoder")),
+        layout=Layout(**values.pop("layout")),
+        labels=tuple(values.pop("labels")),
+        source_models=tuple(values.pop("source_models")),
+        benchmarks=tuple(values.pop("benchmarks")),
+        recalibration=Platt.from_dict(recalibration) if recalibration else None,
+        **values,
+    )
+
+
+def write_config(folder: Path, config: CheckpointConfig) -> None:
+    text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
+    (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

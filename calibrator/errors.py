@@ -1,0 +1,62 @@
+"""What can go wrong in the calibrator.
+
+    CalibratorError
+    ├── RowError              one row of a JSON lines file is unusable; says which and why
+    ├── CheckpointError       a checkpoint folder is missing, damaged or of an unknown kind
+    │   └── HubError          a checkpoint's hub cannot be reached and nothing is cached
+    ├── TrainingError         a training run cannot start or go on
+    ├── QueueFullError        the scoring queue holds as many items as it may
+    ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
+    └── MissingExtraError     a package of an optional extra is not installed
+
+Errors of torch, tokenizers and the hub's client are translated where a checkpoint is loaded
+(`checkpoint.py`, `cross_encoder.py`) and chained.
+"""
+
+from __future__ import annotations
+
+
+class CalibratorError(Exception):
+    """Root of everything that `calibrator` raises on purpose."""
+
+
+class RowError(CalibratorError):
+    """One row cannot be used: `source` and `line` (1-based) say where, the message says why."""
+
+    def __init__(self, source: str, line: int, message: str) -> None:
+        super().__init__(f"{source}:{line}: {message}")
+        self.source = source
+        self.line = line
+
+
+class CheckpointError(CalibratorError):
+    """A checkpoint cannot be used as it is."""
+
+
+class HubError(CheckpointError):
+    """A checkpoint is neither on disk nor can it be downloaded."""
+
+
+class TrainingError(CalibratorError):
+    """A training run cannot start or go on."""
+
+
+class QueueFullError(CalibratorError):
+    """The scoring queue is full; the item was not taken."""
+
+
+class NotScorableError(CalibratorError):
+    """The calibrator has no number for this reply; `reason` is one machine word."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class MissingExtraError(CalibratorError):
+    """A package is missing; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed; it comes with: pip install 'pinocchio-proxy[{extra}]'"
+        )

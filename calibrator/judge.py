@@ -1,0 +1,138 @@
+"""`Pinocchio`: two lines to a probability (paper A03, G01-G03).
+
+judge = Pinocchio()
+p_correct = judge.score(response, messages=messages)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from calibrator.loading import load_scorer
+from calibrator.scorer import Item, Scorer
+from calibrator.transcript import message_text, question_text
+
+
+class Pinocchio:
+    """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
+
+    `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
+    `cuda`, .. Raises CheckpointError when there is no such checkpoint.
+    """
+
+    def __init__(self, checkpoint: str = "embedded", *, device: str = "auto") -> None:
+        self._scorer: Scorer = load_scorer(checkpoint, device)
+
+    @property
+    def name(self) -> str:
+        """Checkpoint and recalibration: the provenance of every number this object gives."""
+        return self._scorer.name
+
+    def score(
+        self,
+        response: Any = None,
+        *,
+        messages: Sequence[Mapping[str, Any]] | str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        question: str | None = None,
+        answer: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+    ) -> float:
+        """P(correct) of a reply, 0 to 1; of its first choice when it has several.
+
+        `response` is a chat completion (of the `openai` package or a dict) or the answer's text,
+        `messages` what it answers; or give `question` and `answer` as text. The answering model's
+        name comes from the response unless `source_model` is given.
+
+        Raises ValueError when question or answer is missing, NotScorableError for images.
+        """
+        asked = _question(messages, tools, question)
+        answers, model = _answers(response if answer is None else answer)
+        return self._score([Item(asked, answers[0], source_model or model, benchmark)])[0]
+
+    def scores(
+        self,
+        response: Any,
+        *,
+        messages: Sequence[Mapping[str, Any]] | str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        question: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+    ) -> list[float]:
+        """P(correct) of every choice of a response with n > 1."""
+        asked = _question(messages, tools, question)
+        answers, model = _answers(response)
+        return self._score([Item(asked, a, source_model or model, benchmark) for a in answers])
+
+    def score_batch(self, items: Iterable[Mapping[str, Any] | Item]) -> list[float]:
+        """P(correct) of many: mappings with the keyword arguments of `score`, or `Item`s."""
+        return self._score([item if isinstance(item, Item) else _item(**item) for item in items])
+
+    def _score(self, items: Sequence[Item], batch: int = 32) -> list[float]:
+        order = sorted(
+            range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
+        )
+        confidences = [0.0] * len(items)
+        for start in range(0, len(order), batch):  # of similar length, so that little is padded
+            chosen = order[start : start + batch]
+            for i, score in zip(
+                chosen, self._scorer.score_batch([items[i] for i in chosen]), strict=True
+            ):
+                confidences[i] = score.confidence
+        return confidences
+
+
+def _item(
+    response: Any = None,
+    messages: Any = None,
+    tools: Any = None,
+    question: str | None = None,
+    answer: str | None = None,
+    source_model: str | None = None,
+    benchmark: str | None = None,
+) -> Item:
+    answers, model = _answers(response if answer is None else answer)
+    return Item(_question(messages, tools, question), answers[0], source_model or model, benchmark)
+
+
+def _question(messages: Any, tools: Any, question: str | None) -> str:
+    if question is not None:
+        return question
+    if isinstance(messages, str):
+        return messages
+    if messages is None:
+        raise ValueError("give `messages` or `question`: an answer alone cannot be judged")
+    return question_text([_plain(message) for message in messages], tools)
+
+
+def _answers(response: Any) -> tuple[list[str], str | None]:
+    """The text of every choice, and the model's name where the response tells it."""
+    if response is None:
+        raise ValueError("give a `response` or an `answer`")
+    if isinstance(response, str):
+        return [response], None
+    plain = _plain(response)
+    if "choices" not in plain:
+        return [message_text(plain)], None
+    choices = plain["choices"]
+    if not isinstance(choices, Sequence) or not choices:
+        raise ValueError("the response has no choices")
+    model = plain.get("model")
+    texts = [message_text(_plain(choice).get("message") or {}) for choice in choices]
+    return texts, model if isinstance(model, str) else None
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    """A dict of a mapping or of an `openai` object."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise ValueError(
+            f"cannot read a {type(value).__name__}; give an openai object, a dict or a string"
+        )
+    plain: Mapping[str, Any] = dump()
+    return plain

@@ -1,0 +1,87 @@
+"""How question, answer and tags become one row of tokens for the cross-encoder.
+
+    [CLS] Benchmark: .. Source model: .. Question: .. [SEP] .. answer .. [SEP]
+
+The tags stand only where they are known (paper F01, F07; they are dropped at random in training,
+so their absence is normal). What does not fit is cut out of the middle: a question keeps mostly
+its beginning, an answer mostly its end, where the final answer usually stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tokenizers import Tokenizer
+
+CLS, SEP, PAD = 101, 102, 0  # of BERT's uncased vocabulary
+CHARACTERS_PER_TOKEN = 12  # more than nearly any text needs, so that a cut by characters is safe
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Token budgets of one row; saved in `calibrator.json`."""
+
+    max_tokens: int = 256
+    answer_share: float = 0.6  # of the row, when both question and answer are too long
+    question_head_share: float = 0.6
+    answer_head_share: float = 0.4
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One row ready for the model: `segment_b` is where the answer begins in `ids`."""
+
+    ids: list[int]
+    segment_b: int
+    is_truncated: bool
+
+
+def tag_text(benchmark: str | None, source_model: str | None) -> str:
+    """The lines before the question, as in the paper's prompt (F01)."""
+    lines = []
+    if benchmark:
+        lines.append(f"Benchmark: {benchmark}")
+    if source_model:
+        lines.append(f"Source model: {source_model}")
+    return "\n".join([*lines, "Question:"])
+
+
+def cut_middle(tokens: Sequence[int], budget: int, head_share: float) -> list[int]:
+    """At most `budget` tokens: the first `head_share` of them from the head, the rest the tail."""
+    if len(tokens) <= budget:
+        return list(tokens)
+    head = round(budget * head_share)
+    return [*tokens[:head], *tokens[len(tokens) - (budget - head) :]]
+
+
+def clip_characters(text: str, layout: Layout) -> str:
+    """Bounds the work of the tokenizer: a text of megabytes keeps its two ends only."""
+    limit = layout.max_tokens * CHARACTERS_PER_TOKEN
+    return text if len(text) <= 2 * limit else f"{text[:limit]} {text[-limit:]}"
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[list[int]]:
+    """Token ids of each text, without [CLS] and [SEP]."""
+    clipped = [clip_characters(text, layout) for text in texts]
+    return [e.ids for e in tokenizer.encode_batch_fast(clipped, add_special_tokens=False)]
+
+
+def assemble(
+    tags: Sequence[int], question: Sequence[int], answer: Sequence[int], layout: Layout
+) -> TokenRow:
+    """Joins three token lists within the budget; what one side leaves unused the other may take."""
+    room = layout.max_tokens - 3 - len(tags)  # [CLS] and two [SEP]
+    answer_budget = max(round(room * layout.answer_share), room - len(question))
+    answer_part = cut_middle(answer, answer_budget, layout.answer_head_share)
+    question_part = cut_middle(question, room - len(answer_part), layout.question_head_share)
+    head = [CLS, *tags, *question_part, SEP]
+    return TokenRow(
+        ids=[*head, *answer_part, SEP],
+        segment_b=len(head),
+        is_truncated=len(question_part) < len(question) or len(answer_part) < len(answer),
+    )

@@ -1,0 +1,146 @@
+"""Labelled rows: the one JSON lines format that training, judging and scoring share.
+
+    {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
+     "correct": 0|1, "gold", "verbalized_confidence"}
+
+A file may be gzipped. A bad row is an error with its line number, never the end of the run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from calibrator.errors import NotScorableError, RowError
+from calibrator.scorer import Item
+from calibrator.transcript import question_text, response_text
+
+MAX_LINE_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answered question with what is known about it; `raw` is the row as it was read."""
+
+    question: str
+    answer: str
+    model: str | None
+    benchmark: str | None
+    domain: str | None
+    question_id: str
+    correct: int | None
+    verbalized_confidence: float | None
+    raw: dict[str, Any]
+
+    def item(self) -> Item:
+        return Item(self.question, self.answer, self.model, self.benchmark)
+
+
+def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
+    value = raw.get(key)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{key!r} must be a string, not {type(value).__name__}")
+    return value
+
+
+def _label(raw: dict[str, Any]) -> int | None:
+    value = raw.get("correct")
+    if value is None:
+        return None
+    if value not in (0, 1):  # True and False are 1 and 0
+        raise ValueError(f"'correct' must be 0 or 1, not {value!r}")
+    return int(value)
+
+
+def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
+    value = raw.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{key!r} must be a number from 0 to 1, not {value!r}")
+    return float(value)
+
+
+def parse_row(raw: Any) -> Row:
+    """Checks one decoded row; raises ValueError with what is wrong with it."""
+    if not isinstance(raw, dict):
+        raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
+    if "response" not in raw:
+        raise ValueError("'response' is missing")
+    question = _text_or_none(raw, "question")
+    if question is None:
+        if raw.get("messages") is None:
+            raise ValueError("'question' (or 'messages') is missing")
+        question = question_text(raw["messages"], raw.get("tools"))
+    response = raw["response"]
+    answer = response if isinstance(response, str) else response_text(response)
+    return Row(
+        question=question,
+        answer=answer,
+        model=_text_or_none(raw, "model"),
+        benchmark=_text_or_none(raw, "benchmark"),
+        domain=_text_or_none(raw, "domain"),
+        question_id=_text_or_none(raw, "question_id") or question,
+        correct=_label(raw),
+        verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
+        raw=raw,
+    )
+
+
+def open_lines(path: Path) -> BinaryIO:
+    """The file's bytes, unpacked when it is gzip (told by its first two bytes, not its name)."""
+    stream = path.open("rb")
+    is_gzip = stream.read(2) == b"\x1f\x8b"
+    stream.seek(0)
+    return cast(BinaryIO, gzip.open(stream)) if is_gzip else stream
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+    """Each row with its line number, or the error that stands in its place.
+
+    Blank lines are passed over. A file that breaks off (truncated gzip) ends with an error.
+    Raises OSError when the file cannot be opened.
+    """
+    source, number = str(path), 0
+    with open_lines(path) as stream:
+        while True:
+            number += 1
+            try:
+                line = stream.readline(MAX_LINE_BYTES + 1)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                yield number, RowError(source, number, f"the file breaks off: {error}")
+                return
+            if not line:
+                return
+            if len(line) > MAX_LINE_BYTES:
+                yield (
+                    number,
+                    RowError(
+                        source,
+                        number,
+                        f"longer than {MAX_LINE_BYTES} bytes; the file is read no further",
+                    ),
+                )
+                return
+            if line.strip():
+                yield number, _read_row(source, number, line)
+
+
+def _read_row(source: str, number: int, line: bytes) -> Row | RowError:
+    try:
+        return parse_row(json.loads(line))
+    except UnicodeDecodeError as error:
+        return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
+    except json.JSONDecodeError as error:
+        return RowError(source, number, f"not JSON: {error.msg} at column {error.colno}")
+    except RecursionError:
+        return RowError(source, number, "nested too deeply")
+    except (ValueError, NotScorableError) as error:
+        return RowError(source, number, str(error))

@@ -1,0 +1,61 @@
+"""What a scorer is: text in, probability out.
+
+Anything with a `name` and a `score_batch` can stand where the calibrator stands: the embedded
+cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of tests and demos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One answered question, as text (paper B01: Q, A and the optional tags M)."""
+
+    question: str
+    answer: str
+    source_model: str | None = None
+    benchmark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """P(correct) of one item, 0 to 1, higher = surer.
+
+    `score` is what the model says (softmax over the two label logits, paper B09), `confidence`
+    the same after recalibration. `is_truncated` says that only a part of the text was read.
+    """
+
+    score: float
+    confidence: float
+    is_truncated: bool = False
+
+
+class Scorer(Protocol):
+    """Scores items; may block for milliseconds, never called on an event loop."""
+
+    @property
+    def name(self) -> str:
+        """Checkpoint and recalibration, e.g. `embedded@3f2a`: the provenance of every score."""
+        ...
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """One score for each item, in order; raises CalibratorError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FakeScorer:
+    """Gives every item the same confidence; `fake:0.73` in a configuration."""
+
+    confidence: float
+
+    @property
+    def name(self) -> str:
+        return f"fake:{self.confidence:g}"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        return [Score(self.confidence, self.confidence) for _ in items]

@@ -1,0 +1,161 @@
+"""From OpenAI's messages and completions to the two texts a calibrator reads.
+
+The question is the last turn of the user, with what went before it where it matters (a short
+history, results of tools) and the tools that were offered; the answer is all that the model
+returned: reasoning it exposed (paper F09), text, refusal, tool calls. Tool calls and tools are
+written as the training data writes them: `[name(argument="value")]` and `Available functions
+(JSON): [...]`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calibrator.errors import NotScorableError
+
+HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
+TOOLS_CHARACTERS = 6_000
+
+
+def content_text(content: Any) -> str:
+    """The text of a message's `content`: a string, parts, or nothing.
+
+    Raises NotScorableError(`image`, `audio`, `file`) for parts that a text calibrator cannot read
+    and ValueError for what is neither.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise ValueError(
+            f"message content must be a string or a list, not {type(content).__name__}"
+        )
+    return "\n".join(text for text in map(_part_text, content) if text)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping):
+        raise ValueError(f"a content part must be an object, not {type(part).__name__}")
+    kind = str(part.get("type", "text"))
+    if kind in ("image_url", "input_image", "image"):
+        raise NotScorableError(
+            "image", "the question has an image; this calibrator reads text only"
+        )
+    if kind in ("input_audio", "audio", "file", "input_file"):
+        reason = kind.removeprefix("input_")
+        raise NotScorableError(
+            reason, f"the question has a part of type {kind}; this calibrator reads text only"
+        )
+    text = part.get("text", part.get("refusal", ""))
+    return text if isinstance(text, str) else ""
+
+
+def question_text(messages: Any, tools: Any = None) -> str:
+    """The question of a chat request: its `messages` and `tools` as the client sent them.
+
+    Raises ValueError when `messages` is no list of messages, NotScorableError for images and the
+    like in any message that belongs to the question.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise ValueError("'messages' must be a list with at least one message")
+    for message in messages:
+        if not isinstance(message, Mapping):
+            raise ValueError(f"a message must be an object, not {type(message).__name__}")
+    last = max(
+        (i for i, m in enumerate(messages) if m.get("role") == "user"), default=len(messages) - 1
+    )
+    history = "\n".join(
+        _turn_text(message)
+        for message in messages[:last]
+        if message.get("role") not in ("system", "developer")
+    )
+    question = content_text(messages[last].get("content"))
+    after = "\n".join(_turn_text(message) for message in messages[last + 1 :])
+    parts = [history[-HISTORY_CHARACTERS:], question, after]
+    offered = tools_text(tools)
+    if offered:
+        parts = [*parts[:1], f"User request: {question}", after, offered]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _turn_text(message: Mapping[str, Any]) -> str:
+    text = " ".join(
+        filter(None, (content_text(message.get("content")), calls_text(message.get("tool_calls"))))
+    )
+    return f"[{message.get('role', 'user')}] {text}" if text else ""
+
+
+def tools_text(tools: Any) -> str:
+    """The offered functions as one JSON list of name, description and parameters."""
+    if not isinstance(tools, Sequence) or isinstance(tools, str):
+        return ""
+    functions = [
+        t["function"]
+        for t in tools
+        if isinstance(t, Mapping) and isinstance(t.get("function"), Mapping)
+    ]
+    if not functions:
+        return ""
+    keys = ("name", "description", "parameters")
+    listed = [{key: f[key] for key in keys if key in f} for f in functions]
+    return (
+        f"Available functions (JSON):\n{json.dumps(listed, ensure_ascii=False)[:TOOLS_CHARACTERS]}"
+    )
+
+
+def calls_text(calls: Any) -> str:
+    """Tool calls as `[name(argument="value"), ...]`; an empty string when there are none."""
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        return ""
+    written = [
+        _call_text(call["function"])
+        for call in calls
+        if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)
+    ]
+    return f"[{', '.join(written)}]" if written else ""
+
+
+def _call_text(function: Mapping[str, Any]) -> str:
+    name, arguments = function.get("name") or "", function.get("arguments")
+    try:
+        decoded = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (json.JSONDecodeError, RecursionError):
+        decoded = None
+    if not isinstance(decoded, Mapping):
+        return f"{name}({arguments or ''})"
+    written = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in decoded.items())
+    return f"{name}({', '.join(written)})"
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The whole answer of one assistant message; an empty string for an empty reply."""
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    parts = (
+        reasoning if isinstance(reasoning, str) else "",
+        content_text(message.get("content")),
+        message.get("refusal") or "",
+        calls_text(message.get("tool_calls") or _legacy_call(message)),
+    )
+    return "\n".join(part for part in parts if part)
+
+
+def _legacy_call(message: Mapping[str, Any]) -> Any:
+    call = message.get("function_call")
+    return [{"function": call}] if isinstance(call, Mapping) else None
+
+
+def response_text(response: Any) -> str:
+    """The answer in a chat completion (its first choice) or an assistant message, as objects."""
+    if not isinstance(response, Mapping):
+        raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
+    choices = response.get("choices")
+    if choices is None:
+        return message_text(response)
+    if not isinstance(choices, Sequence) or not choices or not isinstance(choices[0], Mapping):
+        raise ValueError("'response' has no choices")
+    return message_text(choices[0].get("message") or {})

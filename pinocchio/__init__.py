@@ -1,0 +1,28 @@
+"""Pinocchio: how likely is this answer to be correct?
+
+    from pinocchio import Pinocchio
+
+    judge = Pinocchio()
+    p_correct = judge.score(response, messages=messages)
+
+The proxy itself is started with `pinocchio serve`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calibrator import Pinocchio
+
+__version__ = "0.1.0"
+__all__ = ["Pinocchio", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the calibrator, and torch with it, only when it is asked for."""
+    if name == "Pinocchio":
+        from calibrator import Pinocchio
+
+        return Pinocchio
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,38 @@
+"""The `pinocchio` command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+PACKAGES = ("proxy", "policies", "calibrator")
+
+
+def misplaced_package(root: Path) -> str | None:
+    """A sentence about the first of our packages that another distribution has taken over."""
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        found = Path(spec.origin).parent.parent if spec and spec.origin else None
+        if found is None or found.resolve() != root:
+            return (
+                f"pinocchio: package {name!r} comes from {found or 'nowhere'}, not from {root}; "
+                "another distribution installs that name: give pinocchio-proxy its own environment"
+            )
+    return None
+
+
+def main() -> None:
+    if sentence := misplaced_package(Path(__file__).resolve().parent.parent):
+        sys.exit(sentence)
+    import typer
+
+    import calibrator
+    from proxy.commands import cli
+
+    cli.add_typer(calibrator.cli)  # without a name: its commands stand beside the others
+    typer.main.get_command(cli)(prog_name="pinocchio")
+
+
+if __name__ == "__main__":
+    main()

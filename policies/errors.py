@@ -1,0 +1,41 @@
+"""What can go wrong with a policy document.
+
+PolicyError
+└── InvalidDocumentError    a file that cannot be used; carries every problem found in it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with one line of a document.
+
+    Line 0 stands for the document as a whole, such as a file that does not exist.
+    """
+
+    source: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        position = f"{self.source}:{self.line}" if self.line else self.source
+        return f"{position}: {self.message}"
+
+
+class PolicyError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class InvalidDocumentError(PolicyError):
+    """A document was refused; `problems` holds what to change, in the order of its lines."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(sorted(problems, key=lambda each: each.line))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)

@@ -1,0 +1,139 @@
+"""Reading a document's values with a sentence about everything that is wrong with them.
+
+A `Node` is one place in a document. Its methods return the value asked for, or report a problem
+and return a stand-in: reading goes on, all problems of a file come out together, and nobody sees
+a stand-in because a document with problems is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from policies.errors import Problem
+from policies.strict_yaml import Document, nearest
+from policies.yaml_builder import Location, Value
+
+Choice = TypeVar("Choice", bound=str)
+Fallback = TypeVar("Fallback")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place in a document; `is_present` is False for a key that the document leaves out."""
+
+    document: Document
+    problems: list[Problem]
+    value: Value
+    location: Location = ()
+    is_present: bool = True
+
+    @classmethod
+    def root(cls, document: Document) -> Node:
+        """The whole of a document, with nothing wrong so far."""
+        return cls(document, [], document.value)
+
+    def report(self, message: str) -> None:
+        """Add a problem at this place."""
+        line = self.document.line(self.location)
+        self.problems.append(Problem(self.document.source, line, message))
+
+    def __str__(self) -> str:
+        """The place as people write it: `rules[2].when.confidence`."""
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.location)
+        return "".join(steps).removeprefix(".") or "the policy"
+
+    def __getitem__(self, key: str) -> Node:
+        """The value of a key, which need not be there."""
+        mapping = self.value if isinstance(self.value, dict) else {}
+        location = (*self.location, key)
+        return Node(self.document, self.problems, mapping.get(key), location, key in mapping)
+
+    def check_keys(
+        self,
+        valid: Collection[str],
+        required: Collection[str] = (),
+        later: Collection[str] = (),
+    ) -> None:
+        """Report whatever is not a mapping with these keys.
+
+        Keys in `later` are known to be planned. Nothing at all (`when:`) is an empty mapping.
+        """
+        all_keys = f"; valid keys: {', '.join(valid)}"
+        mapping = {} if self.value is None else self.value
+        if not isinstance(mapping, dict):
+            self.report(f"{self} must be a mapping, not {shown(mapping)}{all_keys}")
+            return
+        for key in mapping:
+            if key in later:
+                self[key].report(f"{key!r} in {self} is not in this version")
+            elif key not in valid:
+                hint = suggestion(key, valid) or all_keys
+                self[key].report(f"unknown key {key!r} in {self}{hint}")
+        for key in required:
+            if key not in mapping:
+                self.report(f"missing key {key!r} in {self}")
+
+    def items(self) -> list[Node]:
+        """The items of a list; nothing at all (`rules:`) is an empty one."""
+        items = [] if self.value is None else self.value
+        if not isinstance(items, list):
+            self.report(f"{self} must be a list, not {shown(items)}")
+            return []
+        return [
+            Node(self.document, self.problems, item, (*self.location, index))
+            for index, item in enumerate(items)
+        ]
+
+    def text(self, default: str) -> str:
+        """Text that is more than white space."""
+        if not self.is_present:
+            return default
+        if not isinstance(self.value, str) or not self.value.strip():
+            self.report(f"{self} must be text, not {shown(self.value)}")
+            return default
+        return self.value
+
+    def texts(self) -> tuple[str, ...]:
+        """One text or a list of them, at least one."""
+        if not isinstance(self.value, list):
+            return (self.text(""),)
+        if not self.value:
+            self.report(f"{self} is empty, so it could never hold")
+        return tuple(item.text("") for item in self.items())
+
+    def choice(self, valid: Sequence[Choice], default: Fallback) -> Choice | Fallback:
+        """One of the given words."""
+        if not self.is_present:
+            return default
+        for word in valid:
+            if self.value == word:
+                return word
+        hint = suggestion(self.value, valid) if isinstance(self.value, str) else ""
+        self.report(f"{self} must be {either(valid)}, not {shown(self.value)}{hint}")
+        return default
+
+
+def either(words: Collection[str]) -> str:
+    """Join words: `enforce or shadow`."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def shown(value: Value) -> str:
+    """Show a value inside a sentence, in short."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else f"{value[:40]}...")
+    return json.dumps(value)
+
+
+def suggestion(name: str, valid: Collection[str]) -> str:
+    """End a sentence with the name that was probably meant, or with nothing."""
+    meant = nearest(name, valid)
+    return f"; did you mean {meant!r}?" if meant else ""

@@ -1,0 +1,81 @@
+"""What a single YAML scalar means: numbers, booleans and `${NAME}` substitutions.
+
+The rules are those of YAML 1.2's core schema for decimal numbers, booleans and null. YAML 1.1,
+which PyYAML follows, reads `no` as false, `012` as ten and `12:30` as 750: here they are the
+text `no`, twelve and the text `12:30`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+_WORDS: Final[Mapping[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+# `$${` is a literal `${`; `broken` finds what only looks like a substitution, and nested ones
+_SUBSTITUTION: Final = re.compile(
+    r"(?P<escape>\$\$\{)"
+    r"|(?P<whole>\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\})"
+    r"|(?P<broken>\$\{)"
+)
+
+
+def resolve(text: str) -> Scalar:
+    """Return what an unquoted scalar stands for.
+
+    Raises ValueError with a sentence for a number that no int or float can hold.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        # int() refuses more than 4300 digits; nobody means a number longer than this
+        if len(text) > 30:
+            raise ValueError("the number has too many digits; text needs quotes")
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise ValueError("the number is too large")
+        return number
+    return text
+
+
+def is_substitution(text: str) -> bool:
+    """Whether the text is one `${...}` and nothing else."""
+    match = _SUBSTITUTION.fullmatch(text)
+    return match is not None and match["whole"] is not None
+
+
+def substitute(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Replace every `${NAME}` and `${NAME:-default}`; return the text and what was wrong.
+
+    As in a shell, the default also stands in for a variable that is set but empty.
+    """
+    problems: list[str] = []
+
+    def replacement(match: re.Match[str]) -> str:
+        if match["escape"]:
+            return "${"
+        if match["broken"]:
+            problems.append("'${' must be ${NAME} or ${NAME:-default}; $${ is a literal '${'")
+            return ""
+        name, default = match["name"], match["default"]
+        if default is not None:
+            return env.get(name) or default
+        if name not in env:
+            problems.append(
+                f"environment variable {name} is not set; ${{{name}:-...}} gives it a default"
+            )
+        return env.get(name, "")
+
+    return _SUBSTITUTION.sub(replacement, text), problems

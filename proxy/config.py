@@ -1,0 +1,208 @@
+"""`proxy.yaml`: parsed once, strictly, into immutable values.
+
+Every section is optional. A mistake is refused with file, line, key and the nearest valid key;
+`load_config` collects all of them before it gives up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+
+from policies import Document, InvalidDocumentError, Policy, Problem, load_document, load_policy
+
+DEFAULT_FILE = Path("proxy.yaml")
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def _size(value: Any) -> Any:
+    """64MB -> 67108864."""
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        return int(match[1]) * _UNITS[(match[2] or "B").upper()]
+    return value
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class UpstreamConfig(Section):
+    """Where requests go: exactly one of `base_url`, `demo` and `litellm` says what it is."""
+
+    base_url: str | None = None
+    api_key: SecretStr = SecretStr("")
+    demo: bool = False
+    litellm: str | None = None
+    via: Literal["relay", "litellm"] = "relay"
+    timeout_s: float = Field(default=600, gt=0)
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> UpstreamConfig:
+        if self.demo and (self.base_url or self.litellm or self.via == "litellm"):
+            raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
+        if not (self.demo or self.base_url or self.litellm):
+            raise ValueError("an upstream needs 'base_url', 'litellm' or 'demo: true'")
+        if self.base_url and not re.match(r"https?://[^/\s]+", self.base_url):
+            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
+        return self
+
+
+class ModelRoute(Section):
+    """Model names that match the glob go to the upstream; the first match wins."""
+
+    match: str
+    upstream: str
+
+
+class CalibratorConfig(Section):
+    checkpoint: str = "embedded"
+    device: str = "auto"
+    timeout_s: float = Field(default=2.0, gt=0)
+    max_queue: int = Field(default=1_024, gt=0)
+
+
+class AttachConfig(Section):
+    """Where the confidence is put."""
+
+    headers: bool = True
+    body: bool = True
+
+
+class LimitsConfig(Section):
+    max_body: Size = 64 * 2**20
+    stream_wait_ms: int = Field(default=300, ge=0)
+    commit_after_s: float = Field(default=15, gt=0)
+    max_held: int = Field(default=100_000, gt=0)
+
+
+def _default_upstreams() -> dict[str, UpstreamConfig]:
+    base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    api_key = os.environ.get("OPENAI_API_KEY", "")
+    return {
+        "openai": UpstreamConfig(base_url=base_url, api_key=SecretStr(api_key)),
+        "demo": UpstreamConfig(demo=True),
+    }
+
+
+def _default_models() -> tuple[ModelRoute, ...]:
+    return (ModelRoute(match="demo", upstream="demo"), ModelRoute(match="*", upstream="openai"))
+
+
+class Config(Section):
+    """The whole of `proxy.yaml`."""
+
+    upstreams: dict[str, UpstreamConfig] = Field(default_factory=_default_upstreams)
+    models: Annotated[tuple[ModelRoute, ...], Field(strict=False)] = Field(
+        default_factory=_default_models
+    )
+    calibrator: CalibratorConfig = CalibratorConfig()
+    policies: str = "observe"
+    attach: AttachConfig = AttachConfig()
+    store: str = "sqlite:///pinocchio.db"
+    limits: LimitsConfig = LimitsConfig()
+
+    @model_validator(mode="after")
+    def _routes_lead_somewhere(self) -> Config:
+        for i, route in enumerate(self.models):
+            if route.upstream not in self.upstreams:
+                near = difflib.get_close_matches(route.upstream, self.upstreams, 1)
+                hint = (
+                    f"; did you mean {near[0]!r}?"
+                    if near
+                    else f"; there are: {', '.join(self.upstreams)}"
+                )
+                raise ValueError(
+                    f"models[{i}].upstream: there is no upstream {route.upstream!r}{hint}"
+                )
+        if not self.store.startswith("sqlite:///"):
+            raise ValueError("store: this version stores in sqlite:///PATH only")
+        return self
+
+
+def find_config(path: Path | None) -> Path | None:
+    """The file that is read: the one asked for, else `./proxy.yaml` if there is one."""
+    return path or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+
+
+def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
+    """Reads and checks a configuration; None means the defaults.
+
+    Raises InvalidDocumentError with every problem's file and line.
+    """
+    if path is None:
+        return Config()
+    document = load_document(path, env=os.environ if env is None else env)
+    value = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise InvalidDocumentError(
+            (Problem(document.source, 1, "a configuration is a mapping of sections"),)
+        )
+    try:
+        return Config.model_validate(_tuples(value))
+    except ValidationError as error:
+        problems = [_problem(document, found) for found in error.errors()]
+        raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
+
+
+def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
+    """The policy that applies: a pack by name, or a file beside the configuration."""
+    name = override or config.policies
+    beside = (path.parent if path else Path()) / name
+    return load_policy(str(beside) if beside.is_file() else name)
+
+
+def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+    """YAML has lists, the immutable configuration has tuples."""
+    return {
+        key: tuple(item) if key == "models" and isinstance(item, list) else item
+        for key, item in value.items()
+    }
+
+
+def _problem(document: Document, found: Any) -> Problem:
+    """One finding of pydantic as a sentence with its line."""
+    loc: tuple[str | int, ...] = tuple(part for part in found["loc"])
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    if found["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(loc[-1]), _keys_at(loc[:-1]), 1)
+        hint = (
+            f"; did you mean {near[0]!r}?"
+            if near
+            else f"; known here: {', '.join(_keys_at(loc[:-1]))}"
+        )
+        return Problem(document.source, document.line(loc), f"unknown key {key!r}{hint}")
+    message = found["msg"].removeprefix("Value error, ")
+    return Problem(document.source, document.line(loc), f"{key}: {message}" if key else message)
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    "upstreams": UpstreamConfig,
+    "models": ModelRoute,
+    "calibrator": CalibratorConfig,
+    "attach": AttachConfig,
+    "limits": LimitsConfig,
+}
+
+
+def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
+    """The keys that the section at `loc` knows."""
+    section = _SECTIONS.get(str(loc[0]), Config) if loc else Config
+    return list(section.model_fields)

@@ -1,0 +1,119 @@
+"""What can go wrong in the proxy, and how a client is told.
+
+    ProxyError                      status, type, code and param of OpenAI's error envelope
+    ├── BadRequestError             400  the request cannot be read
+    ├── BodyTooLargeError           413  larger than `limits.max_body`
+    ├── HostNotAllowedError         403  `Host` is not this machine's while open on loopback
+    ├── NotFoundError               404  no such held reply or result, or not for this key
+    ├── UnknownModelError           404  no route of the configuration matches the model
+    ├── HeldForReviewError          422  a policy holds the reply and answers with an error
+    ├── BlockedByPolicyError        422  a policy blocks the reply
+    ├── StoreError                  503  a reply that must be held cannot be stored
+    └── UpstreamError               502  upstream gave no (whole) HTTP answer
+        ├── UpstreamTimeoutError    504  nothing arrived in time
+        └── UpstreamBrokenError     502  the answer broke off
+
+    StartupError                    the proxy cannot start; carries a named exit status
+
+Codes are part of the interface: the same code stands in the envelope and in the log. A hold is
+never 409, 429 or 5xx, which official clients retry: they would pay twice. Errors that upstream
+answers with are no exceptions here; they are relayed as they are.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any, ClassVar
+
+
+class ProxyError(Exception):
+    """An error that a client sees as OpenAI's envelope, marked `x-pinocchio-error: true`."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.machine_code = code or self.code
+        self.headers: list[tuple[str, str]] = []
+
+    def envelope(self) -> dict[str, Any]:
+        error = {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.machine_code,
+        }
+        return {"error": error}
+
+    def body(self) -> bytes:
+        return json.dumps(self.envelope(), ensure_ascii=False).encode()
+
+
+class BadRequestError(ProxyError):
+    status, type, code = 400, "invalid_request_error", "invalid_request"
+
+
+class BodyTooLargeError(ProxyError):
+    status, type, code = 413, "invalid_request_error", "body_too_large"
+
+
+class HostNotAllowedError(ProxyError):
+    status, type, code = 403, "invalid_request_error", "host_not_allowed"
+
+
+class NotFoundError(ProxyError):
+    status, type, code = 404, "invalid_request_error", "not_found"
+
+
+class UnknownModelError(ProxyError):
+    status, type, code = 404, "invalid_request_error", "model_not_found"
+
+
+class HeldForReviewError(ProxyError):
+    status, type, code = 422, "policy_error", "held_for_review"
+
+
+class BlockedByPolicyError(ProxyError):
+    status, type, code = 422, "policy_error", "blocked_by_policy"
+
+
+class StoreError(ProxyError):
+    status, type, code = 503, "server_error", "store_unavailable"
+
+
+class UpstreamError(ProxyError):
+    status, type, code = 502, "upstream_error", "upstream_unreachable"
+
+
+class UpstreamTimeoutError(UpstreamError):
+    status, code = 504, "upstream_timeout"
+
+
+class UpstreamBrokenError(UpstreamError):
+    code = "upstream_broke_off"
+
+
+class ExitStatus(enum.IntEnum):
+    """What the process answers when it stops; printed by name with the reason."""
+
+    OK = 0
+    FAILED = 1
+    UNUSABLE_INPUT = 2
+    PORT_TAKEN = 4
+    CHECKPOINT_MISSING = 5
+    HUB_UNREACHABLE = 6
+    UNSAFE = 7
+    STORE_UNAVAILABLE = 8
+
+
+class StartupError(Exception):
+    """The proxy cannot start: one sentence, and the exit status that names the kind."""
+
+    def __init__(self, status: ExitStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status

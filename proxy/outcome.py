@@ -1,0 +1,122 @@
+"""What was found out and decided about one answer, as headers and as the `pinocchio` member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies import Decision
+from proxy import headers as names
+from proxy.completion import Choice
+from proxy.scoring import Confidence, Status
+from proxy.upstream import Headers
+
+DIGITS = 4
+
+
+def shown(value: float) -> float:
+    """A confidence as it is shown everywhere, so that header, body and log agree."""
+    return round(value, DIGITS)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The facts of one exchange that the client is told; `action` is what was carried out."""
+
+    request_id: str
+    status: Status
+    reason: str | None = None
+    confidence: float | None = None
+    action: str = "deliver"
+    decision: Decision | None = None
+    calibrator: str | None = None
+    review_id: str | None = None
+    escalated_from: str | None = None
+    choices: list[tuple[Choice, Confidence, Decision | None]] = field(default_factory=list)
+    overhead_ms: float = 0.0
+    score_ms: float | None = None
+
+    @property
+    def would_action(self) -> str | None:
+        """What the policy would have done, in shadow mode."""
+        if self.decision is None or self.decision.is_enforced:
+            return None
+        return self.decision.action.name
+
+    def headers(self) -> Headers:
+        """Our response headers; those without a value are absent."""
+        values = {
+            names.CONFIDENCE: None
+            if self.confidence is None
+            else f"{shown(self.confidence):.{DIGITS}f}",
+            names.STATUS: self.status.value,
+            names.REASON: self.reason,
+            names.ACTION: self.action,
+            names.POLICY: self.decision.label if self.decision else None,
+            names.MODE: self.decision.mode if self.decision else None,
+            names.WOULD_ACTION: self.would_action,
+            names.CALIBRATOR: self.calibrator,
+            names.REQUEST_ID: self.request_id,
+            names.REVIEW_ID: self.review_id,
+            names.OVERHEAD_MS: f"{self.overhead_ms:.1f}",
+            names.SCORE_MS: None if self.score_ms is None else f"{self.score_ms:.1f}",
+        }
+        return [(name, value) for name, value in values.items() if value is not None]
+
+    def member(self) -> dict[str, Any]:
+        """The `pinocchio` object: the same facts, and each choice's."""
+        member: dict[str, Any] = {
+            "request_id": self.request_id,
+            "confidence": None if self.confidence is None else shown(self.confidence),
+            "status": self.status.value,
+            "reason": self.reason,
+            "action": self.action,
+            "policy": self.decision.label if self.decision else None,
+            "mode": self.decision.mode if self.decision else None,
+            "would_action": self.would_action,
+            "calibrator": self.calibrator,
+            "review_id": self.review_id,
+            "escalated_from": self.escalated_from,
+        }
+        facts = {
+            name: value
+            for name, value in member.items()
+            if value is not None or name == "confidence"
+        }
+        return {**facts, "choices": [_choice_member(*choice) for choice in self.choices]}
+
+
+def _choice_member(
+    choice: Choice, confidence: Confidence, decision: Decision | None
+) -> dict[str, Any]:
+    member: dict[str, Any] = {
+        "index": choice.index,
+        "confidence": None if confidence.value is None else shown(confidence.value),
+        "status": confidence.status.value,
+    }
+    if confidence.reason:
+        member["reason"] = confidence.reason
+    if decision is not None:
+        member["action"] = decision.applied.name
+    return member
+
+
+def summarise(
+    request_id: str,
+    choices: Sequence[Choice],
+    confidences: Sequence[Confidence],
+    decisions: Sequence[Decision],
+    calibrator: str | None,
+) -> Outcome:
+    """The outcome of scored choices; the lowest confidence speaks for all of them."""
+    lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+    each: list[Decision | None] = list(decisions) or [None] * len(choices)
+    return Outcome(
+        request_id=request_id,
+        status=lowest.status,
+        reason=lowest.reason or ("long_text" if lowest.status is Status.TRUNCATED else None),
+        confidence=lowest.value,
+        calibrator=calibrator,
+        choices=list(zip(choices, confidences, each, strict=True)),
+    )

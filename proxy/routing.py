@@ -1,0 +1,79 @@
+"""From a model's name to its upstream, as the configuration says; never by a name's look."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+
+from proxy.config import Config, UpstreamConfig
+from proxy.errors import UnknownModelError
+from proxy.relay import Relay
+from proxy.upstream import Upstream
+
+
+class Router:
+    """The upstreams of a configuration, one long-lived client each."""
+
+    def __init__(self, config: Config) -> None:
+        self._upstreams = {
+            name: open_upstream(upstream) for name, upstream in config.upstreams.items()
+        }
+        self._routes = [(re.compile(translate(r.match)), r.upstream) for r in config.models]
+        self._local = [
+            route.match
+            for route in config.models
+            if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
+        ]
+        self._has_key = {
+            name: bool(u.api_key.get_secret_value()) for name, u in config.upstreams.items()
+        }
+
+    @property
+    def local_models(self) -> list[str]:
+        """Model names that are answered here and that no other upstream would list."""
+        return self._local
+
+    def name_for(self, model: str) -> str:
+        """The upstream's name; raises UnknownModelError when no route matches."""
+        for pattern, name in self._routes:
+            if pattern.match(model):
+                return name
+        raise UnknownModelError(
+            f"no route of the configuration matches model {model!r}", param="model"
+        )
+
+    def default_name(self) -> str | None:
+        """Where requests without a model go: the upstream of the last, widest route."""
+        return self._routes[-1][1] if self._routes else None
+
+    def upstream(self, name: str) -> Upstream:
+        return self._upstreams[name]
+
+    def has_key(self, name: str) -> bool:
+        """Whether the configuration holds a key for this upstream."""
+        return self._has_key[name]
+
+    async def aclose(self) -> None:
+        for upstream in self._upstreams.values():
+            await upstream.aclose()
+
+
+def open_upstream(config: UpstreamConfig) -> Upstream:
+    """The upstream that a section of the configuration describes; opens no connection yet."""
+    key = config.api_key.get_secret_value()
+    if config.demo:
+        from proxy.demo import DemoUpstream
+
+        return DemoUpstream()
+    if config.litellm or config.via == "litellm":
+        from proxy.translate import LiteLLMUpstream
+
+        return LiteLLMUpstream(
+            config.litellm or "openai",
+            config.base_url,
+            key,
+            via=config.via,
+            timeout_s=config.timeout_s,
+        )
+    assert config.base_url is not None  # UpstreamConfig refuses anything else
+    return Relay(config.base_url, key, config.timeout_s)

@@ -1,0 +1,142 @@
+"""Confidence for every choice: in process, off the event loop, within a deadline.
+
+The calibrator loads on a thread of its own while the proxy already relays. Whatever goes wrong
+here costs a number, never a completion: the status and a machine word say why there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from calibrator import (
+    Batcher,
+    CalibratorError,
+    Item,
+    NotScorableError,
+    QueueFullError,
+    Score,
+    Scorer,
+    message_text,
+)
+from proxy.completion import Choice
+
+log = structlog.get_logger(__name__)
+
+
+class Status(StrEnum):
+    """Values of `x-pinocchio-confidence-status`."""
+
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    LOADING = "loading"
+    PENDING = "pending"
+    SKIPPED = "skipped"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    NOT_SUPPORTED = "not_supported"
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """P(correct) of one choice, or None with the reason."""
+
+    value: float | None
+    status: Status
+    reason: str | None = None
+
+
+class Scoring:
+    """The proxy's hold on one scorer; `load` gives it and may take seconds."""
+
+    def __init__(
+        self, load: Callable[[], Scorer] | None, *, timeout_s: float = 2.0, max_queue: int = 1_024
+    ) -> None:
+        self._load = load
+        self._timeout_s = timeout_s
+        self._max_queue = max_queue
+        self._batcher: Batcher | None = None
+        self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
+        if load is None:
+            self._absence = Confidence(None, Status.SKIPPED, "no_calibrator")
+
+    @property
+    def name(self) -> str | None:
+        """The calibrator's name, once it is loaded."""
+        return self._batcher.name if self._batcher else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether waiting longer would change nothing: loaded, or none configured."""
+        return self._batcher is not None or self._load is None
+
+    def start(self) -> None:
+        """Begins to load on a thread of its own."""
+        if self._load is not None:
+            threading.Thread(
+                target=self._run_load, args=(self._load,), name="load-calibrator", daemon=True
+            ).start()
+
+    def _run_load(self, load: Callable[[], Scorer]) -> None:
+        try:
+            scorer = load()
+            scorer.score_batch([Item("warm-up", "warm-up")])  # the first pass is the slowest
+        except Exception as error:
+            self._absence = Confidence(None, Status.ERROR, "calibrator_failed")
+            log.error("calibrator_failed", error=str(error))
+            return
+        self._batcher = Batcher(scorer, max_queue=self._max_queue)
+        log.info("calibrator_ready", calibrator=scorer.name)
+
+    def close(self) -> None:
+        if self._batcher is not None:
+            self._batcher.close()
+
+    async def score(
+        self, question: Callable[[], str], choices: Sequence[Choice], model: str
+    ) -> list[Confidence]:
+        """One confidence for each choice; raises nothing.
+
+        `question` may raise NotScorableError; `model` is the name of the answering model.
+        """
+        batcher = self._batcher
+        if batcher is None:
+            return [self._absence] * len(choices)
+        try:
+            asked = question()
+            items = [Item(asked, message_text(choice.message), model) for choice in choices]
+            futures = batcher.submit(items)
+        except NotScorableError as error:
+            return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
+        except QueueFullError:
+            return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
+        except (CalibratorError, ValueError, TypeError) as error:
+            log.error("score_failed", error=str(error))
+            return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+        return await self._gather(futures)
+
+    async def _gather(self, futures: Sequence[Future[Score]]) -> list[Confidence]:
+        """What is there at the deadline; the rest is cancelled."""
+        waiting = [asyncio.wrap_future(future) for future in futures]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._timeout_s)
+        return [_confidence(future) for future in waiting]
+
+
+def _confidence(future: asyncio.Future[Score]) -> Confidence:
+    if not future.done():
+        future.cancel()
+        return Confidence(None, Status.TIMEOUT, "deadline")
+    if future.cancelled():
+        return Confidence(None, Status.ERROR, "scorer_closed")
+    if (error := future.exception()) is not None:
+        log.error("score_failed", error=str(error), kind=type(error).__name__)
+        return Confidence(None, Status.ERROR, "scorer_failed")
+    score = future.result()
+    return Confidence(score.confidence, Status.TRUNCATED if score.is_truncated else Status.SCORED)

@@ -1,0 +1,153 @@
+"""Held replies, in SQLite. The only module that knows the database.
+
+A held reply is written before the client hears that it is held; whoever releases it may do so
+from another process (`pinocchio reviews`). The bytes kept are those that upstream sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from proxy.errors import StoreError
+
+HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
+STATES = (HELD, RELEASED, REJECTED, EXPIRED)
+
+_metadata = sa.MetaData()
+_held = sa.Table(
+    "held_replies",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("key_hash", sa.String, nullable=False),  # of the key that asked; only it may fetch
+    sa.Column("state", sa.String, nullable=False, index=True),
+    sa.Column("queue", sa.String, nullable=False),
+    sa.Column("model", sa.String, nullable=False),
+    sa.Column("policy", sa.String, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=True),
+    sa.Column("calibrator", sa.String, nullable=True),
+    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("reply", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
+    sa.Column("expires_at", sa.Float, nullable=False),
+    sa.Column("decided_at", sa.Float, nullable=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReply:
+    """One reply that a policy holds; times are seconds since the epoch."""
+
+    id: str
+    key_hash: str
+    queue: str
+    model: str
+    policy: str
+    confidence: float | None
+    calibrator: str | None
+    question: str
+    reply: bytes
+    created_at: float
+    expires_at: float
+    state: str = HELD
+    decided_at: float | None = None
+
+
+class Store:
+    """Opened lazily; every method raises StoreError when the database cannot be used."""
+
+    def __init__(self, url: str, max_held: int = 100_000) -> None:
+        self.path = Path(url.removeprefix("sqlite:///"))
+        self._max_held = max_held
+        self._engine: AsyncEngine | None = None
+
+    async def open(self) -> None:
+        """Creates the file and its tables where they are missing."""
+        engine = create_async_engine(f"sqlite+aiosqlite:///{self.path}")
+        sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
+        try:
+            async with engine.begin() as connection:
+                await connection.run_sync(_metadata.create_all)
+        except SQLAlchemyError as error:
+            await engine.dispose()
+            raise StoreError(f"the store {self.path} cannot be opened: {_cause(error)}") from error
+        self._engine = engine
+
+    async def aclose(self) -> None:
+        if self._engine is not None:
+            await self._engine.dispose()
+            self._engine = None
+
+    async def hold(self, held: HeldReply) -> None:
+        """Durable when it returns; refuses beyond `max_held` replies that wait."""
+        waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
+        row = {column.name: getattr(held, column.name) for column in _held.columns}
+        try:
+            async with self._opened().begin() as connection:
+                if (await connection.execute(waiting)).scalar_one() >= self._max_held:
+                    raise StoreError(f"{self._max_held} replies are held already (limits.max_held)")
+                await connection.execute(_held.insert().values(**row))
+        except SQLAlchemyError as error:
+            raise StoreError(f"the reply could not be stored: {_cause(error)}") from error
+
+    async def get(self, id: str) -> HeldReply | None:
+        found = await self._select(sa.select(_held).where(_held.c.id == id))
+        return found[0] if found else None
+
+    async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
+        """The surest errors first: lowest confidence, then oldest."""
+        await self.expire()
+        order = (_held.c.confidence.asc().nulls_first(), _held.c.created_at)
+        return await self._select(
+            sa.select(_held).where(_held.c.state == state).order_by(*order).limit(limit)
+        )
+
+    async def decide(self, id: str, state: str) -> bool:
+        """Releases or rejects what is still held; False when somebody or time was faster."""
+        await self.expire()
+        change = _held.update().where(_held.c.id == id, _held.c.state == HELD)
+        return await self._change(change.values(state=state, decided_at=time.time())) == 1
+
+    async def expire(self) -> int:
+        """Marks what nobody decided in time; returns how many."""
+        now = time.time()
+        late = _held.update().where(_held.c.state == HELD, _held.c.expires_at <= now)
+        return await self._change(late.values(state=EXPIRED, decided_at=now))
+
+    def _opened(self) -> AsyncEngine:
+        if self._engine is None:
+            raise StoreError(f"the store {self.path} is not open")
+        return self._engine
+
+    async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
+        try:
+            async with self._opened().connect() as connection:
+                rows = (await connection.execute(query)).mappings().all()
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be read: {_cause(error)}") from error
+        return [HeldReply(**dict(row)) for row in rows]
+
+    async def _change(self, statement: sa.Update) -> int:
+        try:
+            async with self._opened().begin() as connection:
+                return (await connection.execute(statement)).rowcount
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {_cause(error)}") from error
+
+
+def _set_pragmas(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _cause(error: SQLAlchemyError) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
