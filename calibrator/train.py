@@ -247,9 +247,7 @@ def train(
     run = Run(folder, config, say)
     data = prepare(config, run.tokenizer)
     planned = run.epochs(data.train)
-    say(
-        f"{len(data.train)} rows, {len(planned)} steps, base rate {data.base_rate:.3f}, {run.device}"
-    )
+    say(f"{len(data.train)} rows, {len(planned)} steps, base rate {data.base_rate:.3f}")
     run.model.train()
     started = saved = time.monotonic()
     first, recent = run.step, 0.0

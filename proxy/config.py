@@ -37,6 +37,12 @@ def _size(value: Any) -> Any:
     return value
 
 
+def _secret(value: Any) -> Any:
+    """An unquoted `${KEY:-}` is null in YAML, and a key of digits a number."""
+    return "" if value is None else str(value) if isinstance(value, int) else value
+
+
+Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 
 
@@ -48,7 +54,7 @@ class UpstreamConfig(Section):
     """Where requests go: exactly one of `base_url`, `demo` and `litellm` says what it is."""
 
     base_url: str | None = None
-    api_key: SecretStr = SecretStr("")
+    api_key: Secret = SecretStr("")
     demo: bool = False
     litellm: str | None = None
     via: Literal["relay", "litellm"] = "relay"

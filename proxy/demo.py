@@ -1,37 +1,38 @@
 """The demo upstream: canned answers, right and wrong ones, with no network and no key.
 
 To a client it behaves like OpenAI's chat completions: streams, tools, n, structured output, cut
-replies and errors. Its answers and their labels are in `demo.yaml`: a newcomer sees what a
-confidence is worth, and a test measures it.
+replies and errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, reduce
-from itertools import groupby, zip_longest
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from itertools import zip_longest
 from uuid import uuid4
 
-import yaml
-
 from proxy.completion import json_object
+from proxy.demo_answers import (
+    DemoRow,
+    Json,
+    dumped,
+    find_answers,
+    first_question,
+    questions,
+    rows,
+    text_message,
+)
+from proxy.demo_schema import formatted
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
 from proxy.sse import DONE, event_bytes
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
-Json = dict[str, Any]
+__all__ = ["DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 
 _MODEL: Json = {"id": "demo", "object": "model", "created": 1767225600, "owned_by": "pinocchio"}
-_CLOSE = 0.8  # the share of words that a question must have in common with a canned one
-_NEGATIONS = frozenset({"not", "no", "never", "without", "except", "t"})  # "t" as in "don't"
 _MOST = {"n": 128, "max_tokens": sys.maxsize, "max_completion_tokens": sys.maxsize}
 _TYPES = {
     "model": str,
@@ -40,106 +41,6 @@ _TYPES = {
     "response_format": dict,
     "stream_options": dict,
 }
-
-
-# The canned answers
-
-
-@dataclass(frozen=True, slots=True)
-class DemoRow:
-    """One labelled answer; the rows of one question share its `question_id`.
-
-    `content` is None where the answer is tool calls: `calls`, each with `name` and `arguments`.
-    `tools` are the definitions, in OpenAI's format, of the functions that those calls assume.
-    """
-
-    id: str
-    question_id: str
-    domain: str
-    question: str
-    tools: tuple[Json, ...]
-    content: str | None
-    calls: tuple[Json, ...]
-    correct: bool
-
-    def message(self) -> Json:
-        """The answer as OpenAI's assistant message, with new call ids each time."""
-        message = _text_message(self.content)
-        if self.calls:
-            message["tool_calls"] = [
-                {
-                    "id": f"call_{uuid4().hex[:24]}",
-                    "type": "function",
-                    "function": {"name": call["name"], "arguments": _dumped(call["arguments"])},
-                }
-                for call in self.calls
-            ]
-        return message
-
-
-@cache
-def rows() -> tuple[DemoRow, ...]:
-    """Every labelled answer, in the order of the file."""
-    text = Path(__file__).with_name("demo.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return tuple(
-        DemoRow(
-            id=f"{entry['id']}/{number}",
-            question_id=entry["id"],
-            domain=entry["domain"],
-            question=entry["question"],
-            tools=tuple(entry.get("tools", ())),
-            content=answer.get("content"),
-            calls=tuple(answer.get("tool_calls", ())),
-            correct=answer["correct"],
-        )
-        for entry in yaml.load(text, Loader=loader)
-        for number, answer in enumerate(entry["answers"])
-    )
-
-
-@cache
-def questions() -> Mapping[str, tuple[DemoRow, ...]]:
-    """The answers to each question, in the order of the file."""
-    return {text: tuple(group) for text, group in groupby(rows(), key=lambda row: row.question)}
-
-
-def first_question(*, correct: bool = False) -> str:
-    """A short question for a first try: the demo answers it wrongly, or with `correct` rightly."""
-    return next(text for text, found in questions().items() if found[0].correct is correct)
-
-
-def _find(question: str) -> tuple[DemoRow, ...]:
-    """The answers to the canned question that `question` stands for, () where it is none.
-
-    Case, white space and punctuation do not count. A few words may be added or left out, but none
-    changed or moved: "most" is never taken for "least".
-    """
-    asked = _words(question)
-    closest = max(questions(), key=lambda known: _closeness(asked, _words(known)))
-    return questions()[closest] if _closeness(asked, _words(closest)) >= _CLOSE else ()
-
-
-def _words(text: str) -> list[str]:
-    """Words, numbers and operators, in lower case."""
-    return re.findall(r"\w+|[+*/^%<>=]|(?<!\w)-(?=\d)", text.casefold())
-
-
-def _closeness(one: list[str], other: list[str]) -> float:
-    """The length of the shorter text as a share of the longer, 0 where the meaning may differ."""
-    short, long = sorted((one, other), key=len)
-    if not short or _telling(short) != _telling(long):
-        return 0.0
-    rest = iter(long)  # `in` reads it up to the word it finds, so the order counts
-    return len(short) / len(long) if all(word in rest for word in short) else 0.0
-
-
-def _telling(words: list[str]) -> list[str]:
-    """Numbers, operators and negations: a question without one of these is another question."""
-    return [word for word in words if word in _NEGATIONS or not word.isalpha()]
-
-
-# The upstream
 
 
 class DemoUpstream:
@@ -181,11 +82,11 @@ class DemoUpstream:
         if not has_usage:
             del frame["usage"]
         for choice in _interleaved(completion["choices"]):
-            yield event_bytes(_dumped(frame | {"choices": [choice]}))
+            yield event_bytes(dumped(frame | {"choices": [choice]}))
             await asyncio.sleep(self._delay_s)
         if has_usage:
             usage = completion["usage"]
-            yield event_bytes(_dumped(frame | {"choices": [], "usage": usage}))
+            yield event_bytes(dumped(frame | {"choices": [], "usage": usage}))
         yield event_bytes(DONE)
 
 
@@ -242,7 +143,7 @@ def _completion(body: Json) -> Json:
 def _choice(body: Json, index: int, limit: int) -> Json:
     message = _answer(body, index)
     if message["content"] is not None:
-        message["content"] = _formatted(message["content"], body.get("response_format") or {})
+        message["content"] = formatted(message["content"], body.get("response_format") or {})
     reason = "tool_calls" if "tool_calls" in message else "stop"
     for part, key in _written(message):
         tokens = _tokens(part[key])
@@ -257,16 +158,16 @@ def _answer(body: Json, index: int) -> Json:
     """The assistant message of choice `index`, neither formatted nor cut."""
     last = body["messages"][-1]
     if last.get("role") == "tool":  # the canned call once more would be an endless loop
-        return _text_message(f"The tool answered: {_text(last)}")
+        return text_message(f"The tool answered: {_text(last)}")
     asked = [_text(message) for message in body["messages"] if message.get("role") == "user"]
-    found = _find(asked[-1]) if asked else ()
+    found = find_answers(asked[-1]) if asked else ()
     if not found:
-        return _text_message(_unknown())
+        return text_message(_unknown())
     row = found[index % len(found)]
     offered = _offered(body)
     for call in row.calls:
         if call["name"] not in offered:
-            return _text_message(
+            return text_message(
                 f"My canned answer calls the tool `{call['name']}`, which this request does not "
                 "offer or does not allow."
             )
@@ -293,67 +194,6 @@ def _unknown() -> str:
         f"{len(questions())} questions, some right and some wrong. Yours is not among them. "
         f"Try one of these:\n\n{shortest}"
     )
-
-
-# Structured output
-
-
-def _formatted(content: str, response_format: Json) -> str:
-    """The answer as the JSON that was asked for, or as it is where none was."""
-    known = json_object(content)
-    match response_format:
-        case {"type": "json_object"}:
-            return _dumped({"answer": content} if known is None else known)
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            try:
-                return _dumped(_filled(schema, content if known is None else known, schema))
-            except (AttributeError, KeyError, TypeError, RecursionError):
-                text = "Invalid schema for response_format: the demo cannot fill it."
-                raise BadRequestError(text, param="response_format") from None
-    return content
-
-
-def _filled(schema: Json, source: Any, root: Json) -> Any:
-    """A value that fits a JSON Schema and says what `source` says, as far as that goes."""
-    match schema:
-        case {"$ref": str(pointer)}:
-            target = reduce(lambda node, step: node[step], pointer.split("/")[1:], root)
-            return _filled(target, source, root)
-        case {"anyOf": [first, *_]}:
-            return _filled(first, source, root)
-        case {"const": value}:
-            return value
-        case {"enum": [first, *_] as values}:
-            named = {str(value).casefold(): value for value in values}
-            return next((named[word] for word in _words(str(source)) if word in named), first)
-        case {"type": [first, *_]}:
-            return _filled(schema | {"type": first}, source, root)
-        case {"type": "object"}:
-            known = source if isinstance(source, dict) else {}
-            parts = schema.get("properties", {}).items()
-            return {name: _filled(part, known.get(name, source), root) for name, part in parts}
-        case {"type": "array"}:
-            items = source if isinstance(source, list) else [source]
-            return [_filled(schema.get("items", {}), item, root) for item in items]
-        case {"type": "string"}:
-            return source if isinstance(source, str) else _dumped(source)
-        case {"type": "boolean"}:
-            return source if isinstance(source, bool) else not re.match(r"(?i)no\b", str(source))
-        case {"type": "integer" | "number" as kind}:
-            # the last number of an answer is most often its result
-            found = re.findall(r"-?\d{1,15}(?:\.\d+)?", str(source).replace(",", ""))
-            number = float(found[-1]) if found else 0.0
-            return int(number) if kind == "integer" else number
-        case {"type": "null"}:
-            return None
-    return source
-
-
-# Messages, chunks and replies
-
-
-def _text_message(content: str | None) -> Json:
-    return {"role": "assistant", "content": content, "refusal": None}
 
 
 def _text(message: Json) -> str:
@@ -386,7 +226,7 @@ def _chunks(choice: Json) -> Iterator[Json]:
     """A complete choice as the chunks of a stream: role, content, tool calls, finish."""
     message = choice["message"]
     content = message["content"]
-    deltas: list[Json] = [_text_message(None if content is None else "")]
+    deltas: list[Json] = [text_message(None if content is None else "")]
     deltas += [{"content": token} for token in _tokens(content or "")]
     for index, call in enumerate(message.get("tool_calls", ())):
         opening = call | {"index": index, "function": call["function"] | {"arguments": ""}}
@@ -399,18 +239,12 @@ def _chunks(choice: Json) -> Iterator[Json]:
     yield frame | {"delta": {}, "finish_reason": choice["finish_reason"]}
 
 
-def _dumped(value: object) -> str:
-    """Compact JSON that can be encoded as UTF-8."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace").decode()  # JSON may carry half characters, UTF-8 may not
-
-
 def _headers(content_type: str) -> Headers:
     return [("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")]
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:
     async def chunks() -> AsyncIterator[bytes]:
-        yield _dumped(body).encode()
+        yield dumped(body).encode()
 
     return UpstreamReply(status, _headers("application/json"), chunks())
