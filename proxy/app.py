@@ -12,7 +12,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from calibrator import Scorer, load_scorer
-from pinocchio import __version__
 from policies import Policy, load_policy
 from proxy.asgi import Endpoint, error_reply, send_reply
 from proxy.chat import ChatCompletions
@@ -67,7 +66,7 @@ def create_app(
         await router.aclose()
         await store.aclose()
 
-    app = FastAPI(title="Pinocchio Proxy", version=__version__, lifespan=lifespan, openapi_url=None)
+    app = FastAPI(title="Pinocchio Proxy", lifespan=lifespan, openapi_url=None)
     endpoint = partial(Endpoint, max_body=config.limits.max_body)
     app.router.routes += [
         Route("/v1/chat/completions", endpoint(chat.handle), methods=["POST"]),

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy import headers as names
@@ -44,6 +46,8 @@ class Reply:
     body: bytes | AsyncIterator[bytes] = b""
     on_close: Callable[[], Awaitable[None]] | None = None
 
+
+log = structlog.get_logger(__name__)
 
 Handler = Callable[[Request], Awaitable[Reply]]
 
@@ -86,11 +90,20 @@ class Endpoint:
             reply = await self._handler(request)
         except ProxyError as error:
             reply = error_reply(error)
+        except Exception as error:  # a fault of ours; the client still gets an envelope
+            log.error("internal_error", path=request.path, **_place(error))
+            reply = error_reply(ProxyError("the proxy failed; its log says where"))
         try:
             await send_reply(reply, send)
         finally:
             if reply.on_close is not None:
                 await reply.on_close()
+
+
+def _place(error: Exception) -> dict[str, str]:
+    """What failed and where; never the message, which may hold what a client sent."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return {"kind": type(error).__name__, "at": f"{frame.filename}:{frame.lineno}"}
 
 
 class _ClientGoneError(Exception):

@@ -6,10 +6,9 @@ Every section is optional. A mistake is refused with file, line, key and the nea
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +22,15 @@ from pydantic import (
     model_validator,
 )
 
-from policies import Document, InvalidDocumentError, Policy, Problem, load_document, load_policy
+from policies import (
+    Document,
+    InvalidDocumentError,
+    Policy,
+    Problem,
+    load_document,
+    load_policy,
+    nearest,
+)
 
 DEFAULT_FILE = Path("proxy.yaml")
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
@@ -99,6 +106,12 @@ class LimitsConfig(Section):
     max_held: int = Field(default=100_000, gt=0)
 
 
+def _hint(name: str, known: Collection[str]) -> str:
+    """How a sentence about an unknown name ends."""
+    meant = nearest(name, known)
+    return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
+
+
 def _default_upstreams() -> dict[str, UpstreamConfig]:
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
@@ -122,25 +135,17 @@ class Config(Section):
     calibrator: CalibratorConfig = CalibratorConfig()
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
-    store: str = "sqlite:///pinocchio.db"
+    store: str = Field(default="sqlite:///pinocchio.db", pattern=r"^sqlite:///.")
     limits: LimitsConfig = LimitsConfig()
 
-    @model_validator(mode="after")
-    def _routes_lead_somewhere(self) -> Config:
-        for i, route in enumerate(self.models):
-            if route.upstream not in self.upstreams:
-                near = difflib.get_close_matches(route.upstream, self.upstreams, 1)
-                hint = (
-                    f"; did you mean {near[0]!r}?"
-                    if near
-                    else f"; there are: {', '.join(self.upstreams)}"
-                )
-                raise ValueError(
-                    f"models[{i}].upstream: there is no upstream {route.upstream!r}{hint}"
-                )
-        if not self.store.startswith("sqlite:///"):
-            raise ValueError("store: this version stores in sqlite:///PATH only")
-        return self
+    def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """What the sections do not agree on: where it stands, and a sentence about it."""
+        return [
+            (("models", i, "upstream"), f"there is no upstream {route.upstream!r}{hint}")
+            for i, route in enumerate(self.models)
+            if route.upstream not in self.upstreams
+            for hint in [_hint(route.upstream, self.upstreams)]
+        ]
 
 
 def find_config(path: Path | None) -> Path | None:
@@ -162,10 +167,13 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
             (Problem(document.source, 1, "a configuration is a mapping of sections"),)
         )
     try:
-        return Config.model_validate(_tuples(value))
+        config = Config.model_validate(_tuples(value))
     except ValidationError as error:
         problems = [_problem(document, found) for found in error.errors()]
         raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
+    if found := config.contradictions():
+        raise InvalidDocumentError(tuple(_sentence(document, loc, text) for loc, text in found))
+    return config
 
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
@@ -185,18 +193,20 @@ def _tuples(value: dict[str, Any]) -> dict[str, Any]:
 
 def _problem(document: Document, found: Any) -> Problem:
     """One finding of pydantic as a sentence with its line."""
-    loc: tuple[str | int, ...] = tuple(part for part in found["loc"])
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    loc = tuple(found["loc"])
     if found["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(loc[-1]), _keys_at(loc[:-1]), 1)
-        hint = (
-            f"; did you mean {near[0]!r}?"
-            if near
-            else f"; known here: {', '.join(_keys_at(loc[:-1]))}"
-        )
-        return Problem(document.source, document.line(loc), f"unknown key {key!r}{hint}")
-    message = found["msg"].removeprefix("Value error, ")
-    return Problem(document.source, document.line(loc), f"{key}: {message}" if key else message)
+        message = f"unknown key {loc[-1]!r}{_hint(str(loc[-1]), _keys_at(loc[:-1]))}"
+        return _sentence(document, loc[:-1], message, at=loc)
+    return _sentence(document, loc, found["msg"].removeprefix("Value error, "))
+
+
+def _sentence(
+    document: Document, loc: tuple[str | int, ...], message: str, at: tuple[str | int, ...] = ()
+) -> Problem:
+    """A problem with its key's path as people write it: `upstreams.openai.base_url`."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    text = f"{path.lstrip('.')}: {message}" if path else message
+    return Problem(document.source, document.line(at or loc), text)
 
 
 _SECTIONS: dict[str, type[Section]] = {

@@ -16,12 +16,13 @@ from pathlib import Path
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import InvalidDocumentError, Policy
+from policies import Escalate, InvalidDocumentError, Policy
 from proxy.app import NO_CALIBRATOR, create_app
 from proxy.config import Config, find_config, load_config, load_config_policy
-from proxy.errors import ExitStatus, StartupError
+from proxy.errors import ExitStatus, StartupError, UnknownModelError
 from proxy.host_check import is_loopback
 from proxy.logs import configure_logs
+from proxy.routing import Router
 
 GRACE_S = 30
 
@@ -57,6 +58,7 @@ def check_setup(setup: Setup, host: str) -> None:
             "everyone who reaches this port; listen on 127.0.0.1, or remove the key so that "
             "clients send their own",
         )
+    check_escalations(setup)
     checkpoint = setup.config.calibrator.checkpoint
     if checkpoint == NO_CALIBRATOR:
         return
@@ -66,6 +68,18 @@ def check_setup(setup: Setup, host: str) -> None:
         raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
     except CheckpointError as error:
         raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
+
+
+def check_escalations(setup: Setup) -> None:
+    """Every model that the policy escalates to must have a route; raises StartupError."""
+    router = Router(setup.config)
+    for rule in setup.policy.rules:
+        if isinstance(rule.then, Escalate):
+            try:
+                router.name_for(rule.then.to)
+            except UnknownModelError as error:
+                message = f"policy {setup.policy.name}, rule {rule.name!r}: {error.message}"
+                raise StartupError(ExitStatus.UNUSABLE_INPUT, message) from error
 
 
 def bind(host: str, port: int) -> socket.socket:
