@@ -1,8 +1,8 @@
 """The one hand-off between those who want scores and the thread that computes them.
 
 Waits for nobody: what has arrived while a batch was computed forms the next batch, so an idle
-scorer answers at once and a busy one fills its batches. Items of similar length share a forward
-pass; a batch holds at most `batch_characters` of text after padding.
+scorer answers at once and a busy one fills its batches. First come, first served; a batch holds
+at most `batch_characters` of text after padding.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ class Batcher:
     def submit(self, items: Sequence[Item]) -> list[Future[Score]]:
         """A future for each item; raises QueueFullError when they do not all fit.
 
-        A future that is cancelled before its batch starts costs nothing.
+        A future that is cancelled before its batch starts costs nothing, no place in the queue
+        either.
         """
         jobs = [_Job(item, self._size(item)) for item in items]
         with self._changed:
             if self._is_closed:
                 raise CalibratorError("the scorer is closed")
+            if len(self._jobs) + len(jobs) > self._max_queue:
+                self._jobs = deque(job for job in self._jobs if not job.future.cancelled())
             if len(self._jobs) + len(jobs) > self._max_queue:
                 raise QueueFullError(f"{len(self._jobs)} items are waiting, {self._max_queue} may")
             self._jobs.extend(jobs)

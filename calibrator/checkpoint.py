@@ -109,7 +109,9 @@ def read_config(folder: Path) -> CheckpointConfig:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     try:
         return _parse_config(values)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is not what this version writes: {error}") from error
 
 
@@ -122,9 +124,16 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
             f"architecture {values['architecture']!r} is not one of {', '.join(ARCHITECTURES)}"
         )
     recalibration = values.pop("recalibration")
+    encoder, layout = EncoderConfig(**values.pop("encoder")), Layout(**values.pop("layout"))
+    if not all(isinstance(size, int) and size > 0 for size in asdict(encoder).values()):
+        raise ValueError("the encoder's sizes must be whole numbers above 0")
+    if layout.max_tokens > encoder.positions:
+        raise ValueError(
+            f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
+        )
     return CheckpointConfig(
-        encoder=EncoderConfig(**values.pop("encoder")),
-        layout=Layout(**values.pop("layout")),
+        encoder=encoder,
+        layout=layout,
         labels=tuple(values.pop("labels")),
         source_models=tuple(values.pop("source_models")),
         benchmarks=tuple(values.pop("benchmarks")),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from calibrator.errors import CalibratorError, MissingExtraError, RowError
+from calibrator.errors import CalibratorError, MissingExtraError, RowError, TrainingError
 
 cli = typer.Typer(no_args_is_help=True)
 
@@ -73,11 +73,14 @@ def score(
         with _writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
                 facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
-                stream.write(
-                    json.dumps({**row.raw, **facts, "calibrator": scorer.name}, ensure_ascii=False)
-                    + "\n"
-                )
+                stream.write(_json_line({**row.raw, **facts, "calibrator": scorer.name}))
     _report_bad(bad, len(read))
+
+
+def _json_line(values: Any) -> str:
+    """UTF-8 stays; half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
+    text = json.dumps(values, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode() + "\n"
 
 
 @contextmanager
@@ -87,9 +90,12 @@ def _writer(path: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        yield stream
-    partial.replace(path)
+    try:
+        with partial.open("w", encoding="utf-8") as stream:
+            yield stream
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _report_bad(bad: Sequence[RowError], total: int) -> None:
@@ -143,16 +149,17 @@ def evaluate(
 
 
 def _training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path] | None:
-    """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`."""
-    folders = given or [
-        file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"
-    ]
+    """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`, if there are any."""
+    beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
+    folders = given or [folder for folder in beside if folder.is_dir()]
     found = [
         f
         for folder in folders
         for f in (sorted(folder.glob("*.jsonl*")) if folder.is_dir() else [folder])
     ]
-    return found if found and all(file.is_file() for file in found) else None
+    if given and not found:
+        raise TrainingError(f"no *.jsonl file in {', '.join(map(str, given))}")
+    return found or None
 
 
 def _baselines(files: Sequence[Path], rows: Sequence[Any], calibrator: str) -> dict[str, Any]:
@@ -163,7 +170,10 @@ def _baselines(files: Sequence[Path], rows: Sequence[Any], calibrator: str) -> d
 
     chosen, _ = select_rows(files, read_selection(calibrator))
     typer.echo(f"baselines are fitted on {len(chosen)} training rows", err=True)
-    return {"length": length_baseline(chosen, rows), "TF-IDF": tfidf_baseline(chosen, rows)}
+    try:
+        return {"length": length_baseline(chosen, rows), "TF-IDF": tfidf_baseline(chosen, rows)}
+    except ValueError as error:  # rows of one label alone, or too few words
+        raise TrainingError(f"the baselines cannot be fitted: {error}") from error
 
 
 def _print_results(results: Sequence[Any], as_json: bool) -> None:

@@ -7,10 +7,10 @@ mean states. One forward pass, no network, no other weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from transformers import BertConfig, BertModel
 
 from calibrator.checkpoint import CheckpointConfig, EncoderConfig, read_config, sha256_of
 from calibrator.errors import CheckpointError
-from calibrator.layout import PAD, TokenRow, assemble, encode, tag_text
+from calibrator.layout import PAD, TokenRow, assemble, encode, is_clipped, tag_text
 from calibrator.scorer import Item, Score
 
 
@@ -65,10 +65,14 @@ def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the first GPU where there is one."""
+    """`auto` is the first GPU where there is one; raises CheckpointError for what is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # so torch says that it has no CUDA
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"device {name!r} cannot be used here: {reason}") from error
 
 
 class CrossEncoder:
@@ -80,11 +84,13 @@ class CrossEncoder:
         model: CrossEncoderModel,
         tokenizer: Tokenizer,
         device: torch.device,
+        threads: int | None = None,
     ) -> None:
         self.config = config
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = device
+        self.threads = threads
         self._source_models = frozenset(config.source_models)
         self._benchmarks = frozenset(config.benchmarks)
 
@@ -102,7 +108,13 @@ class CrossEncoder:
             for text in (tag, item.question, item.answer)
         ]
         ids = encode(self.tokenizer, texts, layout)
-        return [assemble(ids[at], ids[at + 1], ids[at + 2], layout) for at in range(0, len(ids), 3)]
+        rows = [assemble(ids[at], ids[at + 1], ids[at + 2], layout) for at in range(0, len(ids), 3)]
+        return [
+            replace(row, is_truncated=True)
+            if is_clipped(item.question, layout) or is_clipped(item.answer, layout)
+            else row
+            for item, row in zip(items, rows, strict=True)
+        ]
 
     def _tags(self, item: Item) -> str:
         benchmark = item.benchmark if item.benchmark in self._benchmarks else None
@@ -111,6 +123,8 @@ class CrossEncoder:
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One forward pass for all items; padding does not change a score."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)  # OpenMP keeps this for each calling thread
         rows = self.token_rows(items)
         with torch.inference_mode():
             logits = self.model(*(t.to(self.device) for t in collate(rows)))  # (B, 2)
@@ -123,7 +137,9 @@ class CrossEncoder:
         return Score(score, confidence, row.is_truncated)
 
 
-def load_cross_encoder(folder: Path, device: str = "auto") -> CrossEncoder:
+def load_cross_encoder(
+    folder: Path, device: str = "auto", *, threads: int | None = None
+) -> CrossEncoder:
     """Loads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
     config = read_config(folder)
     weights = folder / "model.safetensors"
@@ -136,13 +152,13 @@ def load_cross_encoder(folder: Path, device: str = "auto") -> CrossEncoder:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     except CheckpointError:
         raise
-    except (OSError, SafetensorError, Exception) as error:  # tokenizers raises bare Exception
+    except Exception as error:  # tokenizers raises nothing more precise
         raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    model = CrossEncoderModel(config.encoder)
     try:
+        model = CrossEncoderModel(config.encoder)
         model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=True)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, TypeError, ArithmeticError) as error:
         raise CheckpointError(f"{weights} does not fit calibrator.json: {error}") from error
-    return CrossEncoder(config, model, tokenizer, choose_device(device))
+    return CrossEncoder(config, model, tokenizer, choose_device(device), threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +35,11 @@ class Result:
     ece: float
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain values; None where there is no number, as JSON has no nan."""
+        return {
+            key: None if isinstance(value, float) and math.isnan(value) else value
+            for key, value in asdict(self).items()
+        }
 
 
 def score_items(
@@ -99,6 +104,7 @@ def _result(group: str, method: str, labels: NDArray[np.int64], confidence: Floa
 
 def _mean(each: Sequence[Result], method: str, rows: int) -> Result:
     def mean(name: str) -> float:
-        return float(np.nanmean([getattr(result, name) for result in each] or [np.nan]))
+        values = [getattr(result, name) for result in each]
+        return float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
 
     return Result(MEAN, method, rows, mean("accuracy"), mean("auroc"), mean("brier"), mean("ece"))

@@ -33,7 +33,7 @@ class Pinocchio:
         self,
         response: Any = None,
         *,
-        messages: Sequence[Mapping[str, Any]] | str | None = None,
+        messages: Sequence[Any] | str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         question: str | None = None,
         answer: str | None = None,
@@ -43,20 +43,19 @@ class Pinocchio:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
         `response` is a chat completion (of the `openai` package or a dict) or the answer's text,
-        `messages` what it answers; or give `question` and `answer` as text. The answering model's
-        name comes from the response unless `source_model` is given.
+        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
+        The answering model's name comes from the response unless `source_model` is given.
 
         Raises ValueError when question or answer is missing, NotScorableError for images.
         """
-        asked = _question(messages, tools, question)
-        answers, model = _answers(response if answer is None else answer)
-        return self._score([Item(asked, answers[0], source_model or model, benchmark)])[0]
+        item = _item(response, messages, tools, question, answer, source_model, benchmark)
+        return self._score([item])[0]
 
     def scores(
         self,
         response: Any,
         *,
-        messages: Sequence[Mapping[str, Any]] | str | None = None,
+        messages: Sequence[Any] | str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         question: str | None = None,
         source_model: str | None = None,
@@ -94,8 +93,9 @@ def _item(
     source_model: str | None = None,
     benchmark: str | None = None,
 ) -> Item:
+    asked = _question(messages, tools, question)
     answers, model = _answers(response if answer is None else answer)
-    return Item(_question(messages, tools, question), answers[0], source_model or model, benchmark)
+    return Item(asked, answers[0], source_model or model, benchmark)
 
 
 def _question(messages: Any, tools: Any, question: str | None) -> str:
@@ -121,7 +121,7 @@ def _answers(response: Any) -> tuple[list[str], str | None]:
     if not isinstance(choices, Sequence) or not choices:
         raise ValueError("the response has no choices")
     model = plain.get("model")
-    texts = [message_text(_plain(choice).get("message") or {}) for choice in choices]
+    texts = [message_text(_plain(_plain(choice).get("message") or {})) for choice in choices]
     return texts, model if isinstance(model, str) else None
 
 

@@ -62,12 +62,21 @@ def cut_middle(tokens: Sequence[int], budget: int, head_share: float) -> list[in
 def clip_characters(text: str, layout: Layout) -> str:
     """Bounds the work of the tokenizer: a text of megabytes keeps its two ends only."""
     limit = layout.max_tokens * CHARACTERS_PER_TOKEN
-    return text if len(text) <= 2 * limit else f"{text[:limit]} {text[-limit:]}"
+    return f"{text[:limit]} {text[-limit:]}" if is_clipped(text, layout) else text
+
+
+def is_clipped(text: str, layout: Layout) -> bool:
+    return len(text) > 2 * layout.max_tokens * CHARACTERS_PER_TOKEN
+
+
+def readable(text: str) -> str:
+    """Half a surrogate pair, which JSON can carry and the tokenizer refuses, becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[list[int]]:
     """Token ids of each text, without [CLS] and [SEP]."""
-    clipped = [clip_characters(text, layout) for text in texts]
+    clipped = [readable(clip_characters(text, layout)) for text in texts]
     return [e.ids for e in tokenizer.encode_batch_fast(clipped, add_special_tokens=False)]
 
 
@@ -75,7 +84,8 @@ def assemble(
     tags: Sequence[int], question: Sequence[int], answer: Sequence[int], layout: Layout
 ) -> TokenRow:
     """Joins three token lists within the budget; what one side leaves unused the other may take."""
-    room = layout.max_tokens - 3 - len(tags)  # [CLS] and two [SEP]
+    tags = tags[: layout.max_tokens - 3]  # [CLS] and two [SEP]
+    room = layout.max_tokens - 3 - len(tags)
     answer_budget = max(round(room * layout.answer_share), room - len(question))
     answer_part = cut_middle(answer, answer_budget, layout.answer_head_share)
     question_part = cut_middle(question, room - len(answer_part), layout.question_head_share)

@@ -21,16 +21,17 @@ def check_checkpoint(name: str) -> None:
         read_config(resolve_checkpoint(name))
 
 
-def load_scorer(name: str, device: str = "auto") -> Scorer:
+def load_scorer(name: str, device: str = "auto", *, threads: int | None = None) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
+    `threads` bounds the CPU threads of one score; None leaves torch its default, all cores.
     Raises CheckpointError or HubError.
     """
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.cross_encoder import load_cross_encoder
 
-    return load_cross_encoder(resolve_checkpoint(name), device)
+    return load_cross_encoder(resolve_checkpoint(name), device, threads=threads)
 
 
 def _fake(name: str) -> FakeScorer:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from calibrator.errors import CheckpointError
 
 EPSILON = 1e-6
+MIN_SLOPE = 1e-3
 
 
 def logit(probability: ArrayLike) -> Any:
@@ -77,4 +78,7 @@ def fit_platt(correct: ArrayLike, scores: ArrayLike, steps: int = 50) -> Platt:
         weights -= step
         if np.abs(step).max() < 1e-8:
             break
-    return Platt(slope=max(float(weights[0]), 1e-3), intercept=float(weights[1]))
+    slope, intercept = map(float, weights)
+    if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
+        return Platt(MIN_SLOPE, float(logit(y.mean())))
+    return Platt(slope, intercept)

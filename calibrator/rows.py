@@ -96,10 +96,9 @@ def parse_row(raw: Any) -> Row:
 
 def open_lines(path: Path) -> BinaryIO:
     """The file's bytes, unpacked when it is gzip (told by its first two bytes, not its name)."""
-    stream = path.open("rb")
-    is_gzip = stream.read(2) == b"\x1f\x8b"
-    stream.seek(0)
-    return cast(BinaryIO, gzip.open(stream)) if is_gzip else stream
+    with path.open("rb") as stream:
+        is_gzip = stream.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path)) if is_gzip else path.open("rb")
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row | RowError]]:

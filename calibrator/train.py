@@ -94,6 +94,8 @@ def base_folder() -> Path:
 def prepare(config: TrainConfig, tokenizer: Tokenizer) -> TrainData:
     """Reads, splits and balances the rows, and adds the outliers."""
     chosen, validation_rows = select_rows([Path(path) for path in config.data], config.selection)
+    if not validation_rows:
+        raise TrainingError("too few questions: none is left for validation")
     rng = random.Random(config.seed)
     held = rng.sample(validation_rows, min(config.validation_rows, len(validation_rows)))
     base_rate = sum(row.correct or 0 for row in chosen) / len(chosen)
@@ -173,19 +175,20 @@ class Run:
     def _adopt_folder(self) -> None:
         """Makes the folder this run's own, or goes on with the run that is in it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        saved = self.folder / "train.json"
+        saved, state_path = self.folder / "train.json", self.folder / "state.pt"
         text = json.dumps(self.config.as_dict(), indent=1)
-        if saved.exists() and saved.read_text() != text:
+        if state_path.exists() and saved.exists() and saved.read_text() != text:
             raise TrainingError(
                 f"{saved} is of a run with another configuration; choose another folder"
             )
         saved.write_text(text)
-        state_path = self.folder / "state.pt"
         if state_path.exists():
             state = torch.load(state_path, weights_only=True, map_location=self.device)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = state["step"]
+            if "rng" in state:  # without it, dropout would not go on where it was
+                torch.set_rng_state(state["rng"].cpu())
             self.say(f"going on after step {self.step}")
 
     def save_state(self) -> None:
@@ -193,6 +196,7 @@ class Run:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
+            "rng": torch.get_rng_state(),
         }
         torch.save(state, self.folder / "state.tmp")
         (self.folder / "state.tmp").replace(self.folder / "state.pt")

@@ -94,11 +94,7 @@ def tools_text(tools: Any) -> str:
     """The offered functions as one JSON list of name, description and parameters."""
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         return ""
-    functions = [
-        t["function"]
-        for t in tools
-        if isinstance(t, Mapping) and isinstance(t.get("function"), Mapping)
-    ]
+    functions = _functions(tools)
     if not functions:
         return ""
     keys = ("name", "description", "parameters")
@@ -112,19 +108,22 @@ def calls_text(calls: Any) -> str:
     """Tool calls as `[name(argument="value"), ...]`; an empty string when there are none."""
     if not isinstance(calls, Sequence) or isinstance(calls, str):
         return ""
-    written = [
-        _call_text(call["function"])
-        for call in calls
-        if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)
-    ]
+    written = [_call_text(function) for function in _functions(calls)]
     return f"[{', '.join(written)}]" if written else ""
 
 
+def _functions(listed: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """What tools and tool calls hold: a `function`, or a `custom` tool with free text as input."""
+    held = [t.get("function") or t.get("custom") for t in listed if isinstance(t, Mapping)]
+    return [function for function in held if isinstance(function, Mapping)]
+
+
 def _call_text(function: Mapping[str, Any]) -> str:
-    name, arguments = function.get("name") or "", function.get("arguments")
+    name = function.get("name") or ""
+    arguments = function.get("arguments", function.get("input"))
     try:
         decoded = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, Mapping):
         return f"{name}({arguments or ''})"
@@ -134,14 +133,13 @@ def _call_text(function: Mapping[str, Any]) -> str:
 
 def message_text(message: Mapping[str, Any]) -> str:
     """The whole answer of one assistant message; an empty string for an empty reply."""
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     parts = (
-        reasoning if isinstance(reasoning, str) else "",
+        message.get("reasoning_content") or message.get("reasoning"),
         content_text(message.get("content")),
-        message.get("refusal") or "",
+        message.get("refusal"),
         calls_text(message.get("tool_calls") or _legacy_call(message)),
     )
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in parts if part and isinstance(part, str))
 
 
 def _legacy_call(message: Mapping[str, Any]) -> Any:
@@ -158,4 +156,7 @@ def response_text(response: Any) -> str:
         return message_text(response)
     if not isinstance(choices, Sequence) or not choices or not isinstance(choices[0], Mapping):
         raise ValueError("'response' has no choices")
-    return message_text(choices[0].get("message") or {})
+    message = choices[0].get("message") or {}
+    if not isinstance(message, Mapping):
+        raise ValueError(f"a choice's message must be an object, not {type(message).__name__}")
+    return message_text(message)

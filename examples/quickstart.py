@@ -1,7 +1,7 @@
 """One question through the proxy. Against plain OpenAI code only `base_url` differs.
 
-scripts/serve                    # in another terminal
-python examples/quickstart.py
+scripts/serve                              # in another terminal
+.venv/bin/python examples/quickstart.py
 """
 
 import os
@@ -9,11 +9,14 @@ import os
 from openai import OpenAI
 
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
+QUESTION = "Is 91 a prime number?"
+
 client = OpenAI(base_url=URL, api_key="none needed for the demo")
-asked = {"model": "demo", "messages": [{"role": "user", "content": "Is 91 a prime number?"}]}
 
 # The answer, with the probability that it is correct: in a header ...
-reply = client.chat.completions.with_raw_response.create(**asked)
+reply = client.chat.completions.with_raw_response.create(
+    model="demo", messages=[{"role": "user", "content": QUESTION}]
+)
 completion = reply.parse()
 print("answer: ", completion.choices[0].message.content)
 print("header: ", reply.headers.get("x-pinocchio-confidence"))
@@ -23,8 +26,10 @@ judged = completion.model_extra["pinocchio"]
 print("body:   ", judged["confidence"], judged["status"])
 
 # A stream arrives as fast as ever; the chunk with the finish_reason carries the confidence.
-print("stream: ", end="")
-for chunk in client.chat.completions.create(**asked, stream=True):
+print("stream:  ", end="")
+for chunk in client.chat.completions.create(
+    model="demo", messages=[{"role": "user", "content": QUESTION}], stream=True
+):
     for choice in chunk.choices:
         print(choice.delta.content or "", end="", flush=True)
     if judged := chunk.model_extra.get("pinocchio"):

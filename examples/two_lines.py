@@ -14,7 +14,7 @@ response = ChatCompletion.model_validate(
         "choices": [
             {
                 "index": 0,
-                "message": {"role": "assistant", "content": "No. 91 = 7 × 13, so it is not prime."},
+                "message": {"role": "assistant", "content": "No. 91 = 7 * 13, so it is not prime."},
                 "finish_reason": "stop",
             }
         ],

@@ -23,7 +23,7 @@ from proxy.completion import (
     json_object,
 )
 from proxy.encoding import can_decode, decode
-from proxy.errors import ProxyError, UpstreamBrokenError
+from proxy.errors import ProxyError, UpstreamBrokenError, UpstreamError
 from proxy.headers import to_client, without
 from proxy.json_splice import add_member, dumps
 from proxy.scoring import Confidence
@@ -42,7 +42,8 @@ class Answer:
     completion: dict[str, Any]
     choices: list[Choice]
     body: bytes = b""
-    events: list[Event] | None = None  # of a stream; `body` is then empty
+    raw: bytes = b""  # the body as it came, which may be encoded
+    events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
     confidences: list[Confidence] = field(default_factory=list)
 
     @property
@@ -58,6 +59,13 @@ class Answer:
             self.confidences, key=lambda c: -1.0 if c.value is None else c.value, default=None
         )
 
+    def is_surer_than(self, other: Answer) -> bool:
+        """Compares the least sure choices; a score beats none."""
+        mine, theirs = self.lowest, other.lowest
+        if mine is None or mine.value is None:
+            return False
+        return theirs is None or theirs.value is None or mine.value > theirs.value
+
     @property
     def has_tool_calls(self) -> bool:
         return any(_tool_calls(choice) for choice in self.choices)
@@ -71,7 +79,7 @@ class Answer:
                 tools=_tool_calls(choice),
                 stream=chat.is_stream,
                 finish_reason=choice.finish_reason,
-                n=len(self.choices),
+                n=chat.n,
                 domain=chat.domain,
                 tags=chat.tags,
             )
@@ -85,7 +93,7 @@ class Answer:
     def annotated(self, member: Mapping[str, Any] | None) -> bytes:
         """The bytes for the client; with a member, it stands in the object or the finish chunks."""
         if self.events is None:
-            return self.body if member is None else add_member(self.body, MEMBER, member)
+            return self.raw if member is None else add_member(self.body, MEMBER, member)
         return b"".join(
             event.raw if member is None else _with_member(event, member) for event in self.events
         )
@@ -148,8 +156,8 @@ async def read_answer(reply: UpstreamReply, limit: int) -> Answer | Unread:
     choices = choices_of(completion) if completion else []
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
-    headers = without(to_client(reply.headers), "content-length", "content-encoding")
-    return Answer(reply.status, headers, completion, choices, body)
+    headers = without(to_client(reply.headers), "content-length")
+    return Answer(reply.status, headers, completion, choices, body, raw)
 
 
 async def _read_bytes(reply: UpstreamReply, limit: int) -> bytes:
@@ -159,24 +167,37 @@ async def _read_bytes(reply: UpstreamReply, limit: int) -> bytes:
         parts.append(chunk)
         size += len(chunk)
         if size > limit:
-            raise UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes")
+            raise UpstreamBrokenError(
+                f"upstream's reply is larger than {limit} bytes (limits.max_body)"
+            )
     return b"".join(parts)
 
 
-async def _read_events(reply: UpstreamReply, limit: int) -> Answer | Unread:
-    reader, assembler = EventReader(), StreamAssembler()
+async def _whole_stream(reply: UpstreamReply, limit: int) -> list[Event]:
+    """All events; raises UpstreamError when the stream breaks off before [DONE]."""
+    reader = EventReader()
     events: list[Event] = []
     size = 0
-    async for part in reply.chunks:
-        size += len(part)
-        if size > limit:
-            raise UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes")
-        try:
+    try:
+        async for part in reply.chunks:
+            size += len(part)
+            if size > limit:
+                raise UpstreamBrokenError(
+                    f"upstream's reply is larger than {limit} bytes (limits.max_body)"
+                )
             events += reader.feed(part)
-        except EventTooLargeError as error:
-            raise UpstreamBrokenError(str(error)) from error
+    except EventTooLargeError as error:
+        raise UpstreamBrokenError(str(error)) from error
+    except UpstreamError:
+        if not any(event.data == DONE for event in events):
+            raise
     if rest := reader.rest():
         events.append(Event(rest, None))
+    return events
+
+
+async def _read_events(reply: UpstreamReply, limit: int) -> Answer | Unread:
+    events, assembler = await _whole_stream(reply, limit), StreamAssembler()
     for event in events:
         chunk = json_object(event.data) if event.data and event.data != DONE else None
         if chunk is not None and "error" in chunk:

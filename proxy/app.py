@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -31,7 +32,8 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     """How the configured calibrator is loaded, later and on another thread."""
     if config.checkpoint == NO_CALIBRATOR:
         return None
-    return partial(load_scorer, config.checkpoint, config.device)
+    threads = config.threads or min(4, max(1, (os.cpu_count() or 1) // 2))
+    return partial(load_scorer, config.checkpoint, config.device, threads=threads)
 
 
 def create_app(
@@ -39,10 +41,12 @@ def create_app(
     policy: Policy | None = None,
     *,
     load: Callable[[], Scorer] | None = None,
+    on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
 ) -> FastAPI:
     """One proxy. `load` replaces the configured calibrator; `is_open` turns the Host check on.
 
+    `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
     """
     config = config or Config()
@@ -51,11 +55,12 @@ def create_app(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
         max_queue=config.calibrator.max_queue,
+        on_ready=on_ready,
     )
     router, results = Router(config), Results()
     store = Store(config.store, config.limits.max_held)
     chat = ChatCompletions(config, policy, router, scoring, store, results)
-    surfaces = Surfaces(router, store, results)
+    surfaces = Surfaces(router, store, results, config.attach)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,12 +71,15 @@ def create_app(
         await router.aclose()
         await store.aclose()
 
-    app = FastAPI(title="Pinocchio Proxy", lifespan=lifespan, openapi_url=None)
+    app = FastAPI(
+        title="Pinocchio Proxy", lifespan=lifespan, openapi_url=None, redirect_slashes=False
+    )
     endpoint = partial(Endpoint, max_body=config.limits.max_body)
     app.router.routes += [
         Route("/v1/chat/completions", endpoint(chat.handle), methods=["POST"]),
         Route("/v1/chat/completions/{id}", endpoint(surfaces.completion), methods=["GET"]),
         Route("/v1/models", endpoint(surfaces.models), methods=["GET"]),
+        Route("/v1/models/{id:path}", endpoint(surfaces.model), methods=["GET"]),
         Route("/v1/{path:path}", endpoint(surfaces.relay)),
         Route("/pinocchio/v1/results/{id}", endpoint(surfaces.result), methods=["GET"]),
     ]

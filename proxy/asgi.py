@@ -95,6 +95,8 @@ class Endpoint:
             reply = error_reply(ProxyError("the proxy failed; its log says where"))
         try:
             await send_reply(reply, send)
+        except Exception as error:  # the status is out: a body without its end has to say it
+            log.error("reply_broke_off", path=request.path, **_place(error))
         finally:
             if reply.on_close is not None:
                 await reply.on_close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -24,15 +24,12 @@ from proxy.actions import (
     blocked_error,
     clarification,
     held_error,
-    held_reply,
-    new_held_id,
-    placeholder_for,
+    unreadable_error,
     wants_error,
 )
 from proxy.answer import (
     Answer,
     Unread,
-    error_event,
     is_event_stream,
     read_answer,
     rewritten,
@@ -45,8 +42,10 @@ from proxy.config import Config
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
+from proxy.heartbeats import pings_until
+from proxy.held import held_reply, new_held_id, placeholder_for
 from proxy.live_stream import LiveStream
-from proxy.outcome import Outcome, summarise
+from proxy.outcome import Outcome, joined, summarise
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
@@ -56,8 +55,6 @@ from proxy.upstream import UpstreamReply, UpstreamRequest
 log = structlog.get_logger(__name__)
 
 PATH = "/chat/completions"
-PING = b": ping\n\n"
-PING_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
@@ -70,42 +67,49 @@ class ChatCompletions:
     scoring: Scoring
     store: Store
     results: Results
+    recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def handle(self, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
         exchange = Exchange(request)
-        try:
+        with exchange.logged():
             chat = parse_chat_request(request)
             reply = await self._ask(exchange, chat, chat.model)
             if reason := unscorable_reason(reply):
-                return self._relayed(exchange, reply, reason)
-            if is_event_stream(reply) and self._may_pass_live(chat):
+                return await self._relayed(exchange, chat, reply, reason)
+            if is_event_stream(reply) and chat.is_stream and self._only_delivers(chat):
                 return self._live(exchange, chat, reply)
             if is_event_stream(reply):
                 return await self._settled_in_time(exchange, chat, reply)
             return await self._settled(exchange, chat, reply)
-        except ProxyError as error:
-            exchange.status = error.status
-            exchange.log_line(error=error.machine_code)
-            raise
+
+    def _only_delivers(self, chat: ChatRequest) -> bool:
+        """Whether the policy, going by the request, can do nothing but deliver."""
+        mode = stream_mode(self.policy, model=chat.model, domain=chat.domain, tags=chat.tags).mode
+        return mode == "passthrough"
 
     async def _ask(self, exchange: Exchange, chat: ChatRequest, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
         name = self.router.name_for(model)
         exchange.upstream, exchange.model, exchange.is_stream = name, model, chat.is_stream
-        sent = UpstreamRequest(
-            "POST",
-            PATH,
-            to_upstream(exchange.request.headers),
-            chat.body_for(model),
-            exchange.request.query,
-        )
+        headers = to_upstream(exchange.request.headers)
+        if self.policy.is_enforced:
+            headers = without(headers, "accept-encoding")  # what is decided on must be readable
+        query = exchange.request.query
+        sent = UpstreamRequest("POST", PATH, headers, chat.body_for(model), query)
         with exchange.in_upstream():
             return await self.router.upstream(name).send(sent)
 
-    def _relayed(self, exchange: Exchange, reply: UpstreamReply, reason: str) -> Reply:
+    async def _relayed(
+        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, reason: str
+    ) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
-        status = Status.SKIPPED if reason == "upstream_status" else Status.NOT_SUPPORTED
+        status = Status.NOT_SUPPORTED
+        if reason == "upstream_status":
+            status = Status.SKIPPED
+        elif not self._only_delivers(chat):
+            await reply.aclose()
+            raise unreadable_error(reason)
         outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
         headers = [*to_client(reply.headers), *self._headers(outcome)]
         return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
@@ -116,7 +120,7 @@ class ChatCompletions:
         """Reads the whole answer, scores it, decides and applies."""
         answer = await self._read(exchange, reply)
         if isinstance(answer, Unread):
-            return self._unread(exchange, reply, answer)
+            return self._unread(exchange, chat, reply, answer)
         outcome = await self._judge(exchange, chat, answer)
         if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
             answer, outcome = await self._escalate(
@@ -131,7 +135,11 @@ class ChatCompletions:
         finally:
             await reply.aclose()
 
-    def _unread(self, exchange: Exchange, reply: UpstreamReply, unread: Unread) -> Reply:
+    def _unread(
+        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, unread: Unread
+    ) -> Reply:
+        if unread.reason != "upstream_error" and not self._only_delivers(chat):
+            raise unreadable_error(unread.reason)
         outcome = exchange.finish(
             exchange.unscored(Status.NOT_SUPPORTED, unread.reason), reply.status
         )
@@ -178,7 +186,11 @@ class ChatCompletions:
         kept, asked = first, chat.model
         try:
             reply = await self._ask(exchange, chat, escalate.to)
-            second = None if unscorable_reason(reply) else await self._read(exchange, reply)
+            if unscorable_reason(reply):
+                await reply.aclose()
+                second = None
+            else:
+                second = await self._read(exchange, reply)
         except ProxyError as error:
             log.warning(
                 "escalation_failed",
@@ -191,7 +203,7 @@ class ChatCompletions:
             second.confidences = await self._confidences(
                 exchange, chat, second.choices, second.model
             )
-            if escalate.keep == "last" or _is_surer(second, first):
+            if escalate.keep == "last" or second.is_surer_than(first):
                 kept, asked = second, escalate.to
         assert before.decision is not None
         decisions = [
@@ -223,30 +235,32 @@ class ChatCompletions:
             body = rewritten(
                 answer, completion | ({MEMBER: member} if member else {}), chat.include_usage
             )
-        return Reply(answer.status, [*answer.headers, *self._headers(outcome)], body)
+        is_as_it_came = completion is None and member is None
+        kept = answer.headers if is_as_it_came else without(answer.headers, "content-encoding")
+        return Reply(answer.status, [*kept, *self._headers(outcome)], body)
 
     async def _hold(
         self, exchange: Exchange, chat: ChatRequest, answer: Answer, outcome: Outcome, hold: Hold
     ) -> dict[str, object]:
         """Stores the answer, then gives the placeholder or raises HeldForReviewError."""
-        outcome.review_id = new_held_id()
-        held = held_reply(
-            answer, chat, outcome, hold, id=outcome.review_id, key_hash=hash_key(exchange.request)
-        )
+        id, key_hash = new_held_id(), hash_key(exchange.request)
+        held = held_reply(answer, chat, outcome, hold, id=id, key_hash=key_hash)
         try:
             await self.store.hold(held)
         except StoreError as error:
             self._raise(exchange, outcome, error)
+        outcome.review_id = id
         if wants_error(hold, answer, chat):
-            self._raise(exchange, outcome, held_error(outcome.review_id))
-        return placeholder_for(answer, outcome.review_id)
+            self._raise(exchange, outcome, held_error(id))
+        return placeholder_for(answer, id)
 
     def _raise(self, exchange: Exchange, outcome: Outcome, error: ProxyError) -> None:
         """An error that carries the outcome in its headers, as a reply would."""
         exchange.outcome = outcome
         outcome.overhead_ms = exchange.overhead_ms()
         given = {name for name, _ in error.headers}
-        error.headers += [(name, value) for name, value in outcome.headers() if name not in given]
+        headers = self._headers(outcome)
+        error.headers += [(name, value) for name, value in headers if name not in given]
         raise error
 
     def _headers(self, outcome: Outcome) -> list[tuple[str, str]]:
@@ -254,18 +268,12 @@ class ChatCompletions:
 
     # --- streams --------------------------------------------------------------------------------
 
-    def _may_pass_live(self, chat: ChatRequest) -> bool:
-        return (
-            stream_mode(self.policy, model=chat.model, domain=chat.domain, tags=chat.tags).mode
-            == "passthrough"
-        )
-
     def _live(self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply) -> Reply:
         """Status and events at once; the outcome stands in the finish chunk."""
         pending = exchange.unscored(Status.PENDING, "late", self.scoring.name)
 
-        async def judge(choices: list[Choice]) -> Outcome:
-            answer = Answer(reply.status, [], {}, choices, events=[])
+        async def judge(choices: list[Choice], model: str | None) -> Outcome:
+            answer = Answer(reply.status, [], {"model": model}, choices, events=[])
             return await self._judge(exchange, chat, answer)
 
         stream = LiveStream(
@@ -277,6 +285,7 @@ class ChatCompletions:
         )
         opening = exchange.unscored(Status.PENDING, "stream", self.scoring.name)
         opening.overhead_ms = exchange.overhead_ms()
+        self._keep_result(exchange, opening)
         headers = [*without(to_client(reply.headers), "content-length"), *self._headers(opening)]
         return Reply(
             reply.status,
@@ -288,18 +297,26 @@ class ChatCompletions:
     async def _recorded(
         self, exchange: Exchange, stream: LiveStream, status: int
     ) -> AsyncIterator[bytes]:
-        """The stream's bytes, then the request's line and result, also for a client that left."""
+        """The stream's bytes; its end waits for no score, and neither does a client that left."""
         try:
             async for part in stream:
                 yield part
         finally:
-            outcome = _joined(await asyncio.shield(stream.outcomes())) or exchange.unscored(
-                Status.SKIPPED,
-                "stream_broke_off" if stream.failure else "no_finish_chunk",
-                self.scoring.name,
-            )
-            exchange.finish(outcome, status)
-            self.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())
+            recording = asyncio.create_task(self._record(exchange, stream, status))
+            self.recordings.add(recording)
+            recording.add_done_callback(self.recordings.discard)
+
+    async def _record(self, exchange: Exchange, stream: LiveStream, status: int) -> None:
+        """The request's line and result, once all is known."""
+        outcome = joined(await stream.outcomes()) or exchange.unscored(
+            Status.SKIPPED,
+            "stream_broke_off" if stream.failure else "no_finish_chunk",
+            self.scoring.name,
+        )
+        self._keep_result(exchange, exchange.finish(outcome, status))
+
+    def _keep_result(self, exchange: Exchange, outcome: Outcome) -> None:
+        self.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())
 
     async def _settled_in_time(
         self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply
@@ -316,40 +333,4 @@ class ChatCompletions:
             return work.result()
         opening = exchange.unscored(Status.PENDING, "buffered", self.scoring.name)
         headers = [*without(to_client(reply.headers), "content-length"), *self._headers(opening)]
-        return Reply(reply.status, headers, _pings_until(work, exchange))
-
-
-async def _pings_until(work: asyncio.Task[Reply], exchange: Exchange) -> AsyncIterator[bytes]:
-    """Comments until the buffered stream is settled, then its bytes or its error."""
-    try:
-        while not work.done():
-            yield PING
-            await asyncio.wait({work}, timeout=PING_EVERY_S)
-        try:
-            body = work.result().body
-        except ProxyError as error:
-            exchange.log_line(error=error.machine_code)
-            body = error_event(error)
-        assert isinstance(body, bytes)  # a settled reply is whole
-        yield body
-    finally:
-        work.cancel()
-
-
-def _is_surer(second: Answer, first: Answer) -> bool:
-    """Compares the least sure choices of two answers; a score beats none."""
-    one, two = first.lowest, second.lowest
-    if two is None or two.value is None:
-        return False
-    return one is None or one.value is None or two.value > one.value
-
-
-def _joined(outcomes: list[Outcome]) -> Outcome | None:
-    """One outcome for all choices of a stream: the strictest decision, the lowest confidence."""
-    if not outcomes:
-        return None
-    joined = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
-    joined.choices = sorted((c for o in outcomes for c in o.choices), key=lambda c: c[0].index)
-    decisions = [o.decision for o in outcomes if o.decision is not None]
-    joined.decision = strictest(decisions) if decisions else None
-    return joined
+        return Reply(reply.status, headers, pings_until(work, exchange))

@@ -35,6 +35,12 @@ class ChatRequest:
         options = self.payload.get("stream_options")
         return isinstance(options, dict) and options.get("include_usage") is True
 
+    @property
+    def n(self) -> int:
+        """How many choices are asked for."""
+        wanted = self.payload.get("n")
+        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+
     def question(self) -> str:
         """The question as the calibrator reads it; raises NotScorableError."""
         try:
@@ -43,14 +49,17 @@ class ChatRequest:
             raise NotScorableError("messages", str(error)) from error
 
     def body_for(self, model: str) -> bytes:
-        """The client's bytes with another model's name in them."""
-        return self.body if model == self.model else replace_member(self.body, "model", model)
+        """The client's bytes with another model's name in them; raises BadRequestError."""
+        try:
+            return self.body if model == self.model else replace_member(self.body, "model", model)
+        except ValueError as error:  # could just be parsed, and cannot be walked through
+            raise BadRequestError(f"the body is {error}", code="invalid_json") from error
 
 
 def parse_json_object(body: bytes) -> dict[str, Any]:
     """The request's JSON object; raises BadRequestError that says where it breaks."""
     try:
-        payload = json.loads(body)
+        payload = json.loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise BadRequestError(
             f"the body is not UTF-8 (byte {error.start})", code="invalid_encoding"

@@ -7,15 +7,17 @@ what we do not know survives because we never write it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.json_splice import add_member
+from proxy.json_splice import add_member, dumps
 from proxy.sse import DONE, Event, event_bytes
 
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish chunk
+_WHOLE = ("id", "role", "type")  # strings that come whole, if perhaps more than once
 
 
 @dataclass(slots=True)
@@ -25,12 +27,13 @@ class Choice:
     index: int
     message: dict[str, Any] = field(default_factory=dict)
     finish_reason: str | None = None
+    logprobs: dict[str, Any] | None = None
 
 
 def json_object(data: bytes | str) -> dict[str, Any] | None:
-    """The JSON object in `data`, or None when it is anything else."""
+    """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -45,12 +48,13 @@ def choices_of(completion: Mapping[str, Any]) -> list[Choice]:
     for position, choice in enumerate(listed):
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
             return []
-        reason = choice.get("finish_reason")
+        reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
         choices.append(
             Choice(
                 _index(choice, position),
                 choice["message"],
                 reason if isinstance(reason, str) else None,
+                logprobs if isinstance(logprobs, dict) else None,
             )
         )
     return choices
@@ -66,8 +70,10 @@ class StreamAssembler:
 
     def __init__(self) -> None:
         self._choices: dict[int, Choice] = {}
+        self._calls: dict[int, dict[int, dict[str, Any]]] = {}  # of each choice, by their index
         self.model: str | None = None
         self.head: dict[str, Any] = {}  # id, created, model .. of the first chunk
+        self.usage: dict[str, Any] | None = None
 
     def add(self, chunk: Mapping[str, Any]) -> list[int]:
         """Takes one chunk in; returns the indices of the choices that it finishes."""
@@ -75,18 +81,34 @@ class StreamAssembler:
             self.head = {k: v for k, v in chunk.items() if k not in ("choices", "usage", "object")}
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self.model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self.usage = chunk["usage"]
         listed = chunk.get("choices")
         finished = []
         for position, part in enumerate(listed if isinstance(listed, list) else ()):
             if not isinstance(part, dict):
                 continue
             choice = self._choices.setdefault(index := _index(part, position), Choice(index))
-            if isinstance(part.get("delta"), dict):
-                _merge(choice.message, part["delta"])
+            with contextlib.suppress(RecursionError):  # no answer is nested that deeply
+                self._extend(choice, part)
             if isinstance(part.get("finish_reason"), str) and choice.finish_reason is None:
                 choice.finish_reason = part["finish_reason"]
                 finished.append(index)
         return finished
+
+    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> None:
+        delta, logprobs = part.get("delta"), part.get("logprobs")
+        if isinstance(logprobs, dict):
+            choice.logprobs = choice.logprobs or {}
+            _merge(choice.logprobs, logprobs)
+        if not isinstance(delta, dict):
+            return
+        if isinstance(delta.get("tool_calls"), list):
+            calls = self._calls.setdefault(choice.index, {})
+            _merge_calls(calls, delta["tool_calls"])
+            choice.message["tool_calls"] = [calls[index] for index in sorted(calls)]
+            delta = {key: value for key, value in delta.items() if key != "tool_calls"}
+        _merge(choice.message, delta)
 
     def choice(self, index: int) -> Choice:
         return self._choices[index]
@@ -100,57 +122,49 @@ class StreamAssembler:
             {
                 "index": choice.index,
                 "message": {"role": "assistant", "content": None, **choice.message},
+                "logprobs": choice.logprobs,
                 "finish_reason": choice.finish_reason,
             }
             for choice in self.choices()
         ]
-        return {**self.head, "object": "chat.completion", "choices": listed}
+        usage = {} if self.usage is None else {"usage": self.usage}
+        return {**self.head, "object": "chat.completion", "choices": listed, **usage}
 
 
 def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Text grows, lists of indexed parts (tool calls) merge by index, anything else is kept."""
+    """Text and lists grow, objects merge, anything else is kept as it came last."""
     for key, value in delta.items():
         old = message.get(key)
-        if key == "tool_calls" and isinstance(value, list):
-            message[key] = _merge_calls(old if isinstance(old, list) else [], value)
-        elif key != "role" and isinstance(value, str) and isinstance(old, str):
+        if key in _WHOLE:
+            message[key] = value or old
+        elif isinstance(value, str) and isinstance(old, str):
             message[key] = old + value
+        elif isinstance(value, list) and isinstance(old, list):
+            old.extend(value)
         elif isinstance(value, dict) and isinstance(old, dict):
             _merge(old, value)
         elif value is not None or key not in message:
-            message[key] = dict(value) if isinstance(value, dict) else value
+            message[key] = value.copy() if isinstance(value, dict | list) else value
 
 
-def _merge_calls(calls: list[Any], deltas: Iterable[Any]) -> list[Any]:
+def _merge_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[Any]) -> None:
+    """Tool calls merge by their index; where there is none, another id begins another call."""
     for delta in deltas:
         if not isinstance(delta, dict):
             continue
-        index = _index(delta, len(calls) if delta.get("id") else max(len(calls) - 1, 0))
-        while len(calls) <= index and len(calls) < 1_024:  # a hostile index builds no huge list
-            calls.append({})
-        if index >= len(calls):
-            continue
-        call = calls[index]
-        for key in ("id", "type"):
-            if isinstance(delta.get(key), str):
-                call[key] = delta[key]
-        function = delta.get("function")
-        if isinstance(function, dict):
-            merged = call.setdefault("function", {"name": "", "arguments": ""})
-            for key in ("name", "arguments"):
-                if isinstance(function.get(key), str):
-                    merged[key] += function[key]
-    return calls
+        last = max(calls, default=-1)
+        is_new = not calls or delta.get("id") not in (None, "", calls[last].get("id"))
+        call = calls.setdefault(_index(delta, last + 1 if is_new else last), {})
+        _merge(call, {key: value for key, value in delta.items() if key != "index"})
 
 
 def finished_indices(chunk: Mapping[str, Any]) -> list[int]:
     """The choices whose finish_reason stands in this chunk."""
     listed = chunk.get("choices")
-    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
     return [
-        _index(part, i)
-        for i, part in enumerate(parts)
-        if isinstance(part.get("finish_reason"), str)
+        _index(part, position)
+        for position, part in enumerate(listed if isinstance(listed, list) else ())
+        if isinstance(part, dict) and isinstance(part.get("finish_reason"), str)
     ]
 
 
@@ -158,10 +172,14 @@ def annotate_event(event: Event, member: Mapping[str, Any]) -> bytes:
     """The event with the `pinocchio` member in its chunk; untouched if it carries no object."""
     if event.data is None or event.data == DONE:
         return event.raw
+    data = event.data.encode()
     try:
-        return event_bytes(add_member(event.data.encode(), MEMBER, member).decode())
+        annotated = add_member(data, MEMBER, member)
     except ValueError:
         return event.raw
+    if event.raw.count(data) == 1:  # other fields of the event and its line ends stay
+        return event.raw.replace(data, annotated)
+    return event_bytes(annotated.decode())
 
 
 def events_of(completion: Mapping[str, Any], include_usage: bool = False) -> list[bytes]:
@@ -173,13 +191,13 @@ def events_of(completion: Mapping[str, Any], include_usage: bool = False) -> lis
         delta = dict(choice["message"])
         if isinstance(calls := delta.get("tool_calls"), list):
             delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
-        place = {"index": choice["index"], "logprobs": None}
-        chunks.append({**head, "choices": [{**place, "delta": delta, "finish_reason": None}]})
-        finish = {**place, "delta": {}, "finish_reason": choice["finish_reason"]}
-        chunks.append({**head, "choices": [finish]})
+        start = {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
+        finish = {"index": choice["index"], "delta": {}, "logprobs": None}
+        chunks.append({**head, "choices": [{**start, "finish_reason": None}]})
+        chunks.append({**head, "choices": [{**finish, "finish_reason": choice["finish_reason"]}]})
     if MEMBER in completion and chunks:
         chunks[-1][MEMBER] = completion[MEMBER]
     if include_usage:
         chunks.append({**head, "choices": [], "usage": completion.get("usage")})
-    events = [event_bytes(json.dumps(chunk, ensure_ascii=False)) for chunk in chunks]
+    events = [event_bytes(dumps(chunk)) for chunk in chunks]
     return [*events, event_bytes(DONE)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -39,14 +40,22 @@ _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 def _size(value: Any) -> Any:
     """64MB -> 67108864."""
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
-        return int(match[1]) * _UNITS[(match[2] or "B").upper()]
-    return value
+    if not isinstance(value, str):
+        return value
+    if not (match := _SIZE.fullmatch(value.strip())):
+        raise ValueError(f"a size is a whole number with B, KB, MB or GB, not {value!r}")
+    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
 
 
 def _secret(value: Any) -> Any:
     """An unquoted `${KEY:-}` is null in YAML, and a key of digits a number."""
     return "" if value is None else str(value) if isinstance(value, int) else value
+
+
+def _sqlite(value: str) -> str:
+    if not re.match("sqlite:///.", value):
+        raise ValueError(f"this version stores in sqlite:///PATH only, not in {value!r}")
+    return value
 
 
 Secret = Annotated[SecretStr, BeforeValidator(_secret)]
@@ -67,12 +76,25 @@ class UpstreamConfig(Section):
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
 
+    @property
+    def lends_a_key(self) -> bool:
+        """Whether requests may go upstream with a key that is not the client's.
+
+        litellm also finds keys in the environment, so any of its upstreams counts.
+        """
+        return bool(self.api_key.get_secret_value()) or self.litellm is not None
+
     @model_validator(mode="after")
     def _is_one_kind(self) -> UpstreamConfig:
         if self.demo and (self.base_url or self.litellm or self.via == "litellm"):
             raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
         if not (self.demo or self.base_url or self.litellm):
             raise ValueError("an upstream needs 'base_url', 'litellm' or 'demo: true'")
+        if self.litellm == "auto" and self.api_key.get_secret_value() and not self.base_url:
+            raise ValueError(
+                "with 'litellm: auto' the client names the provider, which would then get api_key; "
+                "name the provider here, or leave the key to its own environment variable"
+            )
         if self.base_url and not re.match(r"https?://[^/\s]+", self.base_url):
             raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
         return self
@@ -88,6 +110,7 @@ class ModelRoute(Section):
 class CalibratorConfig(Section):
     checkpoint: str = "embedded"
     device: str = "auto"
+    threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
 
@@ -135,17 +158,21 @@ class Config(Section):
     calibrator: CalibratorConfig = CalibratorConfig()
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
-    store: str = Field(default="sqlite:///pinocchio.db", pattern=r"^sqlite:///.")
+    store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
     limits: LimitsConfig = LimitsConfig()
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
-        return [
+        lost: list[tuple[tuple[str | int, ...], str]] = [
             (("models", i, "upstream"), f"there is no upstream {route.upstream!r}{hint}")
             for i, route in enumerate(self.models)
             if route.upstream not in self.upstreams
             for hint in [_hint(route.upstream, self.upstreams)]
         ]
+        if lost and "models" not in self.model_fields_set:
+            example = f'models: [{{match: "*", upstream: {next(iter(self.upstreams), "NAME")}}}]'
+            return [(("upstreams",), f"say which models these answer, for example {example}")]
+        return lost
 
 
 def find_config(path: Path | None) -> Path | None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from proxy.completion import json_object
 from proxy.demo_answers import (
+    EMBEDDED_AUROC,
     DemoRow,
     Json,
     dumped,
@@ -30,7 +31,7 @@ from proxy.errors import BadRequestError, NotFoundError, ProxyError
 from proxy.sse import DONE, event_bytes
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
-__all__ = ["DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
+__all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 
 _MODEL: Json = {"id": "demo", "object": "model", "created": 1767225600, "owned_by": "pinocchio"}
 _MOST = {"n": 128, "max_tokens": sys.maxsize, "max_completion_tokens": sys.maxsize}

@@ -13,6 +13,7 @@ import zstandard
 from proxy.errors import UpstreamBrokenError
 
 MAX_DECODED_BYTES = 64 * 2**20
+_ZSTD_PIECE = 1_024  # bytes decoded at once; they give 32 MB at the very most
 
 
 def can_decode(encoding: str | None) -> bool:
@@ -22,7 +23,7 @@ def can_decode(encoding: str | None) -> bool:
 def decode(body: bytes, encoding: str | None) -> bytes:
     """The identity form of `body`; raises UpstreamBrokenError when it is not what it claims."""
     try:
-        decoded = _DECODERS[(encoding or "identity").strip().lower()](body)
+        decoded = _DECODERS[(encoding or "identity").strip().lower()](body) if body else b""
     except (OSError, EOFError, zlib.error, brotli.error, zstandard.ZstdError) as error:
         raise UpstreamBrokenError(f"upstream's body is no valid {encoding}: {error}") from error
     if len(decoded) > MAX_DECODED_BYTES:
@@ -32,7 +33,8 @@ def decode(body: bytes, encoding: str | None) -> bytes:
 
 def _inflate(body: bytes) -> bytes:
     unpacker = zlib.decompressobj()
-    return unpacker.decompress(body, MAX_DECODED_BYTES + 1)
+    decoded = unpacker.decompress(body, MAX_DECODED_BYTES + 1)
+    return _whole(decoded, unpacker.eof)
 
 
 def _gunzip(body: bytes) -> bytes:
@@ -41,12 +43,28 @@ def _gunzip(body: bytes) -> bytes:
 
 
 def _unbrotli(body: bytes) -> bytes:
-    return bytes(brotli.decompress(body))
+    unpacker = brotli.Decompressor()
+    decoded = unpacker.process(body, output_buffer_limit=MAX_DECODED_BYTES + 1)
+    return _whole(bytes(decoded), unpacker.is_finished())
 
 
 def _unzstd(body: bytes) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(body) as stream:
-        return bytes(stream.read(MAX_DECODED_BYTES + 1))
+    """All frames; its own one-shot reader would take a frame that breaks off for a whole one."""
+    decoded, at, is_whole = bytearray(), 0, True
+    while at < len(body) and len(decoded) <= MAX_DECODED_BYTES:
+        if is_whole:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+        piece = body[at : at + _ZSTD_PIECE]
+        decoded += frame.decompress(piece)
+        at += len(piece) - len(frame.unused_data)
+        is_whole = frame.eof
+    return _whole(bytes(decoded), is_whole)
+
+
+def _whole(decoded: bytes, is_whole: bool) -> bytes:
+    if not is_whole and len(decoded) <= MAX_DECODED_BYTES:
+        raise EOFError("it breaks off")
+    return decoded
 
 
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {

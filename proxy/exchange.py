@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -12,10 +13,14 @@ from dataclasses import dataclass, field
 import structlog
 
 from proxy.asgi import Request
+from proxy.errors import ProxyError
 from proxy.outcome import Outcome, shown
 from proxy.scoring import Status
 
 log = structlog.get_logger("pinocchio")
+
+CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
+NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
 def hash_key(request: Request) -> str:
@@ -37,6 +42,20 @@ class Exchange:
     upstream_s: float = 0.0
     score_s: float | None = None
     outcome: Outcome | None = None
+
+    @contextmanager
+    def logged(self) -> Iterator[None]:
+        """Writes the line of a request that ends inside in an error or without its client."""
+        try:
+            yield
+        except ProxyError as error:
+            self.status = error.status
+            self.log_line(error=error.machine_code)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            self.status = CLIENT_LEFT
+            self.log_line(error="client_left")
+            raise
 
     @contextmanager
     def in_upstream(self) -> Iterator[None]:
@@ -75,7 +94,8 @@ class Exchange:
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamps the clocks on the outcome and writes the request's line."""
         outcome.overhead_ms = self.overhead_ms()
-        outcome.score_ms = None if self.score_s is None else self.score_s * 1_000
+        if outcome.status not in NO_SCORE_TRIED and self.score_s is not None:
+            outcome.score_ms = self.score_s * 1_000
         self.outcome, self.status = outcome, status
         self.log_line()
         return outcome
@@ -92,12 +112,12 @@ class Exchange:
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
-            "score_ms": None if self.score_s is None else round(self.score_s * 1_000, 1),
         }
         if outcome is not None:
             facts |= {
                 "confidence": None if outcome.confidence is None else shown(outcome.confidence),
                 "confidence_status": outcome.status.value,
+                "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
                 "reason": outcome.reason,
                 "action": outcome.action,
                 "would_action": outcome.would_action,

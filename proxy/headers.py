@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxy.upstream import Headers, header
+from proxy.upstream import Headers
 
 PREFIX = "x-pinocchio-"
 
@@ -43,7 +43,8 @@ REPLACED_IN_REQUESTS = HOP_BY_HOP | {"host", "content-length", "expect"}
 
 def _crossing(headers: Iterable[tuple[str, str]], dropped: frozenset[str]) -> Headers:
     headers = list(headers)
-    named = {part.strip().lower() for part in (header(headers, "connection") or "").split(",")}
+    lists = [value.lower().split(",") for name, value in headers if name == "connection"]
+    named = {part.strip() for listed in lists for part in listed}
     return [
         (name, value)
         for name, value in headers

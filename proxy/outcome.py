@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from policies import Decision
+from policies import Decision, strictest
 from proxy import headers as names
 from proxy.completion import Choice
 from proxy.scoring import Confidence, Status
@@ -120,3 +120,14 @@ def summarise(
         calibrator=calibrator,
         choices=list(zip(choices, confidences, each, strict=True)),
     )
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """One outcome for all choices of a stream: the strictest decision, the lowest confidence."""
+    if not outcomes:
+        return None
+    lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
+    lowest.choices = sorted((c for o in outcomes for c in o.choices), key=lambda c: c[0].index)
+    decisions = [o.decision for o in outcomes if o.decision is not None]
+    lowest.decision = strictest(decisions) if decisions else None
+    return lowest

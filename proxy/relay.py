@@ -7,6 +7,7 @@ the life of the proxy; no redirects, no cookies, no retries, no decoding, no hea
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -20,6 +21,7 @@ from proxy.upstream import UpstreamReply, UpstreamRequest
 CONNECT_TIMEOUT_S = 15
 KEEP_ALIVE_S = 15  # shorter than common servers', so that a pooled connection is rarely stale
 HEADER_LIMIT = 64 * 1024
+WRITTEN_AT_ONCE = 2**20  # bytes; aiohttp wants to be handed more than that as a file
 
 
 class Relay:
@@ -54,15 +56,16 @@ class Relay:
         """Raises UpstreamError when no answer begins; an error status is an answer."""
         query = f"?{request.query}" if request.query else ""
         url = URL(self._base_url + request.path + query, encoded=True)
-        headers = request.headers
+        headers = [(name, _as_text(value)) for name, value in request.headers]
         if self._api_key:
             headers = with_header(headers, "authorization", f"Bearer {self._api_key}")
+        body = request.body
         try:
             response = await self._open_session().request(
                 request.method,
                 url,
                 headers=CIMultiDict(headers),
-                data=request.body or None,
+                data=(io.BytesIO(body) if len(body) > WRITTEN_AT_ONCE else body) or None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -83,11 +86,21 @@ class Relay:
             await asyncio.sleep(0)  # lets the transports see that they are closed
 
 
+def _as_text(value: str) -> str:
+    """aiohttp sends field values as UTF-8: this way the bytes of a UTF-8 value stay the same."""
+    try:
+        return value if value.isascii() else value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
+
+
 async def _chunks(response: aiohttp.ClientResponse, url: URL) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.content.iter_any():
             yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        if rest := response.content._read_nowait(-1):  # came before the break, but was kept back
+            yield rest
         raise _translated(error, url, has_begun=True) from error
 
 

@@ -24,9 +24,7 @@ class Router:
             for route in config.models
             if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
         ]
-        self._has_key = {
-            name: bool(u.api_key.get_secret_value()) for name, u in config.upstreams.items()
-        }
+        self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
 
     @property
     def local_models(self) -> list[str]:

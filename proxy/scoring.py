@@ -53,14 +53,23 @@ class Confidence:
 
 
 class Scoring:
-    """The proxy's hold on one scorer; `load` gives it and may take seconds."""
+    """The proxy's hold on one scorer; `load` gives it and may take seconds.
+
+    `on_ready` is called, from any thread, when there will be no more numbers than there are then.
+    """
 
     def __init__(
-        self, load: Callable[[], Scorer] | None, *, timeout_s: float = 2.0, max_queue: int = 1_024
+        self,
+        load: Callable[[], Scorer] | None,
+        *,
+        timeout_s: float = 2.0,
+        max_queue: int = 1_024,
+        on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._load = load
         self._timeout_s = timeout_s
         self._max_queue = max_queue
+        self._on_ready = on_ready
         self._batcher: Batcher | None = None
         self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
         if load is None:
@@ -78,12 +87,14 @@ class Scoring:
 
     def start(self) -> None:
         """Begins to load on a thread of its own."""
-        if self._load is not None:
-            threading.Thread(
-                target=self._run_load, args=(self._load,), name="load-calibrator", daemon=True
-            ).start()
+        threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
 
-    def _run_load(self, load: Callable[[], Scorer]) -> None:
+    def _run_load(self) -> None:
+        if self._load is not None:
+            self._try_load(self._load)
+        self._on_ready()
+
+    def _try_load(self, load: Callable[[], Scorer]) -> None:
         try:
             scorer = load()
             scorer.score_batch([Item("warm-up", "warm-up")])  # the first pass is the slowest
@@ -116,27 +127,39 @@ class Scoring:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
             return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
-        except (CalibratorError, ValueError, TypeError) as error:
-            log.error("score_failed", error=str(error))
+        except Exception as error:
+            log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
         return await self._gather(futures)
 
     async def _gather(self, futures: Sequence[Future[Score]]) -> list[Confidence]:
         """What is there at the deadline; the rest is cancelled."""
         waiting = [asyncio.wrap_future(future) for future in futures]
-        if waiting:
-            await asyncio.wait(waiting, timeout=self._timeout_s)
-        return [_confidence(future) for future in waiting]
+        try:
+            if waiting:
+                await asyncio.wait(waiting, timeout=self._timeout_s)
+            return [_confidence(future) for future in waiting]
+        finally:
+            for future in waiting:
+                future.cancel()  # no-op on what is done; also when nobody waits any longer
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    """A foreign error's message may hold the text that was to be scored, so it is left out."""
+    message = {"error": str(error)} if isinstance(error, CalibratorError) else {}
+    return {**message, "kind": type(error).__name__}
 
 
 def _confidence(future: asyncio.Future[Score]) -> Confidence:
     if not future.done():
-        future.cancel()
         return Confidence(None, Status.TIMEOUT, "deadline")
     if future.cancelled():
         return Confidence(None, Status.ERROR, "scorer_closed")
     if (error := future.exception()) is not None:
-        log.error("score_failed", error=str(error), kind=type(error).__name__)
+        log.error("score_failed", **_described(error))
         return Confidence(None, Status.ERROR, "scorer_failed")
     score = future.result()
+    if not 0 <= score.confidence <= 1:  # nor is NaN
+        log.error("score_failed", error=f"{score.confidence} is no probability")
+        return Confidence(None, Status.ERROR, "scorer_failed")
     return Confidence(score.confidence, Status.TRUNCATED if score.is_truncated else Status.SCORED)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 MAX_EVENT_BYTES = 16 * 2**20
 DONE = "[DONE]"
 
+_BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row. Atomic, because "\r\n" must never be read as "\r" and "\n".
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -31,9 +32,8 @@ class Event:
 
 def data_of(raw: bytes) -> str | None:
     """The `data` lines of one event, joined; None when it has none."""
-    text = raw.decode("utf-8", errors="replace").removeprefix("\ufeff")
     values = []
-    for line in _LINE_END.split(text):
+    for line in _LINE_END.split(raw.decode("utf-8", errors="replace")):
         if line.startswith("data:"):
             values.append(line[5:].removeprefix(" "))
         elif line == "data":
@@ -52,18 +52,20 @@ class EventReader:
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._buffer = bytearray()
         self._max_event_bytes = max_event_bytes
+        self._is_first = True
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes; raises EventTooLargeError."""
+        """The events that `chunk` completes; raises EventTooLargeError when it completes none."""
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
         events, start = [], 0
         for match in _BLANK_LINE.finditer(self._buffer, searched):
             raw = bytes(self._buffer[start : match.end()])
-            events.append(Event(raw, data_of(raw)))
+            events.append(Event(raw, data_of(raw.removeprefix(_BOM) if self._is_first else raw)))
+            self._is_first = False
             start = match.end()
         del self._buffer[:start]
-        if len(self._buffer) > self._max_event_bytes:
+        if not events and len(self._buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
         return events
 

@@ -6,6 +6,8 @@ from another process (`pinocchio reviews`). The bytes kept are those that upstre
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,18 +66,19 @@ class Store:
     """Opened lazily; every method raises StoreError when the database cannot be used."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
-        self.path = Path(url.removeprefix("sqlite:///"))
+        self.path = Path(url.removeprefix("sqlite:///")).expanduser()
         self._max_held = max_held
         self._engine: AsyncEngine | None = None
 
     async def open(self) -> None:
         """Creates the file and its tables where they are missing."""
-        engine = create_async_engine(f"sqlite+aiosqlite:///{self.path}")
+        engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(self.path)))
         sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
         try:
+            await asyncio.to_thread(_open_once, self.path)
             async with engine.begin() as connection:
                 await connection.run_sync(_metadata.create_all)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             await engine.dispose()
             raise StoreError(f"the store {self.path} cannot be opened: {_cause(error)}") from error
         self._engine = engine
@@ -88,7 +91,7 @@ class Store:
     async def hold(self, held: HeldReply) -> None:
         """Durable when it returns; refuses beyond `max_held` replies that wait."""
         waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
-        row = {column.name: getattr(held, column.name) for column in _held.columns}
+        row = {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
         try:
             async with self._opened().begin() as connection:
                 if (await connection.execute(waiting)).scalar_one() >= self._max_held:
@@ -149,5 +152,19 @@ def _set_pragmas(connection: Any, _: Any) -> None:
     cursor.close()
 
 
-def _cause(error: SQLAlchemyError) -> str:
+def _open_once(path: Path) -> None:
+    """Raises sqlite3.Error; aiosqlite would leave a thread behind that outlives the event loop."""
+    connection = sqlite3.connect(path)
+    try:
+        _set_pragmas(connection, None)
+    finally:
+        connection.close()
+
+
+def _storable(value: Any) -> Any:
+    """Half a surrogate pair, which JSON can carry and SQLite cannot, becomes its escape."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]

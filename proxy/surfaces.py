@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import json
-import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from proxy import headers as names
-from proxy.actions import HELD_ID_PREFIX, placeholder
 from proxy.asgi import Reply, Request
-from proxy.chat_request import parse_json_object
 from proxy.completion import json_object
+from proxy.config import AttachConfig
 from proxy.encoding import can_decode, decode
-from proxy.errors import BadRequestError, NotFoundError, ProxyError, UnknownModelError
+from proxy.errors import BadRequestError, UnknownModelError, UpstreamError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
+from proxy.held import fetch_held, is_held_id
 from proxy.json_splice import replace_member
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Status
-from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
-from proxy.upstream import UpstreamReply, UpstreamRequest
+from proxy.store import Store
+from proxy.upstream import UpstreamReply, UpstreamRequest, header
 
 JSON = [("content-type", "application/json")]
 
@@ -36,16 +33,13 @@ class Surfaces:
     router: Router
     store: Store
     results: Results
+    attach: AttachConfig
 
     async def relay(self, request: Request) -> Reply:
         """Any other request under `/v1/`, as it came, to the upstream of its model."""
         exchange = Exchange(request)
-        try:
+        with exchange.logged():
             reply = await self._send(exchange, self._upstream_of(request))
-        except ProxyError as error:
-            exchange.status = error.status
-            exchange.log_line(error=error.machine_code)
-            raise
         outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
         label = [
             (names.STATUS, outcome.status.value),
@@ -68,63 +62,47 @@ class Surfaces:
 
     def _upstream_of(self, request: Request) -> str:
         """By the model in a JSON body, else the default route's upstream."""
-        if "json" in (request.header("content-type") or "") and request.body:
-            model = parse_json_object(request.body).get("model")
-            if isinstance(model, str) and model:
-                return self.router.name_for(model)
+        payload = json_object(request.body) or {}
+        if (model := payload.get("model")) and isinstance(model, str):
+            return self.router.name_for(model)
         default = self.router.default_name()
         if default is None:
             raise UnknownModelError("the configuration routes no model")
         return default
 
     async def models(self, request: Request) -> Reply:
-        """Upstream's list with the models that are answered here; those alone without any key."""
+        """Upstream's list with the models that are answered here; those alone without upstream."""
+        local = self.router.local_models
         default = self.router.default_name()
         has_key = request.header("authorization") is not None or (
             default is not None and self.router.has_key(default)
         )
-        if default is None or not has_key:
-            return Reply(200, JSON, json.dumps(_model_list(self.router.local_models)).encode())
-        reply = await self.relay(request)
-        if reply.status != 200 or not self.router.local_models or isinstance(reply.body, bytes):
-            return reply
-        encoding = next((v for k, v in reply.headers if k == "content-encoding"), None)
-        if not can_decode(encoding):
-            return reply
-        body = decode(b"".join([chunk async for chunk in reply.body]), encoding)
-        if reply.on_close is not None:
-            await reply.on_close()
-        kept = without(reply.headers, "content-length", "content-encoding")
-        return Reply(200, kept, _with_models(body, self.router.local_models))
+        if default is None or (local and not has_key):
+            return _local_models(local)
+        try:
+            reply = await self.relay(request)
+        except UpstreamError:
+            if not local:
+                raise
+            return _local_models(local)
+        return await _with_local(reply, local) if local and reply.status == 200 else reply
+
+    async def model(self, request: Request) -> Reply:
+        """`GET /v1/models/{id}`: one that is answered here, or upstream's."""
+        id = unquote(request.path.removeprefix("/v1/models/"))
+        if id in self.router.local_models:
+            return Reply(200, JSON, json.dumps(_model(id)).encode())
+        return await self.relay(request)
 
     async def completion(self, request: Request) -> Reply:
         """`GET /v1/chat/completions/{id}`: a held reply of ours, or upstream's own business."""
         id = request.path.rsplit("/", 1)[-1]
-        if not id.startswith(HELD_ID_PREFIX):
+        if not is_held_id(id):
             return await self.relay(request)
-        held = await self._held(id, hash_key(request))
-        if held.state == HELD:
-            body = json.dumps(placeholder(held.id, int(held.created_at), held.model)).encode()
-            return Reply(200, [*JSON, (names.ACTION, "hold"), (names.REVIEW_ID, id)], body)
-        if held.state == RELEASED:
-            return Reply(
-                200, [*JSON, (names.ACTION, "deliver"), (names.REVIEW_ID, id)], _released(held)
-            )
-        raise NotFoundError(
-            f"the held reply {id} was {held.state}", code=f"held_reply_{held.state}"
-        )
-
-    async def _held(self, id: str, key_hash: str) -> HeldReply:
-        held = await self.store.get(id)
-        if held is None or not hmac.compare_digest(held.key_hash, key_hash):
-            raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
-        if held.state == HELD and held.expires_at <= time.time():
-            raise NotFoundError(f"the held reply {id} was {EXPIRED}", code=f"held_reply_{EXPIRED}")
-        return held
+        return await fetch_held(self.store, id, hash_key(request), self.attach)
 
     async def result(self, request: Request) -> Reply:
         """`GET /pinocchio/v1/results/{request id}`: a stream's outcome, for the key that asked."""
-        await asyncio.sleep(0)  # a stream that has just ended records its result first
         member = self.results.get(request.path.rsplit("/", 1)[-1], hash_key(request))
         return Reply(200, JSON, json.dumps(member).encode())
 
@@ -136,23 +114,30 @@ def _path_after_v1(path: str) -> str:
     return path.removeprefix("/v1")
 
 
-def _model_list(ids: list[str]) -> dict[str, Any]:
-    return {"object": "list", "data": [_model(id) for id in ids]}
+def _local_models(ids: list[str]) -> Reply:
+    listing = {"object": "list", "data": [_model(id) for id in ids]}
+    return Reply(200, JSON, json.dumps(listing).encode())
 
 
 def _model(id: str) -> dict[str, Any]:
     return {"id": id, "object": "model", "created": 0, "owned_by": "pinocchio"}
 
 
-def _with_models(body: bytes, ids: list[str]) -> bytes:
-    listing = json_object(body)
+async def _with_local(reply: Reply, ids: list[str]) -> Reply:
+    """Upstream's list, the local models added; as it came where it is no list that we can read."""
+    encoding = header(reply.headers, "content-encoding")
+    if isinstance(reply.body, bytes) or not can_decode(encoding):
+        return reply
+    try:
+        raw = b"".join([chunk async for chunk in reply.body])
+    finally:
+        if reply.on_close is not None:
+            await reply.on_close()
+    listing = json_object(body := decode(raw, encoding))
     data = listing.get("data") if listing else None
     if not isinstance(data, list):
-        return body
+        return Reply(reply.status, reply.headers, raw)
     known = {model.get("id") for model in data if isinstance(model, dict)}
-    return replace_member(body, "data", [*data, *(_model(id) for id in ids if id not in known)])
-
-
-def _released(held: HeldReply) -> bytes:
-    """The stored bytes under the id by which they were asked for."""
-    return replace_member(held.reply, "id", held.id)
+    longer = [*data, *(_model(id) for id in ids if id not in known)]
+    kept = without(reply.headers, "content-length", "content-encoding")
+    return Reply(reply.status, kept, replace_member(body, "data", longer))

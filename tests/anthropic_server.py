@@ -10,6 +10,7 @@ What it does is chosen by the model's name, as a test cannot look inside a trans
     claude-hangs-up         breaks the connection off without any answer
     claude-fails-midway     an `error` event in the middle of a stream
     claude-error-429        any status, with the error type that the API has for it
+    claude-too-long         the error for more tokens than the model takes
 
 Any of them calls the offered tools instead, unless it is given their results or told not to.
 """
@@ -44,10 +45,22 @@ ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-FIELDS = frozenset(
-    "model messages max_tokens metadata service_tier stop_sequences stream system temperature "
-    "thinking tool_choice tools top_k top_p".split()
-)
+FIELDS = {
+    "max_tokens",
+    "messages",
+    "metadata",
+    "model",
+    "service_tier",
+    "stop_sequences",
+    "stream",
+    "system",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_p",
+}
 
 
 class RefusedError(Exception):
@@ -65,6 +78,7 @@ class AnthropicServer:
     base_url: str = ""
     requests: list[Json] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    has_request: asyncio.Event = field(default_factory=asyncio.Event)
     has_lost_client: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
@@ -74,6 +88,7 @@ class AnthropicServer:
             _check_headers(request)
             body = await request.json()
             self.requests.append(body)
+            self.has_request.set()
             _check_body(body)
             return await self._answer(request, body)
         except RefusedError as error:
@@ -86,6 +101,8 @@ class AnthropicServer:
         model = body["model"]
         if model.startswith("claude-error-"):
             raise RefusedError(int(model.removeprefix("claude-error-")), f"{model} was asked for")
+        if model == "claude-too-long":
+            raise RefusedError(400, "prompt is too long: 210000 tokens > 200000 maximum")
         if model == "claude-hangs-up":
             return _hang_up(request)
         message = _message(body)
@@ -151,8 +168,7 @@ def _check_body(body: Json) -> None:
         _require(name in FIELDS, f"{name}: Extra inputs are not permitted")
     limit = body["max_tokens"]
     _require(type(limit) is int and limit > 0, "max_tokens: Input should be a positive integer")
-    temperature = body.get("temperature", 1.0)
-    _require(0 <= temperature <= 1, "temperature: range: 0..1")
+    _require(0 <= body.get("temperature", 1.0) <= 1, "temperature: range: 0..1")
     system = body.get("system", "")
     _require(isinstance(system, str) or bool(_blocks(system)), "system: Input should be a string")
     for position, tool in enumerate(body.get("tools", ())):
@@ -164,10 +180,10 @@ def _check_body(body: Json) -> None:
 
 
 def _check_tool(tool: Json, at: str) -> None:
-    _require("name" in tool and "function" not in tool, f"{at}.custom.name: Field required")
-    schema = tool.get("input_schema")
-    _require(isinstance(schema, dict), f"{at}.custom.input_schema: Field required")
-    _require(schema.get("type") == "object", f"{at}.custom.input_schema.type: must be 'object'")
+    for name in ("name", "input_schema"):
+        _require(name in tool, f"{at}.custom.{name}: Field required")
+    type = tool["input_schema"].get("type")
+    _require(type == "object", f"{at}.custom.input_schema.type: Input should be 'object'")
 
 
 def _check_messages(messages: list[Json]) -> None:
@@ -235,7 +251,12 @@ def _content(body: Json) -> Iterator[Json]:
     for number, tool in enumerate(offered):
         names = tool["input_schema"].get("properties", {})
         arguments = {name: f"{name} of call {number}" for name in names}
-        yield {"type": "tool_use", "id": f"toolu_{number}", "name": tool["name"], "input": arguments}
+        yield {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": tool["name"],
+            "input": arguments,
+        }
 
 
 def _text(content: Any) -> str:

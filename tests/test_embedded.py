@@ -11,8 +11,7 @@ from calibrator import Item, load_scorer, message_text, question_text
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED, read_config
 from calibrator.metrics import auroc
 from calibrator.scorer import Scorer
-from proxy.demo import rows
-from proxy.demo_answers import EMBEDDED_AUROC
+from proxy.demo import EMBEDDED_AUROC, rows
 
 FOLDER = CHECKPOINTS / EMBEDDED
 MAX_BYTES = 48_000_000

@@ -1,0 +1,298 @@
+"""The way to an upstream that does not speak OpenAI's format: litellm translates there and back.
+
+The one module that knows litellm, and the one where its word provider is used. litellm is loaded
+by the first request, in a thread: its import takes seconds. Where the provider of a model speaks
+OpenAI's format after all, nothing is translated; litellm says where it is, a Relay goes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from types import UnionType
+from typing import Any, Literal
+
+import httpx
+
+from proxy.chat_request import parse_json_object
+from proxy.errors import (
+    BadRequestError,
+    NotFoundError,
+    UnknownModelError,
+    UpstreamBrokenError,
+    UpstreamError,
+)
+from proxy.json_splice import replace_member
+from proxy.relay import CONNECT_TIMEOUT_S, Relay
+from proxy.sse import DONE, event_bytes
+from proxy.translated_errors import broken_off, error_reply, json_reply, kept_headers
+from proxy.upstream import UpstreamReply, UpstreamRequest, header
+
+Json = dict[str, Any]
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else a price list is fetched at import
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # the same for a list of header values
+    "LITELLM_MODE": "PRODUCTION",  # else a `.env` of the working directory is read
+}
+# What is translated. The rest of a body steers litellm (`api_base`, `metadata` ..) or is unknown.
+_FIELDS: dict[str, type | UnionType] = {
+    name: kind
+    for kind, names in {
+        list: "functions messages modalities tools",
+        dict: "audio logit_bias prediction response_format stream_options thinking "
+        "web_search_options",
+        bool: "logprobs parallel_tool_calls store stream",
+        int: "max_completion_tokens max_tokens n seed top_k top_logprobs",
+        int | float: "frequency_penalty presence_penalty temperature top_p",
+        str: "model prompt_cache_key prompt_cache_retention reasoning_effort safety_identifier "
+        "service_tier user verbosity",
+        str | dict: "function_call tool_choice",
+        str | list: "stop",
+    }.items()
+    for name in names.split()
+}
+# On litellm's list of OpenAI's kin, but with a URL, an authentication or model names of their own.
+_NOT_QUITE_OPENAI = ("azure_ai", "clarifai", "docker_model_runner", "fireworks_ai", "ragflow")
+_INTERACTIVE = ("chatgpt", "github_copilot")  # asking for their key starts a login
+_STAND_INS = ("dummy-key", "fake-api-key")  # litellm's for providers without keys
+
+
+@cache
+def _load() -> Any:
+    """litellm, made silent; the import opens no connection."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router"):  # their lines quote messages
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [logging.NullHandler()]
+        logger.propagate = False
+    return litellm
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a model's name leads to; `relay` is None where litellm has to translate."""
+
+    name: str  # as litellm wants it, with the provider's prefix
+    model: str  # as the provider wants it
+    relay: Relay | None
+
+
+class LiteLLMUpstream:
+    """An upstream that litellm finds and, where it has to, translates for.
+
+    `provider` holds for all model names; with "auto" each name begins with its own, as in
+    `anthropic/...`. `base_url` and `api_key` come before what litellm finds in the environment;
+    without any key the client's own goes upstream. `via="litellm"` translates in any case.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str | None = None,
+        api_key: str = "",
+        *,
+        via: Literal["relay", "litellm"] = "relay",
+        timeout_s: float = 600,
+    ) -> None:
+        self._prefix = "" if provider == "auto" else f"{provider}/"
+        self._base_url = base_url
+        self._api_key = api_key
+        self._may_relay = via == "relay"
+        self._timeout_s = timeout_s
+        self._litellm: Any = None
+        self._relays: dict[tuple[str, str], Relay] = {}
+        self._target = lru_cache(maxsize=1_024)(self._find_target)
+
+    async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Raises UpstreamError when there is no answer, another ProxyError for what it refuses."""
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(_load)
+        body = parse_json_object(request.body) if request.body else {}
+        model = body.get("model")
+        target = self._target(model) if isinstance(model, str) else None
+        if target is not None and target.relay is not None:
+            if target.model != model:
+                cut = replace_member(request.body, "model", target.model)
+                request = replace(request, body=cut)
+            return await target.relay.send(request)
+        if (request.method, request.path) != ("POST", "/chat/completions"):
+            text = f"only chat completions are translated, not {request.method} {request.path}"
+            raise NotFoundError(text, code="unknown_url")
+        if target is None:
+            raise BadRequestError("the body names no model", param="model")
+        return await self._translate(body, target, self._key(request, target))
+
+    async def aclose(self) -> None:
+        """Also closes litellm's connections, which all of its users in the process share."""
+        for relay in self._relays.values():
+            await relay.aclose()
+        if self._litellm is not None:
+            await self._litellm.close_litellm_async_clients()
+
+    def _find_target(self, model: str) -> _Target:
+        """Asks litellm; raises UnknownModelError."""
+        name = model if model.startswith(self._prefix) else self._prefix + model
+        if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some take a URL for a model
+            raise UnknownModelError(f"model {model!r} cannot be used here", param="model")
+        try:
+            own, provider, key, base_url = self._litellm.get_llm_provider(
+                name, api_base=self._base_url, api_key=self._api_key or None
+            )
+        except self._litellm.BadRequestError as error:
+            text = f"model {model!r} names no provider that litellm knows, as 'anthropic/...' does"
+            raise UnknownModelError(text, param="model") from error
+        return _Target(name, own, self._relay(provider, base_url, key))
+
+    def _relay(self, provider: str, base_url: str | None, key: str | None) -> Relay | None:
+        """The way to a provider that speaks OpenAI's format, with the key of the environment."""
+        litellm = self._litellm
+        if provider == "openai":
+            key = litellm.OpenAIGPTConfig.get_api_key()
+            base_url = litellm.OpenAIGPTConfig.get_api_base(self._base_url)
+        elif provider not in litellm.openai_compatible_providers or provider in _NOT_QUITE_OPENAI:
+            return None
+        if not base_url or not self._may_relay:
+            return None
+        place = (base_url, self._api_key or ("" if key in _STAND_INS else key or ""))
+        return self._relays.setdefault(place, Relay(*place, self._timeout_s))
+
+    async def _translate(self, body: Json, target: _Target, key: str | None) -> UpstreamReply:
+        arguments = self._arguments(body) | {
+            "model": target.name,
+            "api_base": self._base_url,
+            "api_key": key,
+            "timeout": httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
+            "max_retries": 0,
+            "num_retries": 0,
+            "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
+        }
+        try:
+            answer = await self._litellm.acompletion(**arguments)
+            if body.get("stream"):
+                options = body.get("stream_options") or {}
+                return await _stream_reply(answer, has_usage=options.get("include_usage") is True)
+            return json_reply(200, _completion(answer), _headers(answer))
+        except UpstreamError:
+            raise
+        except Exception as error:
+            return error_reply(error)
+
+    def _arguments(self, body: Json) -> Json:
+        """The fields that are translated, without those that would steer litellm.
+
+        Raises BadRequestError for a field that nobody knows, and for values on whose type litellm
+        would fail as if upstream could not be reached.
+        """
+        steering = self._litellm.all_litellm_params + self._litellm.OPENAI_CHAT_COMPLETION_PARAMS
+        given = {name: value for name, value in body.items() if value is not None}
+        for name, value in given.items():
+            if name not in _FIELDS and name not in steering:
+                text = f"'{name}' cannot be translated for this upstream"
+                raise BadRequestError(text, param=name, code="unsupported_parameter")
+            if not isinstance(value, _FIELDS.get(name, object)):
+                raise BadRequestError(f"Invalid type for '{name}'", param=name, code="invalid_type")
+        messages = given.get("messages")
+        if not messages or not all(isinstance(message, dict) for message in messages):
+            raise BadRequestError("'messages' must be a list of objects", param="messages")
+        return {name: value for name, value in given.items() if name in _FIELDS}
+
+    def _key(self, request: UpstreamRequest, target: _Target) -> str | None:
+        """The configured key, the client's where litellm misses one in the environment, or None."""
+        if self._api_key:
+            return self._api_key
+        missing = self._litellm.validate_environment(target.name)["missing_keys"]
+        presented = (header(request.headers, "authorization") or "").removeprefix("Bearer ")
+        return presented if any(name.endswith("API_KEY") for name in missing) else None
+
+
+# litellm's objects as OpenAI's JSON
+
+
+def _headers(answer: Any) -> list[tuple[str, str]]:
+    return kept_headers(answer._hidden_params.get("additional_headers") or {})
+
+
+def _dumped(answer: Any) -> Json:
+    """A completion or a chunk with OpenAI's nulls, and without places for what is not there."""
+    dumped: Json = answer.model_dump(exclude_none=True)
+    for choice in dumped["choices"]:
+        message = choice.get("message", choice.get("delta"))
+        if not any(message.get("provider_specific_fields", {}).values()):
+            message.pop("provider_specific_fields", None)
+        choice.setdefault("logprobs", None)
+        choice.setdefault("finish_reason", None)
+    return dumped
+
+
+def _completion(answer: Any) -> Json:
+    completion = _dumped(answer)
+    for choice in completion["choices"]:
+        choice["message"].setdefault("content", None)
+        for call in choice["message"].get("tool_calls", ()):
+            call.pop("index", None)  # belongs to streams, and counts text blocks here
+    return completion
+
+
+def _chunk(part: Any, *, has_usage: bool) -> Json:
+    chunk = _dumped(part)
+    usage = chunk.pop("usage", None)
+    if has_usage:
+        chunk["usage"] = usage
+    if usage:  # OpenAI sends it in a chunk without choices
+        chunk["choices"] = [c for c in chunk["choices"] if c["delta"] or c["finish_reason"]]
+    return chunk
+
+
+async def _stream_reply(stream: Any, *, has_usage: bool) -> UpstreamReply:
+    """A reply whose first chunk is here: some providers are only called when it is asked for."""
+
+    async def close() -> None:
+        """Closes the connection: litellm closes its own iterator, not what that reads from."""
+        source: Any = getattr(stream.completion_stream, "streaming_response", None)
+        await stream.aclose()
+        if hasattr(source, "aclose"):
+            await source.aclose()
+
+    try:
+        first = await _next(stream)
+    except BaseException:
+        await close()
+        raise
+    headers = [("content-type", "text/event-stream; charset=utf-8"), *_headers(stream)]
+    return UpstreamReply(200, headers, _events(stream, first, has_usage=has_usage), close)
+
+
+async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
+    part, model = first, None
+    while part is not None:
+        chunk = _chunk(part, has_usage=has_usage)
+        model = part._hidden_params.get("provider_response_model") or model or chunk["model"]
+        chunk |= {"id": first.id, "model": model}  # litellm's change on the way with some providers
+        yield event_bytes(json.dumps(chunk, separators=(",", ":")))
+        try:
+            part = await _next(stream)
+        except UpstreamError:
+            raise
+        except Exception as error:
+            raise broken_off(error) from error
+    yield event_bytes(DONE)
+
+
+async def _next(stream: Any) -> Any:
+    """The next chunk, None after the last; raises UpstreamBrokenError where litellm made it up."""
+    part: Any = await anext(stream, None)
+    is_finish = part is not None and any(choice.finish_reason for choice in part.choices)
+    if is_finish and not (stream.received_finish_reason or stream.intermittent_finish_reason):
+        raise UpstreamBrokenError("upstream ended its answer before it was complete")
+    return part

@@ -1,0 +1,139 @@
+"""What litellm raises, as a client of OpenAI's API expects it.
+
+    an HTTP answer of upstream's    a reply with its status, its words, its `retry-after`
+    a verdict of litellm's own      a reply with the status that litellm gives it
+    a broken or silent connection   raises UpstreamError or a subclass of it
+
+litellm wraps errors several times, changes statuses on the way (413 to 400, 529 to 500) and puts
+its own name into messages; the answer itself is still among the causes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.upstream import Headers, UpstreamReply
+
+_KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
+_LITELLM_PREFIX = "llm_provider-"  # before the names of headers that litellm passes on as they are
+_WRAPPING = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?:: | - ))+")
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_CODES = {
+    "ContentPolicyViolationError": "content_policy_violation",
+    "ContextWindowExceededError": "context_length_exceeded",
+    "UnsupportedParamsError": "unsupported_parameter",
+}
+
+
+def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield json.dumps(body, separators=(",", ":")).encode()
+
+    return UpstreamReply(status, [("content-type", "application/json"), *headers], chunks())
+
+
+def kept_headers(headers: Mapping[str, str]) -> Headers:
+    """Those of upstream's header fields that mean something to a client of the translation."""
+    named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
+    return [(name, value) for name, value in named.items() if _KEPT.fullmatch(name)]
+
+
+def error_reply(error: Exception) -> UpstreamReply:
+    """The reply that `error` stands for; raises UpstreamError when there was none."""
+    chain = list(_chain(error))
+    code = next((_CODES[name] for e in chain if (name := type(e).__name__) in _CODES), None)
+    for cause in chain:
+        if isinstance(cause, httpx.HTTPStatusError):
+            return _answered(cause.response, code)
+    if failure := _failure(error):
+        raise failure from error
+    status = getattr(error, "status_code", 500)
+    return json_reply(status, _envelope(status, _words(error), code=code), [])
+
+
+def broken_off(error: Exception) -> UpstreamError:
+    """What an error in the middle of a stream is for the proxy."""
+    failure = _failure(error)
+    if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):
+        return failure
+    reason = failure.message if failure else _words(error)
+    return UpstreamBrokenError(f"upstream broke off its answer: {reason}")
+
+
+def _failure(error: Exception) -> UpstreamError | None:
+    """The seam for errors that are no answer; None where litellm gives an HTTP status."""
+    import openai  # not at the top: it takes a second, and litellm has loaded it by now
+
+    chain = list(_chain(error))
+    name = type(chain[-1]).__name__  # the first error of all says most
+
+    def has(*kinds: type[Exception]) -> bool:
+        return any(isinstance(cause, kinds) for cause in chain)
+
+    if has(httpx.TimeoutException, openai.APITimeoutError):
+        return UpstreamTimeoutError("upstream did not answer in time")
+    if has(httpx.ReadError, httpx.RemoteProtocolError):
+        return UpstreamBrokenError(f"upstream broke off its answer ({name})")
+    if has(httpx.TransportError, OSError):
+        return UpstreamError(f"upstream cannot be reached ({name})")
+    status = getattr(error, "status_code", None)
+    is_verdict = isinstance(status, int) and 400 <= status <= 599
+    if is_verdict and not has(openai.APIConnectionError):  # what litellm calls all that is left
+        return None
+    text = f"litellm could not translate the request or its answer ({name})"
+    return UpstreamError(text, code="translation_failed")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, the latest first."""
+    while error is not None:
+        yield error
+        wrapped = getattr(error, "original_exception", None)  # of litellm's MidStreamFallbackError
+        error = wrapped or error.__cause__ or error.__context__
+
+
+def _answered(response: httpx.Response, code: str | None) -> UpstreamReply:
+    """Upstream's error, its words moved into OpenAI's envelope."""
+    try:
+        body = response.json()
+    except (ValueError, httpx.ResponseNotRead):
+        body = None
+    body = body[0] if isinstance(body, list) and body else body  # Gemini's streams send an array
+    told = body.get("error", body) if isinstance(body, dict) else body
+    told = told if isinstance(told, dict) else {"message": told}
+    kind = told.get("type") or told.get("status")
+    given = told.get("code")
+    envelope = _envelope(
+        response.status_code,
+        told.get("message") or told.get("detail") or f"upstream answered {response.status_code}",
+        kind=kind,
+        param=told.get("param"),
+        code=code or (given if isinstance(given, str) else kind),
+    )
+    return json_reply(response.status_code, envelope, kept_headers(response.headers))
+
+
+def _envelope(
+    status: int, message: Any, *, kind: Any = None, param: Any = None, code: Any = None
+) -> dict[str, Any]:
+    default = "invalid_request_error" if status < 500 else "server_error"
+    kind = kind or _TYPES.get(status, default)
+    text = message if isinstance(message, str) else json.dumps(message)
+    return {"error": {"message": text, "type": kind, "param": param, "code": code or kind}}
+
+
+def _words(error: Exception) -> str:
+    """litellm's message without its class names, advice for its own users and tracebacks."""
+    text = str(getattr(error, "message", error))
+    return _WRAPPING.sub("", text).partition("\n")[0].partition(" To drop these")[0]

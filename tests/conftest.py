@@ -1,0 +1,83 @@
+"""What end-to-end tests share: one faulty upstream, and proxies in front of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.faulty_upstream import FaultyUpstream
+from tests.live_proxy import LiveProxy, ProxyProcess
+
+StartProxy = Callable[..., LiveProxy]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def direct_loopback() -> Iterator[None]:
+    """Clients reach this machine directly, also where a forward proxy is configured."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, ",".join(filter(None, [os.environ.get(name), "127.0.0.1"])))
+        yield
+
+
+@pytest.fixture(scope="session")
+def running_upstream() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def upstream(running_upstream: FaultyUpstream) -> FaultyUpstream:
+    """The faulty upstream; it remembers the requests of this test only."""
+    running_upstream.forget()
+    return running_upstream
+
+
+@pytest.fixture(scope="module")
+def start_proxy(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartProxy]:
+    """Starts a proxy in front of the faulty upstream, or gives the one that has these options."""
+    started: dict[str, LiveProxy] = {}
+
+    def start(**options: Any) -> LiveProxy:
+        key = repr(sorted(options.items()))
+        if key not in started:
+            folder = tmp_path_factory.mktemp("proxy")
+            started[key] = LiveProxy(running_upstream.base_url, folder, **options)
+        return started[key]
+
+    yield start
+    for proxy in started.values():
+        proxy.ask_to_stop()
+    for proxy in started.values():
+        proxy.stop()
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    """A proxy that only observes: the confidence stands in the answer, nothing is changed."""
+    return start_proxy()
+
+
+@pytest.fixture(scope="session")
+def server(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ProxyProcess]:
+    """`pinocchio serve` in a process of its own, with a key for its upstream."""
+    folder = tmp_path_factory.mktemp("server")
+    config = f"""
+upstreams:
+  faulty: {{base_url: "{running_upstream.base_url}", api_key: sk-configured-canary}}
+  demo: {{demo: true}}
+models:
+  - {{match: demo, upstream: demo}}
+  - {{match: "*", upstream: faulty}}
+calibrator: {{checkpoint: "fake:0.73"}}
+store: sqlite:///{folder}/held.db
+"""
+    with ProxyProcess(folder, config) as process:
+        yield process

@@ -1,0 +1,248 @@
+"""The queue in front of the scorer: what waits, what is scored together, what is never scored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrator import Batcher, CalibratorError, Item, QueueFullError, Score
+
+TIMEOUT_S = 10
+
+
+@dataclass
+class LengthScorer:
+    """Scores an item by the length of its answer and remembers every batch; `gate` holds it up."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    batches: list[list[str]] = field(default_factory=list)
+    has_started: threading.Event = field(default_factory=threading.Event)
+    name: str = "length"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        self.has_started.set()
+        assert self.gate.wait(TIMEOUT_S)
+        self.batches.append([item.answer for item in items])
+        if any(item.answer.startswith("bad") for item in items):
+            raise ValueError("a bad item")
+        return [score_of(item) for item in items]
+
+
+def score_of(item: Item) -> Score:
+    return Score(1 / (1 + len(item.answer)), 1 / (1 + len(item.answer)))
+
+
+def items(*answers: str) -> list[Item]:
+    return [Item("", answer) for answer in answers]
+
+
+@contextmanager
+def batcher(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
+    """A batcher whose scorer is held up until the test, or the end, opens its gate."""
+    made = Batcher(scorer, **options)
+    try:
+        yield made
+    finally:
+        scorer.gate.set()
+        made.close()
+
+
+@contextmanager
+def busy(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
+    """A batcher that is computing already, so that what is submitted waits."""
+    with batcher(scorer, **options) as made:
+        made.submit(items("first"))
+        assert scorer.has_started.wait(TIMEOUT_S)
+        yield made
+
+
+def results(futures: Sequence[Future[Score]]) -> list[Score]:
+    return [future.result(TIMEOUT_S) for future in futures]
+
+
+def test_every_item_gets_its_own_score() -> None:
+    """Scores come back in the order of the items, over as many batches as it takes."""
+    scorer = LengthScorer()
+    scorer.gate.set()
+    given_items = items(*("x" * n for n in range(50)))
+    with batcher(scorer, batch_characters=60) as made:
+        assert results(made.submit(given_items)) == [score_of(item) for item in given_items]
+        assert made.name == "length"
+
+
+def test_what_arrives_meanwhile_forms_the_next_batch() -> None:
+    """A busy scorer fills its batches; nobody waits for a batch to fill."""
+    scorer = LengthScorer()
+    with busy(scorer) as made:
+        waiting = [future for n in range(5) for future in made.submit(items(f"{n}"))]
+        scorer.gate.set()
+        results(waiting)
+    assert scorer.batches == [["first"], ["0", "1", "2", "3", "4"]]
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=20), st.integers(10, 100))
+@settings(deadline=None)
+def test_batches_are_bounded_by_their_padded_size(sizes: list[int], limit: int) -> None:
+    """The longest item times the number of items stays within the limit; the order is kept."""
+    scorer = LengthScorer()
+    answers = ["x" * size for size in sizes]
+    with busy(scorer, batch_characters=limit) as made:
+        waiting = made.submit(items(*answers))
+        scorer.gate.set()
+        results(waiting)
+    batches = scorer.batches[1:]
+    assert [answer for batch in batches for answer in batch] == answers
+    assert all(len(b) == 1 or (max(map(len, b)) + 1) * len(b) <= limit for b in batches)
+
+
+def test_a_giant_costs_what_the_scorer_reads_of_it() -> None:
+    """Text beyond what the scorer reads does not count, so a giant does not travel alone."""
+    scorer = LengthScorer()
+    with busy(scorer, batch_characters=100, max_item_characters=20) as made:
+        waiting = made.submit(items("a", "x" * 10_000, "b"))
+        scorer.gate.set()
+        results(waiting)
+    assert [len(batch) for batch in scorer.batches] == [1, 3]
+
+
+def test_cancelled_items_are_never_scored() -> None:
+    """Whoever gives up in time costs nothing, and the others get their scores."""
+    scorer = LengthScorer()
+    with busy(scorer) as made:
+        first, second, third = made.submit(items("a", "b", "c"))
+        assert second.cancel()
+        scorer.gate.set()
+        results([first, third])
+    assert scorer.batches == [["first"], ["a", "c"]]
+
+
+def test_a_batch_of_cancelled_items_does_not_end_the_thread() -> None:
+    """After a batch in which nobody waits any more, scoring goes on."""
+    scorer = LengthScorer()
+    with busy(scorer) as made:
+        assert all(future.cancel() for future in made.submit(items("a", "b")))
+        scorer.gate.set()
+        results(made.submit(items("c")))
+        results(made.submit(items("d")))
+    assert "a" not in str(scorer.batches)
+
+
+def test_a_full_queue_takes_all_or_nothing() -> None:
+    """Beyond `max_queue` nothing is taken; a reply of several choices is never half queued."""
+    scorer = LengthScorer()
+    with busy(scorer, max_queue=3) as made:
+        waiting = made.submit(items("a", "b"))
+        with pytest.raises(QueueFullError, match="2 items are waiting, 3 may"):
+            made.submit(items("c", "d"))
+        waiting += made.submit(items("e"))
+        scorer.gate.set()
+        results(waiting)
+    assert scorer.batches == [["first"], ["a", "b", "e"]]
+
+
+def test_cancelled_items_make_room() -> None:
+    """In an overload, those who gave up do not keep out those who come."""
+    scorer = LengthScorer()
+    with busy(scorer, max_queue=2) as made:
+        given_up = made.submit(items("a", "b"))
+        assert all(future.cancel() for future in given_up)
+        waiting = made.submit(items("c", "d"))
+        scorer.gate.set()
+        results(waiting)
+    assert scorer.batches == [["first"], ["c", "d"]]
+
+
+def test_a_failing_item_does_not_take_its_batch_along() -> None:
+    """When a batch fails, each item is tried alone: only the bad one has no score."""
+    scorer = LengthScorer()
+    with busy(scorer) as made:
+        first, bad, third = made.submit(items("a", "bad", "c"))
+        scorer.gate.set()
+        assert results([first, third]) == [score_of(item) for item in items("a", "c")]
+        with pytest.raises(ValueError, match="a bad item"):
+            bad.result(TIMEOUT_S)
+        results(made.submit(items("later")))
+    assert scorer.batches == [["first"], ["a", "bad", "c"], ["a"], ["bad"], ["c"], ["later"]]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_scorer_that_gives_too_few_scores_is_not_believed(count: int) -> None:
+    """Scores are never assigned to the wrong items: another number of them is an error."""
+
+    class Wrong(LengthScorer):
+        def score_batch(self, items: Sequence[Item]) -> list[Score]:
+            return [Score(0.5, 0.5)] * count if len(items) == 2 else []
+
+    scorer = Wrong()
+    with batcher(scorer) as made:
+        for future in made.submit(items("a", "b")):
+            with pytest.raises(CalibratorError, match="length gave 0 scores for 1 items"):
+                future.result(TIMEOUT_S)
+
+
+def test_whatever_a_scorer_raises_reaches_those_who_wait() -> None:
+    """Also an exception that is no Exception: nobody waits for ever, and the thread lives on."""
+
+    class Exits(LengthScorer):
+        def score_batch(self, items: Sequence[Item]) -> list[Score]:
+            if items[0].answer == "bad":
+                raise SystemExit(3)
+            return [score_of(item) for item in items]
+
+    with batcher(Exits()) as made:
+        (bad,) = made.submit(items("bad"))
+        with pytest.raises(SystemExit):
+            bad.result(TIMEOUT_S)
+        assert results(made.submit(items("a"))) == [score_of(Item("", "a"))]
+
+
+def test_close_cancels_what_waits_and_ends_the_thread() -> None:
+    """The batch in work is finished, the rest is cancelled, and nothing runs on."""
+    scorer = LengthScorer()
+    made = Batcher(scorer)
+    (running,) = made.submit(items("running"))
+    assert scorer.has_started.wait(TIMEOUT_S)
+    waiting = made.submit(items("a", "b"))
+    closing = threading.Thread(target=made.close)
+    closing.start()
+    for future in waiting:
+        with pytest.raises(CancelledError):
+            future.result(TIMEOUT_S)
+    scorer.gate.set()
+    closing.join(TIMEOUT_S)
+    assert running.result(TIMEOUT_S) == score_of(Item("", "running"))
+    assert scorer.batches == [["running"]]
+    assert not [t for t in threading.enumerate() if t.name == "scorer"]
+
+
+def test_a_closed_scorer_takes_nothing() -> None:
+    """After close, submitting is an error and closing again is none."""
+    made = Batcher(LengthScorer())
+    made.close()
+    made.close()
+    with pytest.raises(CalibratorError, match="the scorer is closed"):
+        made.submit(items("a"))
+
+
+def test_nothing_is_nothing() -> None:
+    """Submitting no items gives no futures."""
+    with batcher(LengthScorer()) as made:
+        assert made.submit([]) == []
+
+
+def test_any_thread_may_submit() -> None:
+    """Many threads at once: every item is scored once, and each caller gets its own scores."""
+    scorer = LengthScorer()
+    scorer.gate.set()
+    with batcher(scorer) as made, ThreadPoolExecutor(8) as pool:
+        given_items = [items(*("x" * (10 * n + k) for k in range(5))) for n in range(40)]
+        found = list(pool.map(lambda each: results(made.submit(each)), given_items))
+    assert found == [[score_of(item) for item in each] for each in given_items]
+    assert sum(map(len, scorer.batches)) == 200

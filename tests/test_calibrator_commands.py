@@ -1,0 +1,304 @@
+"""`pinocchio score`, `evaluate` and `train` as a person runs them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from calibrator.commands import cli
+from tests.tiny_checkpoint import save_tiny
+
+Json = dict[str, Any]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def lines(text: str) -> list[Json]:
+    return [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+
+
+def labelled(count: int, seed: int) -> list[Json]:
+    """Rows whose longer answers are right more often."""
+    rng = random.Random(seed)
+    rows = []
+    for n in range(count):
+        correct = rng.randint(0, 1)
+        response = "word " * rng.randint(3 + 5 * correct, 15 + 10 * correct)
+        rows.append(
+            {
+                "question_id": f"{seed}/{n}",
+                "question": f"Question {n}?",
+                "response": response,
+                "benchmark": rng.choice("ab"),
+                "correct": correct,
+            }
+        )
+    return rows
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write(tmp_path / "rows.jsonl", [{"question": "größe?", "response": "4", "n": 1.5}] * 2)
+
+
+# --- score --------------------------------------------------------------------------------------
+
+
+def test_score_adds_to_every_row(rows: Path) -> None:
+    """Each row comes out with a raw score, a confidence and its calibrator, else as it was."""
+    result = run("score", rows, "--calibrator", "fake:0.73")
+    assert (result.exit_code, result.stderr) == (0, "")
+    added = {"score": 0.73, "confidence": 0.73, "calibrator": "fake:0.73"}
+    assert lines(result.stdout) == [{"question": "größe?", "response": "4", "n": 1.5, **added}] * 2
+    assert "größe" in result.stdout
+
+
+def test_score_is_score_and_confidence_the_recalibrated_one(rows: Path, tmp_path: Path) -> None:
+    """With a real checkpoint both numbers are there, and they differ by its curve."""
+    checkpoint = save_tiny(tmp_path / "tiny")
+    result = run("score", rows, "--calibrator", checkpoint, "--device", "cpu")
+    first, second = lines(result.stdout)
+    assert first == second
+    assert 0 < first["score"] != first["confidence"] < 1
+    assert first["calibrator"].startswith("tiny@")
+
+
+def test_score_writes_a_file(rows: Path, tmp_path: Path) -> None:
+    """With -o the rows stand in the file, whole, and nothing else is left beside it."""
+    output = tmp_path / "out.jsonl"
+    assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 0
+    assert len(lines(output.read_text(encoding="utf-8"))) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "out.jsonl"}
+
+
+def test_score_may_write_over_its_input(rows: Path) -> None:
+    """The input is read before the output is touched, and who reads it meanwhile sees it whole."""
+    before = rows.read_text(encoding="utf-8")
+    with rows.open(encoding="utf-8") as reader:
+        assert run("score", rows, "-o", rows, "--calibrator", "fake:0.73").exit_code == 0
+        assert reader.read() == before
+    assert [row["confidence"] for row in lines(rows.read_text(encoding="utf-8"))] == [0.73] * 2
+
+
+def test_score_reads_gzip(tmp_path: Path) -> None:
+    """Packed rows are unpacked, whatever their name."""
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"question": "q", "response": "a"}\n'))
+    result = run("score", path, "--calibrator", "fake:0.73")
+    assert (result.exit_code, len(lines(result.stdout))) == (0, 1)
+
+
+def test_a_bad_row_is_named_and_the_others_are_scored(tmp_path: Path) -> None:
+    """One line of stderr for each bad row, exit status 1, and every good row in the output."""
+    good = {"question": "q", "response": "a"}
+    path = write(tmp_path / "rows.jsonl", [good, {"question": "q"}, 5, good])
+    output = tmp_path / "out.jsonl"
+    result = run("score", path, "-o", output, "--calibrator", "fake:0.73")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"{path}:2: 'response' is missing",
+        f"{path}:3: a row must be a JSON object, not int",
+        "pinocchio: 2 of 4 rows could not be used",
+    ]
+    assert len(lines(output.read_text())) == 2
+
+
+def test_half_a_surrogate_pair_survives_scoring(tmp_path: Path) -> None:
+    """What JSON can escape and UTF-8 cannot hold is neither an error nor lost."""
+    path, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    path.write_text('{"question": "q \\ud83d", "response": "\\udc00 ü"}\n')
+    checkpoint = save_tiny(tmp_path / "tiny")
+    for to in ([], ["-o", output]):
+        result = run("score", path, *to, "--calibrator", checkpoint, "--device", "cpu")
+        assert result.exit_code == 0, result.stderr
+        (row,) = lines(result.stdout or output.read_text(encoding="utf-8"))
+        assert (row["question"], row["response"]) == ("q \ud83d", "\udc00 ü")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.jsonl", "--calibrator", "fake:0.73"], "No such file or directory: 'nowhere."),
+        (["{rows}", "--calibrator", "fake:2"], "a fake scorer is fake:P with P from 0 to 1"),
+        (["{rows}", "--calibrator", "./nowhere"], "there is no checkpoint folder 'nowhere'"),
+        (["{rows}", "--calibrator", "{tiny}", "--device", "gpu"], "device 'gpu' cannot be used"),
+        (["{rows}", "--calibrator", "fake:0.73", "-o", "/nowhere/out.jsonl"], "No such file"),
+        (["{rows}", "--calibrator", "fake:0.73", "-o", "{folder}"], "Is a directory"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_sentence(
+    rows: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    """A wrong name is told on stderr with exit status 2; no traceback, no output."""
+    places = {"rows": rows, "tiny": tmp_path / "tiny", "folder": tmp_path / "folder"}
+    places["folder"].mkdir()
+    save_tiny(places["tiny"])
+    result = run("score", *(argument.format(**places) for argument in arguments))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("pinocchio: ")
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> None:
+    """The target is exchanged when the new file is whole, and not before."""
+    output = tmp_path / "out.jsonl"
+    output.write_text("old")
+    assert run("score", rows, "-o", output, "--calibrator", "./nowhere").exit_code == 2
+    output.with_name("out.jsonl.partial").mkdir()  # so that writing fails
+    assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 2
+    assert output.read_text() == "old"
+
+
+# --- evaluate -----------------------------------------------------------------------------------
+
+
+def evaluated(result: Result) -> dict[tuple[str, str], Json]:
+    return {(found["group"], found["method"]): found for found in lines(result.stdout)}
+
+
+def test_evaluate_prints_figures_beside_baselines(tmp_path: Path) -> None:
+    """H01, I04: JSON lines for each group and method; length beats a scorer that knows nothing."""
+    train = write(tmp_path / "train.jsonl", labelled(300, seed=1))
+    test = write(tmp_path / "test.jsonl", labelled(200, seed=2))
+    result = run("evaluate", test, "--train", train, "--calibrator", "fake:0.5", "--json")
+    assert result.exit_code == 0
+    assert "baselines are fitted on" in result.stderr
+    found = evaluated(result)
+    assert {method for _, method in found} == {"fake:0.5", "length", "TF-IDF"}
+    assert {group for group, _ in found} == {"a", "b", "mean over benchmarks", "pooled"}
+    assert found["pooled", "fake:0.5"]["auroc"] == 0.5
+    assert found["pooled", "length"]["auroc"] > 0.7
+    assert found["pooled", "length"]["rows"] == 200
+
+
+def test_evaluate_prints_a_table(tmp_path: Path) -> None:
+    """For people: one line for each group, with the three figures of each method."""
+    test = write(tmp_path / "test.jsonl", labelled(50, seed=2))
+    result = run("evaluate", test, "--calibrator", "fake:0.5")
+    assert result.exit_code == 0
+    assert "no training rows beside the test rows" in result.stderr
+    table = result.stdout.splitlines()
+    assert [line.split()[0] for line in table[2:]] == ["a", "b", "mean", "pooled"]
+    assert table[-1].split()[3] == "0.500"
+
+
+def test_training_rows_are_found_beside_the_test_rows(tmp_path: Path) -> None:
+    """For DATA/test/x.jsonl the baselines are fitted on DATA/train/*, without being told."""
+    for name, seed in (("train", 1), ("test", 2)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "rows.jsonl", labelled(60, seed))
+    result = run("evaluate", tmp_path / "test" / "rows.jsonl", "--calibrator", "fake:0.5", "--json")
+    assert {method for _, method in evaluated(result)} == {"fake:0.5", "length", "TF-IDF"}
+
+
+def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
+    """--json is JSON also where there is no AUROC."""
+    test = write(tmp_path / "test.jsonl", [{**row, "correct": 1} for row in labelled(20, seed=2)])
+    result = run("evaluate", test, "--calibrator", "fake:0.5", "--json")
+    assert result.exit_code == 0
+    assert {found["auroc"] for found in evaluated(result).values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("nowhere.jsonl", "No such file or directory: 'nowhere.jsonl'"),
+        ("{tmp}/empty", "no *.jsonl file in {tmp}/empty"),
+        ("{tmp}/ones.jsonl", "the baselines cannot be fitted: "),
+        ("{tmp}/marked__nc.jsonl", "every file is marked __nc and never trained on"),
+    ],
+)
+def test_training_rows_that_are_no_use_are_told(tmp_path: Path, train: str, message: str) -> None:
+    """A --train that was asked for is never passed over in silence."""
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in labelled(50, seed=1)])
+    write(tmp_path / "marked__nc.jsonl", labelled(50, seed=1))
+    test = write(tmp_path / "test.jsonl", labelled(20, seed=2))
+    given = train.format(tmp=tmp_path)
+    result = run("evaluate", test, "--train", given, "--calibrator", "fake:0.5")
+    assert result.exit_code == 2
+    assert message.format(tmp=tmp_path) in result.stderr.splitlines()[-1]
+
+
+def test_evaluate_needs_labels(tmp_path: Path) -> None:
+    """Without one label there is nothing to judge; with some, the others are named."""
+    unlabelled = {"question": "q", "response": "a"}
+    none = write(tmp_path / "none.jsonl", [unlabelled])
+    result = run("evaluate", none, "--calibrator", "fake:0.5")
+    assert (result.exit_code, result.stderr) == (2, f"pinocchio: no labelled row in {none}\n")
+    some = write(tmp_path / "some.jsonl", [unlabelled, *labelled(20, seed=2)])
+    result = run("evaluate", some, "--calibrator", "fake:0.5", "--json")
+    assert result.exit_code == 1
+    assert f"{some}:1: 'correct' is missing" in result.stderr
+    assert evaluated(result)["pooled", "fake:0.5"]["rows"] == 20
+
+
+def test_untagged_hides_model_and_benchmark(tmp_path: Path) -> None:
+    """K10's question, what a calibrator knows without metadata, can be asked of any rows."""
+    tagged = [{**row, "model": "known-model", "benchmark": "gpqa"} for row in labelled(20, seed=2)]
+    test, checkpoint = write(tmp_path / "test.jsonl", tagged), save_tiny(tmp_path / "tiny")
+    given = ("evaluate", test, "--calibrator", checkpoint, "--device", "cpu", "--json")
+    plain, hidden = run(*given), run(*given, "--untagged")
+    assert plain.exit_code == hidden.exit_code == 0
+    assert plain.stdout != hidden.stdout
+
+
+# --- train --------------------------------------------------------------------------------------
+
+
+def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
+    """Files without a usable row are told, and marked files do not count."""
+    marked = write(tmp_path / "marked__nc.jsonl", labelled(20, seed=1))
+    result = run("train", marked, "-o", tmp_path / "run", "--device", "cpu")
+    assert result.exit_code == 2
+    assert result.stderr == "pinocchio: every file is marked __nc and never trained on\n"
+
+
+# --- the whole command --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["--help"], ["score", "--help"], ["serve", "--help"]])
+def test_help_is_quick(command: list[str]) -> None:
+    """Asking what there is loads neither torch nor litellm, nor anything else that is heavy."""
+    code = (
+        "import sys; from pinocchio.__main__ import main\n"
+        f"sys.argv = ['pinocchio', *{command!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'torch', 'transformers', 'litellm', 'sklearn', 'aiohttp', 'sqlalchemy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: pinocchio" in done.stdout
+
+
+def test_scoring_with_a_fake_needs_no_torch(rows: Path) -> None:
+    """Demos and dry runs start at once."""
+    code = (
+        "import sys; from pinocchio.__main__ import main\n"
+        f"sys.argv = ['pinocchio', 'score', {str(rows)!r}, '--calibrator', 'fake:0.73']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["confidence"] for row in lines(done.stdout)] == [0.73, 0.73]

@@ -1,0 +1,150 @@
+"""Every example runs as its reader would run it, against a proxy that `pinocchio serve` started."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from calibrator.checkpoint import CHECKPOINTS, EMBEDDED
+from tests.live_proxy import ProxyProcess, environment, run_cli, until
+from tests.node.runner import run_node
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+ANSWER = "Yes, 91 is a prime number. It has no divisors other than 1 and itself."
+CONFIG = """
+calibrator: {{checkpoint: "fake:0.73"}}
+store: sqlite:///{folder}/held.db
+"""
+
+
+def start(folder: Path, *options: str) -> ProxyProcess:
+    return ProxyProcess(folder, CONFIG.format(folder=folder), *options)
+
+
+def wait_until_ready(proxy: ProxyProcess) -> None:
+    url = proxy.base_url.removesuffix("/v1") + "/readyz"
+    until(lambda: httpx.get(url, trust_env=False).status_code == 200, within_s=30)
+
+
+@pytest.fixture(scope="module")
+def observing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a proxy with the default policy; every reply gets 0.73."""
+    with start(tmp_path_factory.mktemp("observing")) as proxy:
+        wait_until_ready(proxy)
+        yield proxy.base_url
+
+
+def run(*command: str, url: str = "") -> str:
+    """What the example prints; fails when it fails or complains."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment() | {"PINOCCHIO_URL": url},
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def told(output: str) -> dict[str, str]:
+    """The lines `name:   value` of a quickstart."""
+    return dict(re.split(r":\s+", line, maxsplit=1) for line in output.splitlines())
+
+
+def test_the_quickstart_prints_answer_and_confidence_of_a_reply_and_of_a_stream(
+    observing: str,
+) -> None:
+    assert told(run(sys.executable, str(EXAMPLES / "quickstart.py"), url=observing)) == {
+        "answer": ANSWER,
+        "header": "0.7300",
+        "body": "0.73 scored",
+        "stream": ANSWER,
+        "finish": "0.73 scored",
+    }
+
+
+def test_the_node_quickstart_prints_the_same_and_a_typed_error(observing: str) -> None:
+    done = run_node(EXAMPLES / "node", "quickstart.mjs", PINOCCHIO_URL=observing)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told(done.stdout) == {
+        "answer": ANSWER,
+        "header": "0.7300",
+        "body": "0.73 scored",
+        "stream": ANSWER,
+        "finish": "0.73 scored",
+        "error": "400 empty_array messages",
+    }
+
+
+def test_two_lines_print_a_probability() -> None:
+    if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
+        pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")
+    output = run(sys.executable, str(EXAMPLES / "two_lines.py"))
+    printed = re.fullmatch(r"P\(correct\) = (0\.\d{4}) by embedded@\S+\n", output)
+    assert printed is not None, output
+    assert 0 < float(printed[1]) < 1
+
+
+def sections(output: str) -> dict[str, str]:
+    """The parts of `curl.sh`'s output by the first words of their titles."""
+    parts = re.split(r"^== (.*)\n", output, flags=re.MULTILINE)[1:]
+    return {
+        re.split(r"[:,]", title)[0]: text for title, text in zip(*[iter(parts)] * 2, strict=True)
+    }
+
+
+def test_curl_prints_the_confidence_of_a_reply_and_of_a_stream(observing: str) -> None:
+    shown = sections(run(str(EXAMPLES / "curl.sh"), url=observing))
+    assert [model["id"] for model in json.loads(shown["models"])["data"]] == ["demo"]
+    headers, body = shown["an answer"].split("\n\n", 1)
+    assert "x-pinocchio-confidence: 0.7300" in headers.splitlines()
+    assert json.loads(body)["pinocchio"]["confidence"] == 0.73
+    finish, done = shown["the end of a stream"].split("\n\n")[:2]
+    assert json.loads(finish.removeprefix("data: "))["pinocchio"]["confidence"] == 0.73
+    assert done == "data: [DONE]"
+    assert shown["not held"] == "", "the default policy only observes"
+
+
+def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path, "--policy", "helpdesk") as proxy:
+        wait_until_ready(proxy)
+        output = run(str(EXAMPLES / "curl.sh"), url=proxy.base_url)
+        shown = sections(output)
+        assert shown["a refund"].startswith("HTTP/1.1 422 ")
+        assert json.loads(shown["held"])["choices"][0]["finish_reason"] == "content_filter"
+
+        command = re.search(r"\.venv/bin/pinocchio (reviews release (\S+))", output)
+        assert command is not None
+        released = run_cli(*command[1].split(), "--config", str(tmp_path / "proxy.yaml"))
+        assert released.returncode == 0, released.stderr
+        fetched = httpx.get(f"{proxy.base_url}/chat/completions/{command[2]}", trust_env=False)
+        [call] = fetched.json()["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == "refund_order"
+
+
+def test_the_readme_names_every_example() -> None:
+    named = set(re.findall(r"^\| `([^`]+)`", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
+    here = {path.name + "/" * path.is_dir() for path in EXAMPLES.iterdir()}
+    assert named == here - {"README.md", "__pycache__/"}
+
+
+@pytest.mark.parametrize("folder", ["examples/node", "tests/node"])
+def test_node_packages_are_pinned_exactly_and_name_no_registry(folder: str) -> None:
+    path = EXAMPLES.parent / folder
+    wanted = json.loads((path / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+    packages = json.loads((path / "package-lock.json").read_text())["packages"]
+    assert {f"node_modules/{name}" for name in wanted} <= set(packages)
+    for name, version in wanted.items():
+        assert packages[f"node_modules/{name}"]["version"] == version
+    assert not any("resolved" in package for package in packages.values())

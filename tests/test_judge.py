@@ -1,0 +1,180 @@
+"""`from pinocchio import Pinocchio`: two lines to a probability (paper A03, G01-G05)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+
+from calibrator import CheckpointError, Item, NotScorableError
+from pinocchio import Pinocchio
+from tests.tiny_checkpoint import save_tiny
+
+MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "How high is K2?"}]
+ANSWERS = ["8,611 m", "I do not know.", "About 9 km, higher than any other mountain on Earth."]
+
+
+def completion(*answers: str, model: str = "gpt-5.6") -> dict[str, Any]:
+    choices = [
+        {
+            "index": i,
+            "message": {"role": "assistant", "content": answer, "refusal": None},
+            "finish_reason": "stop",
+            "logprobs": None,
+        }
+        for i, answer in enumerate(answers)
+    ]
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": model,
+        "choices": choices,
+    }
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Pinocchio:
+    return Pinocchio(str(save_tiny(tmp_path_factory.mktemp("tiny"))), device="cpu")
+
+
+def test_two_lines() -> None:
+    """G01-G03: a constructor and `score` with an OpenAI response give a float."""
+    judge = Pinocchio("fake:0.73")
+    p_correct = judge.score(ChatCompletion(**completion("8,611 m")), messages=MESSAGES)
+    assert p_correct == 0.73
+    assert judge.name == "fake:0.73"
+
+
+def test_every_form_of_a_reply_is_the_same_reply(judge: Pinocchio) -> None:
+    """An openai object, its dict, its message and its text have one score."""
+    reply = completion("8,611 m")
+    parsed = ChatCompletion(**reply)
+    forms = [parsed, reply, parsed.choices[0].message, reply["choices"][0]["message"], "8,611 m"]
+    assert len({judge.score(form, messages=MESSAGES) for form in forms}) == 1
+
+
+def test_every_form_of_a_question_is_the_same_question(judge: Pinocchio) -> None:
+    """G05: messages, openai's message objects, plain text and `question=` mean the same."""
+    scores = {
+        judge.score("8,611 m", messages=MESSAGES),
+        judge.score("8,611 m", messages="How high is K2?"),
+        judge.score("8,611 m", question="How high is K2?"),
+        judge.score(answer="8,611 m", question="How high is K2?"),
+    }
+    assert len(scores) == 1
+    assert 0 < scores.pop() < 1
+
+
+def test_a_conversation_may_hold_openai_objects(judge: Pinocchio) -> None:
+    """The assistant's earlier message can be passed on as the client returned it."""
+    earlier = ChatCompletionMessage(role="assistant", content="K2?")
+    dumped = {"role": "assistant", "content": "K2?"}
+    one, other = (
+        judge.score("yes", messages=[*MESSAGES, said, *MESSAGES]) for said in (earlier, dumped)
+    )
+    assert one == other
+
+
+def test_several_choices_have_several_scores(judge: Pinocchio) -> None:
+    """With n > 1, `scores` gives each choice its own number and `score` that of the first."""
+    for reply in (completion(*ANSWERS), ChatCompletion(**completion(*ANSWERS))):
+        found = judge.scores(reply, messages=MESSAGES)
+        alone = [judge.score(answer, messages=MESSAGES) for answer in ANSWERS]
+        assert found == pytest.approx(alone, abs=1e-5)
+        assert len(set(found)) == 3
+        assert judge.score(reply, messages=MESSAGES) == pytest.approx(found[0], abs=1e-5)
+
+
+def test_many_at_once(judge: Pinocchio) -> None:
+    """G05: `score_batch` takes keyword mappings and items, keeps their order and any number."""
+    answers = [ANSWERS[i % 3] + "!" * i for i in range(70)]
+    batch = [
+        Item("How high is K2?", answer)
+        if i % 2
+        else {"messages": MESSAGES, "response": completion(answer)}
+        for i, answer in enumerate(answers)
+    ]
+    alone = [judge.score(answer, question="How high is K2?") for answer in answers]
+    assert judge.score_batch(batch) == pytest.approx(alone, abs=1e-5)
+    assert judge.score_batch([]) == []
+
+
+def test_tags_are_used_where_they_are_known(judge: Pinocchio) -> None:
+    """B03, W05: the response's model is the source model; unless known, it changes nothing."""
+    plain = judge.score("8,611 m", messages=MESSAGES)
+    assert judge.score(completion("8,611 m"), messages=MESSAGES) == plain
+    known = judge.score(completion("8,611 m", model="known-model"), messages=MESSAGES)
+    assert known != plain
+    assert judge.score("8,611 m", messages=MESSAGES, source_model="Known-Model") == known
+    assert (
+        judge.score(completion("8,611 m"), messages=MESSAGES, source_model="known-model") == known
+    )
+    assert judge.score("8,611 m", messages=MESSAGES, benchmark="gpqa") != plain
+    assert judge.score("8,611 m", messages=MESSAGES, benchmark="unheard-of") == plain
+
+
+def test_tools_and_calls_are_judged(judge: Pinocchio) -> None:
+    """Tool calls are the answer, and the tools that were offered are part of the question."""
+    function = {"name": "height", "arguments": '{"of": "K2"}'}
+    reply = completion("")
+    reply["choices"][0]["message"] |= {
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": function}],
+    }
+    written = judge.score('[height(of="K2")]', messages=MESSAGES)
+    assert judge.score(reply, messages=MESSAGES) == written
+    assert judge.score(ChatCompletion(**reply), messages=MESSAGES) == written
+    tools = [{"type": "function", "function": {"name": "height", "parameters": {}}}]
+    assert judge.score(reply, messages=MESSAGES, tools=tools) != written
+
+
+def test_refusals_and_empty_replies_are_answers(judge: Pinocchio) -> None:
+    """D03: they have a score like any other reply."""
+    reply = completion("")
+    assert 0 < judge.score(reply, messages=MESSAGES) < 1
+    reply["choices"][0]["message"] |= {"content": None, "refusal": "I cannot."}
+    assert judge.score(reply, messages=MESSAGES) == judge.score("I cannot.", messages=MESSAGES)
+    assert 0 < judge.score("", messages=MESSAGES) < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"response": "a"}, "give `messages` or `question`"),
+        ({"messages": MESSAGES}, "give a `response` or an `answer`"),
+        ({}, "give `messages` or `question`"),
+        ({"response": "a", "messages": []}, "'messages' must be a list"),
+        ({"response": 5, "messages": MESSAGES}, "cannot read a int"),
+        ({"response": b"a", "messages": MESSAGES}, "cannot read a bytes"),
+        ({"response": ["a"], "messages": MESSAGES}, "cannot read a list"),
+        ({"response": {"choices": []}, "messages": MESSAGES}, "the response has no choices"),
+        ({"response": {"choices": None}, "messages": MESSAGES}, "the response has no choices"),
+        ({"response": {"choices": ["a"]}, "messages": MESSAGES}, "cannot read a str"),
+        ({"response": {"choices": [{"message": "a"}]}, "messages": MESSAGES}, "cannot read a str"),
+        ({"response": "a", "messages": ["hello"]}, "cannot read a str"),
+    ],
+)
+def test_what_cannot_be_judged_is_a_value_error(arguments: dict[str, Any], message: str) -> None:
+    """A missing or unreadable question or answer is told in a sentence, alone and in a batch."""
+    judge = Pinocchio("fake:0.73")
+    with pytest.raises(ValueError, match=message):
+        judge.score(**arguments)
+    with pytest.raises(ValueError, match=message):
+        judge.score_batch([arguments])
+
+
+def test_images_are_not_scored() -> None:
+    """B01: a text calibrator says that it has no number, and why."""
+    part = {"type": "image_url", "image_url": {"url": "data:"}}
+    with pytest.raises(NotScorableError) as caught:
+        Pinocchio("fake:0.73").score("a", messages=[{"role": "user", "content": [part]}])
+    assert caught.value.reason == "image"
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """G02: the constructor fails with a sentence, not the first score."""
+    with pytest.raises(CheckpointError, match="there is no checkpoint folder"):
+        Pinocchio(str(tmp_path / "nowhere"))

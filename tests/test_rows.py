@@ -1,0 +1,240 @@
+"""Labelled rows: what is read, and the line and sentence of what is not (paper B02, D03)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrator import Item, NotScorableError, RowError
+from calibrator.rows import MAX_LINE_BYTES, Row, parse_row, read_rows
+
+Json = dict[str, Any]
+
+GOOD: Json = {
+    "id": "gpqa/1/kimi",
+    "question_id": "gpqa/1",
+    "benchmark": "gpqa",
+    "domain": "science",
+    "question": "2 + 2?",
+    "response": "4",
+    "model": "kimi-3",
+    "correct": 1,
+    "gold": "4",
+    "verbalized_confidence": 0.9,
+}
+LINE = json.dumps(GOOD).encode() + b"\n"
+
+
+def read(path: Path, content: bytes) -> list[tuple[int, Row | RowError]]:
+    path.write_bytes(content)
+    return list(read_rows(path))
+
+
+def sentence(path: Path, content: bytes) -> str:
+    ((_, error),) = read(path, content)
+    assert isinstance(error, RowError)
+    return str(error).removeprefix(f"{path}:")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+# --- good rows ----------------------------------------------------------------------------------
+
+
+def test_a_row_is_question_answer_tags_and_label(path: Path) -> None:
+    """B02: (Q, A, M, y), with the row itself kept as it was read."""
+    ((line, row),) = read(path, LINE)
+    assert line == 1
+    assert row == Row("2 + 2?", "4", "kimi-3", "gpqa", "science", "gpqa/1", 1, 0.9, GOOD)
+    assert row.item() == Item("2 + 2?", "4", "kimi-3", "gpqa")
+
+
+def test_only_question_and_response_are_needed() -> None:
+    """What is not known is None; rows of one question text belong to one question (D04)."""
+    row = parse_row({"question": "q", "response": "a"})
+    assert row == Row("q", "a", None, None, None, "q", None, None, row.raw)
+
+
+def test_messages_may_stand_for_the_question() -> None:
+    """A recorded chat is read as the proxy would read it."""
+    row = parse_row({"messages": [{"role": "user", "content": "q"}], "response": "a"})
+    assert (row.question, row.question_id) == ("q", "q")
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("", ""),
+        ({"role": "assistant", "content": "a"}, "a"),
+        ({"role": "assistant", "content": None, "refusal": "no"}, "no"),
+        ({"choices": [{"message": {"content": "a"}}]}, "a"),
+    ],
+)
+def test_responses_are_texts_messages_or_completions(response: Any, answer: str) -> None:
+    """D03: an empty reply and a refusal are answers like any other."""
+    assert parse_row({"question": "q", "response": response}).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [(0, 0), (1, 1), (True, 1), (False, 0), (1.0, 1), (None, None)]
+)
+def test_labels(label: Any, expected: int | None) -> None:
+    """Correct is 1, incorrect 0, and a row without a label can still be scored."""
+    assert parse_row({"question": "q", "response": "a", "correct": label}).correct == expected
+
+
+# --- bad rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([], "a row must be a JSON object, not list"),
+        (5, "a row must be a JSON object, not int"),
+        ({}, "'response' is missing"),
+        ({"question": "q"}, "'response' is missing"),
+        ({"response": "a"}, "'question' (or 'messages') is missing"),
+        ({"question": "", "response": "a"}, "'question' (or 'messages') is missing"),
+        ({"question": 5, "response": "a"}, "'question' must be a string, not int"),
+        ({"question": "q", "response": None},
+         "'response' must be a string or an object, not NoneType"),
+        ({"question": "q", "response": {"choices": []}}, "'response' has no choices"),
+        ({"question": "q", "response": {"choices": [{"message": "x"}]}},
+         "a choice's message must be an object, not str"),
+        ({"messages": "x", "response": "a"}, "'messages' must be a list with at least one message"),
+        ({**GOOD, "correct": 2}, "'correct' must be 0 or 1, not 2"),
+        ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, not '1'"),
+        ({**GOOD, "correct": float("nan")}, "'correct' must be 0 or 1, not nan"),
+        ({**GOOD, "correct": 0.5}, "'correct' must be 0 or 1, not 0.5"),
+        ({**GOOD, "model": 5}, "'model' must be a string, not int"),
+        ({**GOOD, "benchmark": ["gpqa"]}, "'benchmark' must be a string, not list"),
+        ({**GOOD, "verbalized_confidence": 90},
+         "'verbalized_confidence' must be a number from 0 to 1, not 90"),
+        ({**GOOD, "verbalized_confidence": float("nan")},
+         "'verbalized_confidence' must be a number from 0 to 1, not nan"),
+        ({**GOOD, "verbalized_confidence": True},
+         "'verbalized_confidence' must be a number from 0 to 1, not True"),
+    ],
+)  # fmt: skip
+def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> None:
+    """A bad row is told with its line and what is wrong with it, never guessed at."""
+    assert sentence(path, json.dumps(row).encode()) == f"1: {message}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"question": "q"', "1: not JSON: Expecting ',' delimiter at column 17"),
+        (b"not json", "1: not JSON: Expecting value at column 1"),
+        (b'{"question": "\xff"}', "1: not UTF-8: invalid start byte at byte 14"),
+        (b"[" * 100_000, "1: nested too deeply"),
+    ],
+)
+def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
+    """Broken lines are told with their place, also those that would exhaust the stack."""
+    assert sentence(path, line) == message
+
+
+def test_absurd_numbers_are_a_bad_row(path: Path) -> None:
+    """A number of thousands of digits is no reason to stop."""
+    assert sentence(path, b'{"correct": ' + b"1" * 5_000 + b"}").startswith("1: Exceeds the limit")
+
+
+def test_images_are_a_bad_row(path: Path) -> None:
+    """A row that no text calibrator can score is reported like any other mistake."""
+    messages = [{"role": "user", "content": [{"type": "image_url"}]}]
+    line = json.dumps({"messages": messages, "response": "a"}).encode()
+    assert sentence(path, line).startswith("1: the question has an image")
+    with pytest.raises(NotScorableError):
+        parse_row(json.loads(line))
+
+
+def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:
+    """Lines are counted from 1, blank ones too, and reading goes on after a mistake."""
+    found = read(path, LINE + b"\n" + b"{\n" + b"  \r\n" + LINE + b"[]")
+    assert [(line, type(row)) for line, row in found] == [
+        (1, Row),
+        (3, RowError),
+        (5, Row),
+        (6, RowError),
+    ]
+    errors = [row for _, row in found if isinstance(row, RowError)]
+    assert [(error.source, error.line) for error in errors] == [(str(path), 3), (str(path), 6)]
+
+
+@given(st.binary(max_size=60) | st.text('{}[]":,\\ a1ne', max_size=30).map(str.encode))
+@settings(deadline=None)
+def test_any_line_is_a_row_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, line: bytes
+) -> None:
+    """No content ends the run with an exception."""
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    for _, row in read(path, line):
+        assert isinstance(row, Row | RowError)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl", "rows"])
+def test_gzip_is_told_by_its_bytes(tmp_path: Path, name: str) -> None:
+    """What a file is called does not matter; several members are one file."""
+    ((line, first), (_, second)) = read(tmp_path / name, gzip.compress(LINE) + gzip.compress(LINE))
+    assert line == 1
+    assert first == second
+
+
+def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
+    """Files from Windows begin with one."""
+    ((_, row),) = read(path, b"\xef\xbb\xbf" + LINE)
+    assert isinstance(row, Row)
+
+
+def test_windows_line_ends(path: Path) -> None:
+    """CRLF ends a line as LF does, and a last line needs no end."""
+    found = read(path, LINE.strip() + b"\r\n" + LINE.strip())
+    assert [type(row) for _, row in found] == [Row, Row]
+
+
+@pytest.mark.parametrize("lost", [1, 8, 40])
+def test_a_file_that_breaks_off_ends_with_an_error(path: Path, lost: int) -> None:
+    """Rows before the break are good; the break itself is told with its line."""
+    packed = gzip.compress(LINE * 50)
+    *_, (line, error) = read(path, packed[:-lost])
+    assert isinstance(error, RowError)
+    assert "the file breaks off" in str(error)
+    assert 1 <= line <= 51
+
+
+def test_damaged_gzip_ends_with_an_error(path: Path) -> None:
+    """Only the first two bytes are of gzip."""
+    assert "the file breaks off" in sentence(path, b"\x1f\x8b" + b"x" * 100)
+
+
+def test_a_line_without_end_is_given_up(path: Path) -> None:
+    """A line of more than 16 MB is no row; memory is bounded, and the file is read no further."""
+    found = read(path, LINE + b'{"question": "' + b"x" * MAX_LINE_BYTES + b'"}\n' + LINE)
+    assert [type(row) for _, row in found] == [Row, RowError]
+    assert str(found[1][1]) == (
+        f"{path}:2: longer than {MAX_LINE_BYTES} bytes; the file is read no further"
+    )
+
+
+def test_an_empty_file_has_no_rows(path: Path) -> None:
+    """Nothing is no mistake."""
+    assert read(path, b"") == read(path, b"\n\n") == []
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
+    """A wrong name is not mistaken for an empty file."""
+    with pytest.raises(FileNotFoundError):
+        list(read_rows(tmp_path / "nowhere.jsonl"))

@@ -1,0 +1,235 @@
+"""The command line: start-up mistakes are one sentence and a status, reviews work on the store."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from proxy.commands import cli
+from tests.conftest import StartProxy
+from tests.faulty_upstream import FaultyUpstream
+from tests.live_proxy import LiveProxy, ProxyProcess, free_port, run_cli, until
+
+HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    """Writes a proxy.yaml, by default one that works, and gives its path."""
+
+    def write(text: str = "", checkpoint: str = "fake:0.5") -> str:
+        path = tmp_path / "proxy.yaml"
+        calibrator = (
+            "" if "calibrator:" in text else f"calibrator: {{checkpoint: '{checkpoint}'}}\n"
+        )
+        store = "" if "store:" in text else f"store: sqlite:///{tmp_path}/held.db\n"
+        path.write_text(text + calibrator + store)
+        return str(path)
+
+    return write
+
+
+def assert_stopped(done: CompletedProcess[str], status: int, name: str, *said: str) -> None:
+    """It ended with this status, named it, said why, and nothing like a traceback."""
+    assert (done.returncode, done.stdout) == (status, "")
+    *sentences, last = done.stderr.strip().splitlines()
+    assert last == f"pinocchio: {name} (exit status {status})"
+    for words in said:
+        assert words in done.stderr
+    assert len(sentences) == 1
+    assert "Traceback" not in done.stderr
+
+
+# Mistakes at the start
+
+
+def test_a_taken_port(write: Any) -> None:
+    """A port that is taken is exit status 4 and a sentence that names it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_cli("serve", "--config", write(), "--port", port)
+    assert_stopped(done, 4, "port_taken", f"port {port} on 127.0.0.1 is taken", "--port")
+
+
+def test_a_missing_checkpoint(write: Any) -> None:
+    """A checkpoint folder that is not there is exit status 5."""
+    done = run_cli("serve", "--port", "0", "--config", write(checkpoint="/no/such/folder"))
+    assert_stopped(done, 5, "checkpoint_missing", "/no/such/folder")
+
+
+def test_an_unreachable_hub(write: Any, tmp_path: Path) -> None:
+    """A hub name that can neither be found nor downloaded is exit status 6, soon."""
+    started = time.perf_counter()
+    hub: Any = {"HF_ENDPOINT": f"http://127.0.0.1:{free_port()}", "HF_HOME": str(tmp_path)}
+    done = run_cli("serve", "--port", "0", "--config", write(checkpoint="org/model"), **hub)
+    assert time.perf_counter() - started < 20
+    assert_stopped(done, 6, "hub_unreachable", "'org/model'", "embedded")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("limits:\n  max_bodi: 5MB\n", 2, "did you mean 'max_body'?"),
+        ("limits: {max_body: 5MB}}\n", 1, "not valid YAML"),
+    ],
+    ids=["unknown key", "no YAML"],
+)
+def test_a_bad_configuration(write: Any, text: str, line: int, said: str) -> None:
+    """A mistake in proxy.yaml is exit status 2 with file, line and what was meant."""
+    path = write(text)
+    done = run_cli("serve", "--port", "0", "--config", path)
+    assert_stopped(done, 2, "unusable_input", f"{path}:{line}: ", said)
+
+
+def test_a_bad_policy(write: Any, tmp_path: Path) -> None:
+    """A mistake in a policy beside the configuration is exit status 2 with its file and line."""
+    (tmp_path / "desk.yaml").write_text("version: 1\nname: desk\ndefault: delivr\n")
+    done = run_cli("serve", "--port", "0", "--config", write("policies: desk.yaml\n"))
+    assert_stopped(done, 2, "unusable_input", f"{tmp_path}/desk.yaml:3: ", "deliver")
+
+
+def test_lending_a_key_to_everyone(write: Any) -> None:
+    """Listening beyond loopback with an upstream key and no client keys is exit status 7."""
+    upstream = "{base_url: 'https://x.example/v1', api_key: sk-canary}"
+    path = write(f"upstreams: {{a: {upstream}}}\nmodels: [{{match: '*', upstream: a}}]\n")
+    done = run_cli("serve", "--port", "0", "--host", "0.0.0.0", "--config", path)
+    assert_stopped(done, 7, "unsafe", "0.0.0.0", "127.0.0.1")
+    assert "sk-canary" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, "this is no database"])
+def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> None:
+    """A store that cannot be opened is exit status 8, before anything is promised to be held."""
+    path = tmp_path / "missing" / "held.db"
+    if content is not None:
+        path.parent.mkdir()
+        path.write_text(content * 100)
+    done = run_cli("serve", "--port", "0", "--config", write(f"store: sqlite:///{path}\n"))
+    assert_stopped(done, 8, "store_unavailable", str(path.parent))
+
+
+def test_an_escalation_without_a_route(write: Any, tmp_path: Path) -> None:
+    """A policy that escalates to a model without a route is exit status 2, wherever it does so."""
+    text = "{version: 1, name: desk, default: {escalate: {to: strong}}}"
+    (tmp_path / "desk.yaml").write_text(text)
+    models = "upstreams: {demo: {demo: true}}\nmodels: [{match: demo, upstream: demo}]\n"
+    done = run_cli("serve", "--port", "0", "--config", write(f"policies: desk.yaml\n{models}"))
+    assert_stopped(done, 2, "unusable_input", "policy desk, default", "'strong'")
+
+
+# Serving
+
+
+def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """The greeting says where, and its line to paste works; Ctrl-C ends without a traceback."""
+    config = (
+        f"upstreams: {{demo: {{demo: true}}}}\nmodels: [{{match: demo, upstream: demo}}]\n"
+        f"calibrator: {{checkpoint: 'fake:0.5'}}\nstore: sqlite:///{tmp_path}/held.db\n"
+    )
+    with ProxyProcess(tmp_path, config, "--policy", "helpdesk") as server:
+        until(lambda: "curl" in server.stdout())
+        greeting = server.stdout()
+        assert server.base_url in greeting
+        assert "policy helpdesk (enforce)" in greeting
+        assert str(tmp_path / "proxy.yaml") in greeting
+        found = re.search(r"curl -si (\S+) -H 'content-type: application/json' -d '(.*)'", greeting)
+        assert found is not None
+        response = httpx.post(
+            found[1], content=found[2], headers={"content-type": "application/json"}
+        )
+        assert response.status_code == 200
+        assert response.headers["x-pinocchio-confidence"] == "0.5000"
+        server.send_signal(signal.SIGINT)
+        server.wait(within_s=10)
+        assert "Traceback" not in server.stderr()
+
+
+def test_check(write: Any, tmp_path: Path) -> None:
+    """`check` of a usable configuration is exit status 0 and says how streams are sent."""
+    (tmp_path / "desk.yaml").write_text(HOLD)
+    path = write("policies: desk.yaml\n")
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"{path}: ok" in done.stdout
+    assert "policy desk@" in done.stdout
+    assert "all streams are buffered by default" in done.stdout
+
+
+def test_check_names_all_mistakes(write: Any) -> None:
+    """`check` of a bad configuration is exit status 2 with a line for each mistake."""
+    path = write("limits:\n  max_bodi: 5\n  max_hold: 5\n")
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{path}:2: " in done.stderr
+    assert f"{path}:3: " in done.stderr
+
+
+# Reviews
+
+
+@pytest.fixture(scope="module")
+def holding(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD)
+
+
+def reviews(proxy: LiveProxy, *arguments: str) -> Result:
+    """`pinocchio reviews ARGUMENTS` on the store of a running proxy; here, as that is faster."""
+    path = proxy.store_path.parent / "proxy.yaml"
+    path.write_text(f"store: sqlite:///{proxy.store_path}\ncalibrator: {{checkpoint: none}}\n")
+    done = CliRunner().invoke(cli, ["reviews", *arguments, "--config", str(path)])
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    return done
+
+
+def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
+    """What a running proxy holds is listed and shown, released or rejected from a terminal."""
+    ids = [holding.ask(f"why? p=0.{number}").json()["id"] for number in (3, 1)]
+    listed = reviews(holding, "list")
+    lines = listed.stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        [ids[1], "0.1000", "seniors"],
+        [ids[0], "0.3000", "seniors"],
+    ]
+    facts = [json.loads(line) for line in reviews(holding, "list", "--json").stdout.splitlines()]
+    told = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
+    assert told == (ids[1], "held", "why? p=0.1")
+
+    shown = json.loads(reviews(holding, "show", ids[0]).stdout)
+    assert shown["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
+    assert shown["confidence"] == 0.3
+
+    assert reviews(holding, "release", ids[0]).exit_code == 0
+    released = holding.openai.chat.completions.retrieve(ids[0])
+    assert released.choices[0].message.content == "why? p=0.3"
+    assert reviews(holding, "reject", ids[1]).exit_code == 0
+    gone = holding.http.get(f"/v1/chat/completions/{ids[1]}")
+    assert gone.json()["error"]["code"] == "held_reply_rejected"
+    assert reviews(holding, "list").stdout == ""
+
+    again = reviews(holding, "release", ids[1])
+    assert again.exit_code == 1
+    assert f"{ids[1]} is rejected already" in again.stderr
+
+
+def test_reviews_that_are_not_there(holding: LiveProxy) -> None:
+    """An unknown id is exit status 1 and a sentence."""
+    for command in ("show", "release"):
+        done = reviews(holding, command, "chatcmpl-held-nothing")
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "there is no held reply chatcmpl-held-nothing" in done.stderr
+
+
+def test_reviews_without_a_store(write: Any) -> None:
+    """In a process of its own, a store that cannot be opened is exit status 8."""
+    done = run_cli("reviews", "list", "--config", write("store: sqlite:////no/such/held.db\n"))
+    assert_stopped(done, 8, "store_unavailable", "/no/such/held.db")

@@ -1,0 +1,182 @@
+"""Held replies survive in the database, are decided once, and expire."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from proxy.errors import StoreError
+from proxy.store import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+
+REPLY = HeldReply(
+    id="chatcmpl-held-1",
+    key_hash="0" * 64,
+    queue="review",
+    model="gpt",
+    policy="desk/unsure@1",
+    confidence=0.2,
+    calibrator="words@1",
+    question="why? ä🍋",
+    reply=b'{"id": "x",\xff}',
+    created_at=1_000.5,
+    expires_at=4e9,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "held.db"
+
+
+@pytest_asyncio.fixture
+async def store(path: Path) -> AsyncIterator[Store]:
+    store = Store(f"sqlite:///{path}", max_held=3)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+async def test_what_is_held_is_read_back(store: Store) -> None:
+    """Every fact and every byte of a held reply is read back as it was."""
+    await store.hold(REPLY)
+    assert await store.get(REPLY.id) == REPLY
+    assert await store.get("chatcmpl-held-2") is None
+
+
+async def test_it_survives_the_process(store: Store, path: Path) -> None:
+    """What was held is there for the next process that opens the file."""
+    await store.hold(REPLY)
+    await store.aclose()
+    again = Store(f"sqlite:///{path}")
+    await again.open()
+    assert await again.get(REPLY.id) == REPLY
+    await again.aclose()
+
+
+@pytest.mark.parametrize("state", [RELEASED, REJECTED])
+async def test_a_reply_is_decided_once(store: Store, state: str) -> None:
+    """The first decision counts, whatever comes after it."""
+    await store.hold(REPLY)
+    before = time.time()
+    assert await store.decide(REPLY.id, state)
+    assert not await store.decide(REPLY.id, RELEASED)
+    assert not await store.decide(REPLY.id, REJECTED)
+    decided = await store.get(REPLY.id)
+    assert decided is not None
+    assert decided.state == state
+    assert decided.decided_at is not None
+    assert before <= decided.decided_at <= time.time()
+
+
+async def test_of_two_reviewers_one_decides(store: Store, path: Path) -> None:
+    """Of decisions at the same moment from two processes exactly one succeeds."""
+    other = Store(f"sqlite:///{path}")
+    await other.open()
+    await store.hold(REPLY)
+    decisions = await asyncio.gather(
+        store.decide(REPLY.id, RELEASED), other.decide(REPLY.id, REJECTED)
+    )
+    await other.aclose()
+    assert sorted(decisions) == [False, True]
+
+
+async def test_what_nobody_decides_expires(store: Store) -> None:
+    """After `expires_at` a reply is expired and can be decided no longer."""
+    await store.hold(replace(REPLY, expires_at=time.time() - 1))
+    assert not await store.decide(REPLY.id, RELEASED)
+    expired = await store.get(REPLY.id)
+    assert expired is not None
+    assert expired.state == EXPIRED
+    assert await store.expire() == 0
+    assert [held.id for held in await store.list(EXPIRED)] == [REPLY.id]
+
+
+async def test_a_decided_reply_does_not_expire(store: Store) -> None:
+    """What was released in time stays released."""
+    await store.hold(replace(REPLY, expires_at=time.time() + 0.05))
+    assert await store.decide(REPLY.id, RELEASED)
+    await asyncio.sleep(0.06)
+    assert await store.expire() == 0
+
+
+async def test_the_surest_errors_are_listed_first(store: Store) -> None:
+    """The list begins with what has no score, then the lowest confidence, then the oldest."""
+    for id, confidence, created in (("a", 0.4, 1.0), ("b", 0.1, 3.0), ("c", None, 2.0)):
+        await store.hold(replace(REPLY, id=id, confidence=confidence, created_at=created))
+    assert [held.id for held in await store.list()] == ["c", "b", "a"]
+    assert [held.id for held in await store.list(limit=1)] == ["c"]
+    await store.decide("b", RELEASED)
+    assert [held.id for held in await store.list(HELD)] == ["c", "a"]
+    assert [held.id for held in await store.list(RELEASED)] == ["b"]
+
+
+async def test_only_so_many_are_held(store: Store) -> None:
+    """Beyond `max_held` waiting replies none is taken, until one is decided."""
+    for id in "abc":
+        await store.hold(replace(REPLY, id=id))
+    with pytest.raises(StoreError, match=r"limits\.max_held"):
+        await store.hold(replace(REPLY, id="d"))
+    await store.decide("a", REJECTED)
+    await store.hold(replace(REPLY, id="d"))
+
+
+async def test_replies_that_are_held_together(store: Store) -> None:
+    """Replies that are held at the same moment are all stored."""
+    await asyncio.gather(*(store.hold(replace(REPLY, id=id)) for id in "abc"))
+    assert len(await store.list()) == 3
+
+
+async def test_the_same_id_is_not_held_twice(store: Store) -> None:
+    """An id that is taken is an error, never a reply that replaces another."""
+    await store.hold(REPLY)
+    with pytest.raises(StoreError):
+        await store.hold(replace(REPLY, reply=b"other"))
+    assert await store.get(REPLY.id) == REPLY
+
+
+async def test_half_characters_are_stored(store: Store) -> None:
+    """Text that has no UTF-8, as JSON escapes can make it, is stored readably."""
+    await store.hold(replace(REPLY, question="\ud83c", model="\udfff"))
+    held = await store.get(REPLY.id)
+    assert held is not None
+    assert (held.question, held.model) == ("\\ud83c", "\\udfff")
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_is_no_database(path: Path, is_folder: bool) -> None:
+    """What cannot be opened is a StoreError with the path."""
+    if is_folder:
+        path.mkdir()
+    else:
+        path.write_bytes(b"this is no database " * 100)
+    with pytest.raises(StoreError, match=r"held\.db"):
+        asyncio.run(Store(f"sqlite:///{path}").open())
+
+
+async def test_a_store_that_was_not_opened(path: Path) -> None:
+    """Work on a store that is not open is a StoreError."""
+    with pytest.raises(StoreError, match="not open"):
+        await Store(f"sqlite:///{path}").hold(REPLY)
+
+
+async def test_a_database_that_breaks_later(store: Store, path: Path) -> None:
+    """Every method raises StoreError, and nothing else, where the database fails."""
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE held_replies")
+    database.close()
+    for work in (
+        store.hold(REPLY),
+        store.get(REPLY.id),
+        store.list(),
+        store.decide(REPLY.id, RELEASED),
+        store.expire(),
+    ):
+        with pytest.raises(StoreError):
+            await work

@@ -1,0 +1,266 @@
+"""Which rows are trained on, and how they become batches (paper C10, C11, D03, D04)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from calibrator import TrainingError
+from calibrator.layout import Layout, assemble, encode, tag_text
+from calibrator.rows import Row, parse_row
+from calibrator.training_data import (
+    Batch,
+    Example,
+    Selection,
+    TagEncoder,
+    balance,
+    batches,
+    is_trainable,
+    load_labelled,
+    select_rows,
+    share_of,
+    split_by_question,
+    tokenize,
+)
+from tests.tiny_checkpoint import BASE
+
+LAYOUT = Layout(max_tokens=48)
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(BASE / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def row(question: int, model: str = "m", benchmark: str | None = "b", **more: Any) -> Row:
+    values = {
+        "question_id": f"q{question}",
+        "question": f"What is {question} + {question}?",
+        "response": str(2 * question),
+        "model": model,
+        "benchmark": benchmark,
+        "correct": question % 2,
+        **more,
+    }
+    return parse_row(values)
+
+
+def write(path: Path, rows: list[Row]) -> Path:
+    path.write_text("".join(json.dumps(row.raw) + "\n" for row in rows))
+    return path
+
+
+# --- which rows ---------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=60), st.floats(0, 1)
+)
+@settings(deadline=None)
+def test_no_question_is_on_both_sides(asked: list[tuple[int, str]], share: float) -> None:
+    """D04: all responses to a question land on one side, whoever gave them; no row is lost."""
+    rows = [row(question, model, response=model) for question, model in asked]
+    train, validation = split_by_question(rows, share)
+    assert not {r.question_id for r in train} & {r.question_id for r in validation}
+    assert Counter(map(id, [*train, *validation])) == Counter(map(id, rows))
+
+
+def test_the_split_is_for_ever() -> None:
+    """D04: a question's side depends on its id alone: not on order, seed, platform or the rest."""
+    assert share_of("gpqa/1") == pytest.approx(0.438018, abs=1e-6)
+    few, many = [row(n) for n in range(50)], [row(n) for n in range(500)]
+    _, held = split_by_question(few, 0.2)
+    _, more_held = split_by_question(many[::-1], 0.2)
+    assert {r.question_id for r in held} <= {r.question_id for r in more_held}
+
+
+def test_the_share_is_about_what_was_asked_for() -> None:
+    """Over many questions the validation share is met."""
+    _, validation = split_by_question([row(n) for n in range(4_000)], 0.15)
+    assert len(validation) == pytest.approx(600, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "trainable"),
+    [("gpqa.jsonl", True), ("gpqa__nc.jsonl", False), ("gpqa__nc.jsonl.gz", False)],
+)
+def test_files_for_non_commercial_use_are_left_out(
+    tmp_path: Path, name: str, trainable: bool
+) -> None:
+    """A file that is marked `__nc` never reaches a training run, even when it is asked for."""
+    assert is_trainable(tmp_path / name) is trainable
+    marked = write(tmp_path / "marked__nc.jsonl", [row(n, "forbidden") for n in range(50)])
+    free = write(tmp_path / "free.jsonl", [row(n, "allowed") for n in range(50)])
+    train, validation = select_rows([marked, free], Selection(validation_share=0.2))
+    assert {r.model for r in [*train, *validation]} == {"allowed"}
+
+
+def test_the_mark_of_a_folder_does_not_count(tmp_path: Path) -> None:
+    """Only the file's own name is looked at."""
+    assert is_trainable(tmp_path / "folder__nc" / "gpqa.jsonl")
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 60), min_size=1),
+    st.integers(10, 200),
+    st.floats(0, 1),
+)
+@settings(deadline=None)
+def test_balance_respects_its_limits(sizes: dict[str, int], total: int, power: float) -> None:
+    """Each benchmark has at most its rows and at most its rounded share of the total."""
+    rows = [row(n, benchmark=name) for name, size in sizes.items() for n in range(size)]
+    chosen = balance(rows, total, power, random.Random(1))
+    wanted = {name: size**power for name, size in sizes.items()}
+    scale = total / sum(wanted.values())
+    counts = Counter(r.benchmark for r in chosen)
+    assert {name: counts[name] for name in sizes} == {
+        name: min(size, round(wanted[name] * scale)) for name, size in sizes.items()
+    }
+    assert len({id(r) for r in chosen}) == len(chosen)
+    assert len(chosen) <= total + len(sizes) / 2
+
+
+def test_a_lower_power_gives_small_benchmarks_more() -> None:
+    """C10: large sources do not drown the others; power 1 keeps their proportion."""
+    rows = [row(n, benchmark="large") for n in range(900)]
+    rows += [row(n, benchmark="small") for n in range(100)]
+    counts = {
+        power: Counter(r.benchmark for r in balance(rows, 200, power, random.Random(1)))
+        for power in (0.0, 0.7, 1.0)
+    }
+    assert counts[1.0] == {"large": 180, "small": 20}
+    assert counts[0.0] == {"large": 100, "small": 100}
+    assert counts[1.0]["small"] < counts[0.7]["small"] < counts[0.0]["small"]
+
+
+def test_the_same_values_choose_the_same_rows(tmp_path: Path) -> None:
+    """A selection can be made again from its file names, in whatever order they are given."""
+    files = [
+        write(tmp_path / f"{name}.jsonl", [row(n, benchmark=name) for n in range(80)])
+        for name in ("one", "two", "three")
+    ]
+    selection = Selection(rows=60, validation_share=0.2)
+    train, validation = select_rows(files, selection)
+    assert select_rows(files[::-1], selection) == (train, validation)
+    other, same = select_rows(files, Selection(rows=60, validation_share=0.2, seed=1))
+    assert (other != train, same) == (True, validation)
+
+
+def test_unlabelled_rows_are_told(tmp_path: Path) -> None:
+    """D03: what has no label is not taken for incorrect; bad rows are errors with their line."""
+    path = tmp_path / "rows.jsonl.gz"
+    lines = [json.dumps(row(1).raw), "x", json.dumps({"question": "q", "response": ""})]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    rows, errors = load_labelled([path])
+    assert [r.question_id for r in rows] == ["q1"]
+    assert [(error.line, str(error).split(": ", 1)[1]) for error in errors] == [
+        (2, "not JSON: Expecting value at column 1"),
+        (3, "'correct' is missing"),
+    ]
+
+
+def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
+    """Without a labelled row, a file or a question left, the sentence says so."""
+    empty = write(tmp_path / "empty.jsonl", [])
+    with pytest.raises(TrainingError, match=r"no labelled row in .*empty\.jsonl"):
+        load_labelled([empty])
+    with pytest.raises(TrainingError, match="no labelled row in no file"):
+        select_rows([], Selection())
+    with pytest.raises(TrainingError, match="every file is marked __nc and never trained on"):
+        select_rows([tmp_path / "only__nc.jsonl"], Selection())
+    one = write(tmp_path / "one.jsonl", [row(1)])
+    with pytest.raises(TrainingError, match="too few questions: all of them fell to validation"):
+        select_rows([one], Selection(validation_share=1.0))
+
+
+# --- tokens and batches -------------------------------------------------------------------------
+
+
+def test_tokenizing_keeps_labels_and_tags() -> None:
+    """Model names are trained in lower case; texts are the ids of question and answer."""
+    (example,) = tokenize([row(3, "Kimi-3", "gpqa")], tokenizer(), LAYOUT)
+    question, answer = encode(tokenizer(), ["What is 3 + 3?", "6"], LAYOUT)
+    assert example == Example(question, answer, "kimi-3", "gpqa", 1.0)
+
+
+def test_chunks_of_rows_make_no_difference() -> None:
+    """More rows than are tokenized at once give as many examples, in their order."""
+    rows = [row(n) for n in range(2_100)]
+    examples = tokenize(rows, tokenizer(), LAYOUT)
+    assert [e.target for e in examples] == [r.correct for r in rows]
+    assert examples[2_050] == tokenize(rows[2_050:2_051], tokenizer(), LAYOUT)[0]
+
+
+def test_tags_are_the_papers_lines() -> None:
+    """F01: the cached tokens of a tag are those of its text."""
+    tags = TagEncoder(tokenizer(), LAYOUT)
+    for key in ((None, None), ("gpqa", None), ("gpqa", "kimi-3"), ("gpqa", "kimi-3")):
+        assert tags(*key) == encode(tokenizer(), [tag_text(*key)], LAYOUT)[0]
+
+
+def example(index: int, length: int) -> Example:
+    """An example that can be told by its target."""
+    return Example([2_000] * length, [3_000] * (length // 2), "m", "b", float(index))
+
+
+def epoch(
+    examples: list[Example], *, seed: int = 1, dropout: float = 0.4, budget: int = 400
+) -> list[Batch]:
+    tags, rng = TagEncoder(tokenizer(), LAYOUT), random.Random(seed)
+    return list(batches(examples, tags, LAYOUT, tag_dropout=dropout, token_budget=budget, rng=rng))
+
+
+lengths = st.lists(st.integers(0, 80), max_size=60)
+
+
+@given(lengths, st.integers(1, 500))
+@settings(deadline=None)
+def test_an_epoch_shows_every_example_once_within_the_budget(sizes: list[int], budget: int) -> None:
+    """Padded to its longest row, a batch fits the budget, unless a single row does not."""
+    made = epoch([example(i, size) for i, size in enumerate(sizes)], budget=budget)
+    shown = sorted(target for batch in made for target in batch.targets)
+    assert shown == list(range(len(sizes)))
+    for batch in made:
+        assert len(batch.rows) == len(batch.targets)
+        longest = max(len(r.ids) for r in batch.rows)
+        assert longest <= LAYOUT.max_tokens
+        assert len(batch.rows) == 1 or longest * len(batch.rows) <= budget
+
+
+def test_the_same_seed_gives_the_same_batches() -> None:
+    """A run can go on where it was; another seed mixes otherwise."""
+    examples = [example(i, i % 40) for i in range(120)]
+    assert epoch(examples, seed=5) == epoch(examples, seed=5)
+    assert epoch(examples, seed=5) != epoch(examples, seed=6)
+
+
+@pytest.mark.parametrize(("dropout", "tag"), [(1.0, (None, None)), (0.0, ("b", "m"))])
+def test_tags_are_all_there_or_all_gone(dropout: float, tag: tuple[str | None, ...]) -> None:
+    """F07: with dropout 1 no row has tags, with 0 every row has both."""
+    tokens = encode(tokenizer(), [tag_text(*tag)], LAYOUT)[0]
+    expected = assemble(tokens, [2_000] * 4, [3_000] * 2, LAYOUT)
+    made = epoch([example(i, 4) for i in range(50)], dropout=dropout)
+    assert [r for batch in made for r in batch.rows] == [expected] * 50
+
+
+def test_each_tag_is_dropped_on_its_own() -> None:
+    """B03: model and benchmark are missing independently, so that either may be unknown later."""
+    made = epoch([example(i, 4) for i in range(400)], dropout=0.5)
+    sizes = Counter(len(r.ids) for batch in made for r in batch.rows)
+    kinds = [("b", "m"), ("b", None), (None, "m"), (None, None)]
+    lengths = {len(encode(tokenizer(), [tag_text(*kind)], LAYOUT)[0]) for kind in kinds}
+    assert len(sizes) == len(lengths) >= 3
+    assert min(sizes.values()) > 60
