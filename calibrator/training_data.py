@@ -65,7 +65,7 @@ def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[lis
 
 
 def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
-    """At most `total` rows, each benchmark in proportion to (its rows) ** power.
+    """About `total` rows, each benchmark in proportion to (its rows) ** power.
 
     Three sources hold half of the rows; a power below 1 keeps them from drowning the others.
     """

@@ -67,7 +67,7 @@ class Section(BaseModel):
 
 
 class UpstreamConfig(Section):
-    """Where requests go: exactly one of `base_url`, `demo` and `litellm` says what it is."""
+    """Where requests go: `base_url`, `litellm` (with or without one) or `demo` say what it is."""
 
     base_url: str | None = None
     api_key: Secret = SecretStr("")
@@ -108,7 +108,9 @@ class ModelRoute(Section):
 
 
 class CalibratorConfig(Section):
-    checkpoint: str = "embedded"
+    checkpoint: str = Field(
+        default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
+    )
     device: str = "auto"
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
@@ -135,6 +137,10 @@ def _hint(name: str, known: Collection[str]) -> str:
     return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
 
 
+def _unknown_upstream(name: str, known: Collection[str]) -> str:
+    return f"there is no upstream {name!r}{_hint(name, known)}"
+
+
 def _default_upstreams() -> dict[str, UpstreamConfig]:
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
@@ -155,7 +161,7 @@ class Config(Section):
     models: Annotated[tuple[ModelRoute, ...], Field(strict=False)] = Field(
         default_factory=_default_models
     )
-    calibrator: CalibratorConfig = CalibratorConfig()
+    calibrator: CalibratorConfig = Field(default_factory=CalibratorConfig)
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
     store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
@@ -164,10 +170,9 @@ class Config(Section):
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
         lost: list[tuple[tuple[str | int, ...], str]] = [
-            (("models", i, "upstream"), f"there is no upstream {route.upstream!r}{hint}")
+            (("models", i, "upstream"), _unknown_upstream(route.upstream, self.upstreams))
             for i, route in enumerate(self.models)
             if route.upstream not in self.upstreams
-            for hint in [_hint(route.upstream, self.upstreams)]
         ]
         if lost and "models" not in self.model_fields_set:
             example = f'models: [{{match: "*", upstream: {next(iter(self.upstreams), "NAME")}}}]'

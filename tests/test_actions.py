@@ -562,6 +562,48 @@ def test_enforcing_holds_while_the_calibrator_is_slow(start_proxy: StartProxy) -
     assert response.headers["x-pinocchio-confidence-status"] == "timeout"
 
 
+# Replies that cannot be read
+
+
+@pytest.mark.parametrize(
+    ("model", "is_stream"),
+    [
+        ("html", False),
+        ("html", True),
+        ("unknown-encoding", False),
+        ("broken-json", False),
+        ("gzip", True),
+    ],
+)
+def test_what_cannot_be_read_does_not_slip_through(
+    holding: LiveProxy, upstream: FaultyUpstream, model: str, is_stream: bool
+) -> None:
+    """A reply that a policy would have to decide on, and that we cannot read, is not delivered."""
+    response = holding.ask("secret p=0.9", model, stream=is_stream)
+    assert response.status_code == 422
+    assert error_of(response)["code"] == "unreadable_reply"
+    assert response.headers["x-should-retry"] == "false"
+    assert "secret" not in response.text
+    assert len(upstream.requests) == 1
+
+
+def test_an_enforced_policy_asks_for_readable_replies(
+    holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """Where replies are decided on, the client's Accept-Encoding stays here; else it goes on."""
+    for asked, told in ((holding, None), (proxy, "gzip")):
+        asked.ask("p=0.9", headers={"accept-encoding": "gzip"})
+        assert upstream.last.header("accept-encoding") == told
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_errors_of_upstream_are_no_replies(holding: LiveProxy, is_stream: bool) -> None:
+    """A policy that holds everything unsure still lets upstream's errors through."""
+    response = holding.ask("p=0.1", "status-429", stream=is_stream)
+    assert response.status_code == 429
+    assert response.headers["retry-after"] == "7"
+
+
 # Conditions that only a request can meet
 
 
