@@ -201,7 +201,7 @@ async def _read_events(reply: UpstreamReply, limit: int) -> Answer | Unread:
     for event in events:
         chunk = json_object(event.data) if event.data and event.data != DONE else None
         if chunk is not None and "error" in chunk:
-            return Unread(b"".join(e.raw for e in events), "upstream_error")
+            return Unread(event.raw, "upstream_error")  # the text before it was not decided on
         if chunk is not None:
             assembler.add(chunk)
     choices = assembler.choices()

@@ -77,6 +77,7 @@ def create_app(
     endpoint = partial(Endpoint, max_body=config.limits.max_body)
     app.router.routes += [
         Route("/v1/chat/completions", endpoint(chat.handle), methods=["POST"]),
+        Route("/v1/chat/completions/", endpoint(chat.handle), methods=["POST"]),
         Route("/v1/chat/completions/{id}", endpoint(surfaces.completion), methods=["GET"]),
         Route("/v1/models", endpoint(surfaces.models), methods=["GET"]),
         Route("/v1/models/{id:path}", endpoint(surfaces.model), methods=["GET"]),

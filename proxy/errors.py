@@ -85,6 +85,10 @@ class BlockedByPolicyError(ProxyError):
 class StoreError(ProxyError):
     status, type, code = 503, "server_error", "store_unavailable"
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.headers = [("x-should-retry", "false")]  # a retry would pay upstream again
+
 
 class UpstreamError(ProxyError):
     status, type, code = 502, "upstream_error", "upstream_unreachable"
