@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel
 
 from calibrator.checkpoint import CheckpointConfig, EncoderConfig, read_config, sha256_of
 from calibrator.errors import CheckpointError
+from calibrator.familiarity import PREFIX, Familiarity, modest
 from calibrator.layout import PAD, TokenRow, assemble, encode, is_clipped, tag_text
 from calibrator.scorer import Item, Score
 
@@ -44,11 +45,15 @@ class CrossEncoderModel(nn.Module):
             nn.Linear(config.hidden, 2),
         )
 
-    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+    def features(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+        """Token rows (B, T) -> the states of [CLS] and their mean, (B, 2 * hidden)."""
         states = self.encoder(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
         kept = mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
         mean = (states * kept).sum(1) / kept.sum(1)
-        logits: Tensor = self.head(torch.cat([states[:, 0], mean], dim=1))  # (B, 2)
+        return torch.cat([states[:, 0], mean], dim=1)
+
+    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(ids, mask, segments))  # (B, 2)
         return logits.float()
 
 
@@ -85,12 +90,14 @@ class CrossEncoder:
         tokenizer: Tokenizer,
         device: torch.device,
         threads: int | None = None,
+        familiarity: Familiarity | None = None,
     ) -> None:
         self.config = config
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = device
         self.threads = threads
+        self.familiarity = familiarity
         self._source_models = frozenset(config.source_models)
         self._benchmarks = frozenset(config.benchmarks)
 
@@ -127,14 +134,17 @@ class CrossEncoder:
             torch.set_num_threads(self.threads)  # OpenMP keeps this for each calling thread
         rows = self.token_rows(items)
         with torch.inference_mode():
-            logits = self.model(*(t.to(self.device) for t in collate(rows)))  # (B, 2)
-            scores = torch.softmax(logits, dim=1)[:, 1].tolist()
-        return [self._score(score, row) for score, row in zip(scores, rows, strict=True)]
+            features = self.model.features(*(t.to(self.device) for t in collate(rows)))
+            scores = torch.softmax(self.model.head(features).float(), dim=1)[:, 1].tolist()
+            distances = [0.0] * len(rows)
+            if self.familiarity is not None:
+                distances = self.familiarity.distances(features.cpu()).tolist()
+        return [self._score(*found) for found in zip(scores, distances, rows, strict=True)]
 
-    def _score(self, score: float, row: TokenRow) -> Score:
+    def _score(self, score: float, distance: float, row: TokenRow) -> Score:
         recalibration = self.config.recalibration
         confidence = recalibration.apply(score) if recalibration else score
-        return Score(score, confidence, row.is_truncated)
+        return Score(score, modest(confidence, distance, self.config.base_rate), row.is_truncated)
 
 
 def load_cross_encoder(
@@ -158,7 +168,9 @@ def load_cross_encoder(
     tokenizer.no_padding()
     try:
         model = CrossEncoderModel(config.encoder)
-        model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=True)
-    except (RuntimeError, ValueError, TypeError, ArithmeticError) as error:
+        familiarity = Familiarity.from_state(state)
+        weights_of_model = {k: t.float() for k, t in state.items() if not k.startswith(PREFIX)}
+        model.load_state_dict(weights_of_model, strict=True)
+    except (RuntimeError, ValueError, TypeError, ArithmeticError, KeyError) as error:
         raise CheckpointError(f"{weights} does not fit calibrator.json: {error}") from error
-    return CrossEncoder(config, model, tokenizer, choose_device(device), threads)
+    return CrossEncoder(config, model, tokenizer, choose_device(device), threads, familiarity)

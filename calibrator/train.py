@@ -12,24 +12,22 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch.nn.functional import cross_entropy, log_softmax
+from torch.nn.functional import cross_entropy
 
-from calibrator.checkpoint import CheckpointConfig, sha256_of, write_config
+from calibrator.checkpoint import CheckpointConfig, sha256_of
 from calibrator.cross_encoder import CrossEncoderModel, choose_device, collate
 from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.finishing import BASE_SHA256, finish
 from calibrator.layout import Layout, encode
-from calibrator.metrics import auroc, brier, ece
 from calibrator.outliers import OutlierSource
-from calibrator.recalibration import fit_platt
 from calibrator.rows import Row
 from calibrator.training_data import (
     Batch,
@@ -41,8 +39,6 @@ from calibrator.training_data import (
     tokenize,
 )
 
-BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
-
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
@@ -52,6 +48,7 @@ class TrainConfig:
     name: str = "embedded"
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 3_000
+    familiarity_rows: int = 4_000  # training rows that show what known text looks like
     outlier_share: float = 0.06  # of the rows, with the base rate as label
     tag_dropout: float = 0.4
     epochs: int = 1
@@ -127,23 +124,6 @@ def loss_of(
     with torch.autocast(device.type, dtype=torch.bfloat16):
         logits = model(*(t.to(device) for t in collate(batch.rows)))
     return cross_entropy(logits, torch.stack([1 - targets, targets], dim=1), reduction=reduction)
-
-
-@torch.inference_mode()
-def predict(
-    model: CrossEncoderModel, given: Iterable[Batch], device: torch.device
-) -> tuple[np.ndarray, np.ndarray]:
-    """Targets and P(correct) of all rows, in the batches' order."""
-    model.eval()
-    targets: list[float] = []
-    scores: list[float] = []
-    for batch in given:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            logits = model(*(t.to(device) for t in collate(batch.rows)))
-        scores += log_softmax(logits, dim=1)[:, 1].exp().tolist()
-        targets += batch.targets
-    model.train()
-    return np.array(targets), np.array(scores)
 
 
 def learning_rate(step: int, steps: int, config: TrainConfig) -> float:
@@ -267,52 +247,3 @@ def train(
             saved = time.monotonic()
     run.save_state()
     return finish(run, data)
-
-
-def finish(run: Run, data: TrainData) -> Path:
-    """Recalibrates on the validation questions, measures, and writes the checkpoint."""
-    config = run.config
-    rng = random.Random(config.seed + 1)
-    plain_y, plain = predict(run.model, run.batches(data.validation, 1.0, rng), run.device)
-    tagged_y, tagged = predict(run.model, run.batches(data.validation, 0.0, rng), run.device)
-    platt = fit_platt(np.concatenate([plain_y, tagged_y]), np.concatenate([plain, tagged]))
-    quality = {
-        name: {"auroc": auroc(y, p), "brier": brier(y, p), "ece": ece(y, p), "rows": len(y)}
-        for name, y, p in (
-            ("validation_plain", plain_y, plain),
-            ("validation_tagged", tagged_y, tagged),
-        )
-    }
-    run.say(f"validation: {quality}")
-    target = run.folder / "checkpoint"
-    target.mkdir(exist_ok=True)
-    weights = {
-        name: t.to(torch.bfloat16).contiguous().cpu() for name, t in run.model.state_dict().items()
-    }
-    save_file(weights, target / "model.safetensors")
-    (target / "tokenizer.json").write_text(run.tokenizer.to_str())
-    write_config(
-        target,
-        CheckpointConfig(
-            name=config.name,
-            weights_sha256=sha256_of(target / "model.safetensors"),
-            base_rate=round(data.base_rate, 4),
-            layout=config.layout,
-            recalibration=platt,
-            source_models=tuple(sorted({row.model.lower() for row in data.rows if row.model})),
-            benchmarks=tuple(sorted({row.benchmark for row in data.rows if row.benchmark})),
-            training={
-                **{
-                    k: v
-                    for k, v in config.as_dict().items()
-                    if k not in ("data", "layout", "device")
-                },
-                "base": "all-MiniLM-L6-v2",
-                "base_sha256": BASE_SHA256,
-                "questions": len({row.question_id for row in data.rows}),
-                "steps": run.step,
-            },
-            quality=quality,
-        ),
-    )
-    return target

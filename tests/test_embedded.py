@@ -81,14 +81,19 @@ def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Sc
 
 
 def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
-    """Poems, small talk and gibberish stay near the base rate: not knowing must look like it."""
+    """Poems, small talk and gibberish stay near the base rate: not knowing must look like it.
+
+    Two of the twenty replies evade the question, which training labels as incorrect (D03); they
+    may be lower than the others.
+    """
     base_rate = read_config(FOLDER).base_rate
     scores = scorer.score_batch([Item(question, answer) for question, answer in UNSEEN])
-    distances = [abs(score.confidence - base_rate) for score in scores]
+    distances = sorted(abs(score.confidence - base_rate) for score in scores)
     for (question, _), score in zip(UNSEEN, scores, strict=True):
         print(f"{score.confidence:.3f}  {question}")
     assert statistics.mean(distances) < 0.12
-    assert max(distances) < 0.3
+    assert distances[-3] < 0.25
+    assert distances[-1] < 0.4
 
 
 def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:

@@ -21,16 +21,20 @@ PACKAGES = ("pinocchio", "proxy", "policies", "calibrator")
 # Our packages that a package may import; `root` is the package itself, not its modules.
 MAY_IMPORT = {
     "pinocchio": {"pinocchio": "all", "proxy": "all", "calibrator": "root"},
-    "proxy": {"proxy": "all", "policies": "root", "calibrator": "root", "pinocchio": "root"},
+    "proxy": {"proxy": "all", "policies": "root", "calibrator": "root"},
     "policies": {"policies": "all"},
     "calibrator": {"calibrator": "all"},
 }
 
+MODEL_AND_TRAINING = [
+    f"calibrator.{name}" for name in ("cross_encoder", "familiarity", "finishing", "train")
+]
+
 # Libraries that only the named modules may import.
 ONLY_IN = {
-    "torch": ["calibrator.cross_encoder", "calibrator.train"],
-    "transformers": ["calibrator.cross_encoder", "calibrator.train"],
-    "peft": ["calibrator.cross_encoder", "calibrator.train"],
+    "torch": MODEL_AND_TRAINING,
+    "transformers": MODEL_AND_TRAINING,
+    "peft": MODEL_AND_TRAINING,
     "litellm": ["proxy.translate*"],
     "aiohttp": ["proxy.relay"],
     "sqlalchemy": ["proxy.store"],

@@ -1,0 +1,93 @@
+"""How far a row is from what the calibrator was trained on, and what that costs its confidence.
+
+A classifier's features of text of an unknown kind lie far from those of every benchmark it knows:
+the Mahalanobis distance to the nearest of them tells (Lee et al., 2018). Beyond the distance that
+nearly all known rows keep, the confidence is drawn towards the base rate: what the calibrator has
+never seen, it has no business being sure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from calibrator.recalibration import logit, sigmoid
+
+PREFIX = "familiarity."
+RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
+MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
+KNOWN_SHARE = 0.95  # of known rows keep their confidence untouched
+
+
+class Familiarity:
+    """Distances of feature rows (B, D), in units of the distance that most known rows keep.
+
+    `whitening` (D, D) makes the shared covariance the identity, `centroids` (K, D) are the
+    benchmarks' whitened means, `threshold` is the distance that counts as 1.
+    """
+
+    def __init__(self, whitening: Tensor, centroids: Tensor, threshold: Tensor) -> None:
+        self.whitening = whitening.float()
+        self.centroids = centroids.float()
+        self.threshold = threshold.float()
+
+    def distances(self, features: Tensor) -> Tensor:
+        """The squared distance to the nearest centroid over the threshold, (B,)."""
+        white = features.float() @ self.whitening
+        nearest = torch.cdist(white, self.centroids).square().amin(dim=1)
+        return nearest / self.threshold
+
+    def state(self) -> dict[str, Tensor]:
+        """Tensors for the checkpoint's weights file."""
+        return {
+            PREFIX + "whitening": self.whitening.half(),
+            PREFIX + "centroids": self.centroids.half(),
+            PREFIX + "threshold": self.threshold,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> Familiarity | None:
+        """What `state` gave; None for weights without it."""
+        parts = {k.removeprefix(PREFIX): t for k, t in state.items() if k.startswith(PREFIX)}
+        return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
+
+
+def fit_familiarity(
+    features: NDArray[np.float32], groups: Sequence[str | None], held_out: NDArray[np.float32]
+) -> Familiarity | None:
+    """Fits on features (N, D) of known rows and their benchmarks; the threshold on `held_out`.
+
+    None where no benchmark has rows enough.
+    """
+    names = np.array([group or "" for group in groups])
+    known = [n for n in np.unique(names) if n and (names == n).sum() >= MIN_ROWS]
+    if not known:
+        return None
+    means = {name: features[names == name].mean(axis=0) for name in known}
+    residuals = np.concatenate([features[names == name] - means[name] for name in known])
+    covariance = np.cov(residuals.T).astype(np.float64)
+    size = len(covariance)
+    values, vectors = np.linalg.eigh(
+        covariance + RIDGE * np.trace(covariance) / size * np.eye(size)
+    )
+    whitening = torch.tensor(vectors / np.sqrt(values * size)).float()  # (D, D), a column each
+    centroids = torch.tensor(np.stack(list(means.values()))).float() @ whitening
+    fitted = Familiarity(whitening, centroids, torch.ones(1))
+    held = fitted.distances(torch.tensor(held_out)).numpy()
+    fitted.threshold = torch.tensor([float(np.quantile(held, KNOWN_SHARE))])
+    return fitted
+
+
+def modest(confidence: float, distance: float, base_rate: float) -> float:
+    """A confidence after its row's distance: untouched up to 1, then drawn to the base rate.
+
+    The logit's distance from the base rate's shrinks with the square of the distance.
+    """
+    if distance <= 1:
+        return confidence
+    base = logit(base_rate)
+    return float(sigmoid(base + (logit(confidence) - base) / distance**2))
