@@ -93,8 +93,8 @@ class ChatCompletions:
         name = self.router.name_for(model)
         exchange.upstream, exchange.model, exchange.is_stream = name, model, chat.is_stream
         headers = to_upstream(exchange.request.headers)
-        if self.policy.is_enforced:
-            headers = without(headers, "accept-encoding")  # what is decided on must be readable
+        if chat.is_stream and not self._only_delivers(chat):
+            headers = without(headers, "accept-encoding")  # it is read whole, and undecoded
         query = exchange.request.query
         sent = UpstreamRequest("POST", PATH, headers, chat.body_for(model), query)
         with exchange.in_upstream():

@@ -587,12 +587,16 @@ def test_what_cannot_be_read_does_not_slip_through(
     assert len(upstream.requests) == 1
 
 
-def test_an_enforced_policy_asks_for_readable_replies(
+def test_a_stream_that_is_decided_on_is_asked_for_unencoded(
     holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
-    """Where replies are decided on, the client's Accept-Encoding stays here; else it goes on."""
-    for asked, told in ((holding, None), (proxy, "gzip")):
-        asked.ask("p=0.9", headers={"accept-encoding": "gzip"})
+    """Encoded events could not be read, so Accept-Encoding stays here then, and only then."""
+    for asked, is_stream, told in (
+        (holding, True, None),
+        (holding, False, "gzip"),
+        (proxy, True, "gzip"),
+    ):
+        asked.ask("p=0.9", stream=is_stream, headers={"accept-encoding": "gzip"})
         assert upstream.last.header("accept-encoding") == told
 
 
