@@ -19,28 +19,24 @@ def wants_error(hold: Hold, answer: Answer, chat: ChatRequest) -> bool:
 
 
 def held_error(review_id: str) -> HeldForReviewError:
-    """422 and no retry: the official clients would otherwise pay for the same reply again."""
+    """Says where the reply will be; official clients neither retry nor pay for it again."""
     error = HeldForReviewError(
         f"the reply is held for review; once released it is at GET /v1/chat/completions/{review_id}"
     )
-    error.headers = [("x-should-retry", "false"), (REVIEW_ID, review_id)]
+    error.headers.append((REVIEW_ID, review_id))
     return error
 
 
 def blocked_error() -> BlockedByPolicyError:
-    error = BlockedByPolicyError("a policy blocks this reply")
-    error.headers = [("x-should-retry", "false")]
-    return error
+    return BlockedByPolicyError("a policy blocks this reply")
 
 
 def unreadable_error(reason: str) -> BlockedByPolicyError:
     """For a reply that an enforced policy would have to decide on and that cannot be read."""
-    error = BlockedByPolicyError(
+    return BlockedByPolicyError(
         f"upstream's reply is no completion that the policy could decide on ({reason})",
         code="unreadable_reply",
     )
-    error.headers = [("x-should-retry", "false")]
-    return error
 
 
 def clarification(answer: Answer, clarify: Clarify) -> dict[str, Any]:

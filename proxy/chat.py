@@ -50,11 +50,12 @@ from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
 from proxy.store import Store
-from proxy.upstream import UpstreamReply, UpstreamRequest
+from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
 log = structlog.get_logger(__name__)
 
 PATH = "/chat/completions"
+UPSTREAMS_OWN = ("upstream_status", "upstream_error")  # errors, which no policy decides on
 
 
 @dataclass(slots=True)
@@ -104,15 +105,22 @@ class ChatCompletions:
         self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, reason: str
     ) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
-        status = Status.NOT_SUPPORTED
-        if reason == "upstream_status":
-            status = Status.SKIPPED
-        elif not self._only_delivers(chat):
+        try:
+            headers = self._unscored(exchange, chat, reply, reason)
+        except ProxyError:
             await reply.aclose()
-            raise unreadable_error(reason)
-        outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
-        headers = [*to_client(reply.headers), *self._headers(outcome)]
+            raise
         return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
+
+    def _unscored(
+        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, reason: str
+    ) -> Headers:
+        """The headers of a reply without a number; raises where the policy had to decide on it."""
+        if reason not in UPSTREAMS_OWN and not self._only_delivers(chat):
+            raise unreadable_error(reason)
+        status = Status.SKIPPED if reason == "upstream_status" else Status.NOT_SUPPORTED
+        outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
+        return [*to_client(reply.headers), *self._headers(outcome)]
 
     # --- whole answers: bodies, and streams that wait for their score ---------------------------
 
@@ -120,7 +128,8 @@ class ChatCompletions:
         """Reads the whole answer, scores it, decides and applies."""
         answer = await self._read(exchange, reply)
         if isinstance(answer, Unread):
-            return self._unread(exchange, chat, reply, answer)
+            headers = self._unscored(exchange, chat, reply, answer.reason)
+            return Reply(reply.status, headers, answer.body)
         outcome = await self._judge(exchange, chat, answer)
         if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
             answer, outcome = await self._escalate(
@@ -134,18 +143,6 @@ class ChatCompletions:
                 return await read_answer(reply, self.config.limits.max_body)
         finally:
             await reply.aclose()
-
-    def _unread(
-        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, unread: Unread
-    ) -> Reply:
-        if unread.reason != "upstream_error" and not self._only_delivers(chat):
-            raise unreadable_error(unread.reason)
-        outcome = exchange.finish(
-            exchange.unscored(Status.NOT_SUPPORTED, unread.reason), reply.status
-        )
-        return Reply(
-            reply.status, [*to_client(reply.headers), *self._headers(outcome)], unread.body
-        )
 
     async def _judge(self, exchange: Exchange, chat: ChatRequest, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
@@ -263,7 +260,7 @@ class ChatCompletions:
         error.headers += [(name, value) for name, value in headers if name not in given]
         raise error
 
-    def _headers(self, outcome: Outcome) -> list[tuple[str, str]]:
+    def _headers(self, outcome: Outcome) -> Headers:
         return outcome.headers() if self.config.attach.headers else []
 
     # --- streams --------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ class ProxyError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
+    may_be_retried: ClassVar[bool] = True  # False where a retry would only pay upstream again
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -40,6 +41,8 @@ class ProxyError(Exception):
         self.param = param
         self.machine_code = code or self.code
         self.headers: list[tuple[str, str]] = []
+        if not self.may_be_retried:
+            self.headers.append(("x-should-retry", "false"))
 
     def envelope(self) -> dict[str, Any]:
         error = {
@@ -76,18 +79,17 @@ class UnknownModelError(ProxyError):
 
 class HeldForReviewError(ProxyError):
     status, type, code = 422, "policy_error", "held_for_review"
+    may_be_retried = False
 
 
 class BlockedByPolicyError(ProxyError):
     status, type, code = 422, "policy_error", "blocked_by_policy"
+    may_be_retried = False
 
 
 class StoreError(ProxyError):
     status, type, code = 503, "server_error", "store_unavailable"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.headers = [("x-should-retry", "false")]  # a retry would pay upstream again
+    may_be_retried = False
 
 
 class UpstreamError(ProxyError):
