@@ -1,6 +1,6 @@
 """Text in, probability out: the calibrator, with no HTTP and no policy.
 
-What other packages use stands here; names that need torch are loaded on first use.
+What other packages use stands here; names that need numpy or torch are loaded on first use.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from calibrator.errors import (
     RowError,
     TrainingError,
 )
-from calibrator.loading import check_checkpoint, load_scorer
 from calibrator.scorer import FakeScorer, Item, Score, Scorer
 from calibrator.transcript import message_text, question_text
 
 if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.judge import Pinocchio
+    from calibrator.loading import check_checkpoint, load_scorer
 
-_LAZY = {"Pinocchio": "calibrator.judge", "cli": "calibrator.commands"}
+_LAZY = {
+    "Pinocchio": "calibrator.judge",
+    "check_checkpoint": "calibrator.loading",
+    "cli": "calibrator.commands",
+    "load_scorer": "calibrator.loading",
+}
 
 
 def __getattr__(name: str) -> Any:

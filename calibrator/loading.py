@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from calibrator.checkpoint import read_config, resolve_checkpoint
+from typing import TYPE_CHECKING
+
 from calibrator.errors import CheckpointError
 from calibrator.scorer import FakeScorer, Scorer
-from calibrator.training_data import Selection
+
+if TYPE_CHECKING:
+    from calibrator.training_data import Selection
 
 FAKE = "fake:"
 
@@ -18,6 +21,8 @@ def check_checkpoint(name: str) -> None:
     if name.startswith(FAKE):
         _fake(name)
     else:
+        from calibrator.checkpoint import read_config, resolve_checkpoint
+
         read_config(resolve_checkpoint(name))
 
 
@@ -29,6 +34,7 @@ def load_scorer(name: str, device: str = "auto", *, threads: int | None = None) 
     """
     if name.startswith(FAKE):
         return _fake(name)
+    from calibrator.checkpoint import resolve_checkpoint
     from calibrator.cross_encoder import load_cross_encoder
 
     return load_cross_encoder(resolve_checkpoint(name), device, threads=threads)
@@ -48,6 +54,9 @@ def _fake(name: str) -> FakeScorer:
 
 def read_selection(name: str) -> Selection:
     """Which rows a checkpoint was trained on, as far as it says so; the usual ones otherwise."""
+    from calibrator.checkpoint import read_config, resolve_checkpoint
+    from calibrator.training_data import Selection
+
     if name.startswith(FAKE):
         return Selection()
     try:

@@ -101,6 +101,11 @@ class When:
         )
 
     @property
+    def needs_tool_call(self) -> bool:
+        """Whether this can only hold for a reply that calls a tool."""
+        return self.tools is not None and self.tools.globs is not None
+
+    @property
     def looks_at_reply(self) -> bool:
         """Whether the request alone cannot tell that this holds."""
         on_reply = (self.confidence, self.tools, self.finish_reason, self.n)

@@ -1,14 +1,15 @@
 """Which streams a policy lets through live, and which have to be buffered until they are scored.
 
 What has gone out cannot be held. A stream is therefore buffered as soon as the policy could do
-anything but deliver it, judging by what is known when the request arrives.
+anything but deliver it, judging by what is known when the request arrives. Where it could do so only
+because of a tool call, text passes through and tool calls wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from policies.conditions import When
 from policies.facts import Facts
@@ -16,20 +17,26 @@ from policies.policy import RESERVED_RULE_NAMES, Policy
 from policies.reading import either
 
 
+Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
+
+
 @dataclass(frozen=True, slots=True)
 class StreamMode:
-    """How a stream is sent; `rule` is what makes it wait, as in `Decision.rule`, or None."""
+    """How a stream is sent; `rule` is what makes it wait, as in `Decision.rule`, or None.
 
-    mode: Literal["passthrough", "buffer"]
+    `buffer_tools` lets text through live and keeps tool calls back until they are scored.
+    """
+
+    mode: Mode
     rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """The mode of the streams that `when` admits, unless an earlier gate admits them."""
+    """The mode of the streams that `when` admits; any but `buffer_tools` settles it."""
 
     when: When
-    mode: Literal["passthrough", "buffer"]
+    mode: Mode
     rule: str
 
 
@@ -44,27 +51,44 @@ def stream_mode(
     if not policy.is_enforced:
         return StreamMode("passthrough")
     request = Facts(confidence=None, model=model, stream=True, domain=domain, tags=tags)
-    gate = next(gate for gate in _gates(policy) if gate.when.admits(request))
-    return StreamMode(gate.mode, gate.rule if gate.mode == "buffer" else None)
+    found = StreamMode("passthrough")
+    for gate in _gates(policy):
+        if not gate.when.admits(request):
+            continue
+        if gate.mode == "buffer":
+            return StreamMode("buffer", gate.rule)
+        if gate.mode == "passthrough":
+            break
+        if found.mode == "passthrough":
+            found = StreamMode("buffer_tools", gate.rule)
+    return found
 
 
 def stream_report(policy: Policy) -> list[str]:
     """Describe how streams are sent, a sentence per line; the first line that fits a stream counts.
 
-    For example: `streams of claude-* are buffered by rule 'irreversible tools'`.
+    For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
+    calls in streams count besides.
     """
     if not policy.is_enforced:
         return ["all streams pass through, as the policy is in shadow mode"]
-    lines: dict[str, str] = {}
+    lines: dict[tuple[str, bool], str] = {}
+    is_first = True
     for gate in _gates(policy):
-        scope = _scope(gate.when)
-        verb = "are buffered" if gate.mode == "buffer" else "pass through"
+        scope, is_tools = _scope(gate.when), gate.mode == "buffer_tools"
+        rest = "all streams" if is_first or is_tools else "all other streams"
         reason = gate.rule if gate.rule in RESERVED_RULE_NAMES else f"rule {gate.rule!r}"
-        rest = "all other streams" if lines else "all streams"
-        lines.setdefault(scope, f"{scope or rest} {verb} by {reason}")
-        if not scope:
+        lines.setdefault((scope, is_tools), _sentence(scope or rest, gate.mode, reason))
+        is_first = is_first and is_tools
+        if not scope and not is_tools:
             break
     return list(lines.values())
+
+
+def _sentence(streams: str, mode: Mode, reason: str) -> str:
+    if mode == "buffer_tools":
+        return f"tool calls in {streams} wait for their score by {reason}"
+    return f"{streams} {'are buffered' if mode == 'buffer' else 'pass through'} by {reason}"
 
 
 def _gates(policy: Policy) -> Iterator[_Gate]:
@@ -72,14 +96,14 @@ def _gates(policy: Policy) -> Iterator[_Gate]:
     for rule in policy.rules:
         if rule.when.stream is False:
             continue
+        waits: Mode = "buffer_tools" if rule.when.needs_tool_call else "buffer"
         if rule.then.name != "deliver":
-            yield _Gate(rule.when, "buffer", rule.name)
+            yield _Gate(rule.when, waits, rule.name)
         elif rule.when.confidence is not None and policy.on_score_error.name != "deliver":
-            yield _Gate(rule.when, "buffer", "on_score_error")
+            yield _Gate(rule.when, waits, "on_score_error")
         elif not rule.when.looks_at_reply:
             yield _Gate(rule.when, "passthrough", rule.name)
-    mode: Literal["passthrough", "buffer"]
-    mode = "passthrough" if policy.default.name == "deliver" else "buffer"
+    mode: Mode = "passthrough" if policy.default.name == "deliver" else "buffer"
     yield _Gate(When(), mode, "default")
 
 

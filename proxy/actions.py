@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from policies import Clarify, Hold
+from policies import Action, Clarify, Hold
 from proxy.answer import Answer
-from proxy.chat_request import ChatRequest
+from proxy.completion_request import CompletionRequest
 from proxy.errors import BlockedByPolicyError, HeldForReviewError
+from proxy.formats import Format, Json
 from proxy.headers import REVIEW_ID
 
+BLOCKED_TEXT = "A policy blocks this reply."
 
-def wants_error(hold: Hold, answer: Answer, chat: ChatRequest) -> bool:
+
+def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
     """Prose in place of a tool call or of JSON would be read as one; such holds are errors."""
     if hold.reply is not None:
         return hold.reply == "error"
-    return answer.has_tool_calls or chat.wants_schema
+    return answer.has_tool_calls or asked.format.wants_schema(asked.payload)
 
 
-def held_error(review_id: str) -> HeldForReviewError:
+def held_error(review_id: str, format: Format) -> HeldForReviewError:
     """Says where the reply will be; official clients neither retry nor pay for it again."""
     error = HeldForReviewError(
-        f"the reply is held for review; once released it is at GET /v1/chat/completions/{review_id}"
+        "the reply is held for review; once released it is at "
+        f"GET /v1{format.fetch_path}/{review_id}"
     )
-    error.headers.append((REVIEW_ID, review_id))
+    error.headers.append((REVIEW_ID, review_id.encode()))
     return error
 
 
@@ -39,11 +41,13 @@ def unreadable_error(reason: str) -> BlockedByPolicyError:
     )
 
 
-def clarification(answer: Answer, clarify: Clarify) -> dict[str, Any]:
-    """The answer with a question to the user in place of its content and tool calls."""
-    message = {"role": "assistant", "content": clarify.text, "refusal": None}
-    choices = [
-        {"index": c.index, "message": message, "logprobs": None, "finish_reason": "stop"}
-        for c in answer.choices
-    ]
-    return {**answer.completion, "choices": choices}
+def changed(answer: Answer, format: Format, action: Action | None) -> Json | None:
+    """The answer with a question to the user in place of its content, or None to leave it."""
+    if isinstance(action, Clarify):
+        return format.restated(answer.completion, action.text, "stop")
+    return None
+
+
+def blocked(answer: Answer, format: Format) -> Json:
+    """What stands for a blocked answer where the status could not tell it any more."""
+    return format.restated(answer.completion, BLOCKED_TEXT, "content_filter")

@@ -11,23 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies import Facts, ToolCall
-from proxy.chat_request import ChatRequest
-from proxy.completion import (
-    MEMBER,
-    Choice,
-    StreamAssembler,
-    annotate_event,
-    choices_of,
-    events_of,
-    finished_indices,
-    json_object,
-)
+from proxy.completion_request import CompletionRequest
 from proxy.encoding import can_decode, decode
-from proxy.errors import ProxyError, UpstreamBrokenError, UpstreamError
+from proxy.errors import UpstreamBrokenError, UpstreamError
+from proxy.formats import MEMBER, Choice, Format, Json
 from proxy.headers import to_client, without
-from proxy.json_splice import add_member, dumps
+from proxy.json_splice import add_member, dumps, json_object
 from proxy.scoring import Confidence
-from proxy.sse import DONE, Event, EventReader, EventTooLargeError
+from proxy.sse import Event, EventReader, EventTooLargeError
 from proxy.upstream import Headers, UpstreamReply
 
 EVENT_STREAM = "text/event-stream"
@@ -39,11 +30,12 @@ class Answer:
 
     status: int
     headers: Headers
-    completion: dict[str, Any]
+    completion: Json
     choices: list[Choice]
     body: bytes = b""
     raw: bytes = b""  # the body as it came, which may be encoded
     events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
+    finishes: frozenset[int] = frozenset()  # which of the events finish a choice
     confidences: list[Confidence] = field(default_factory=list)
 
     @property
@@ -70,45 +62,47 @@ class Answer:
     def has_tool_calls(self) -> bool:
         return any(_tool_calls(choice) for choice in self.choices)
 
-    def facts(self, chat: ChatRequest) -> list[Facts]:
+    def facts(self, asked: CompletionRequest) -> list[Facts]:
         """What a policy may look at, one for each choice."""
         return [
             Facts(
                 confidence=confidence.value,
-                model=chat.model,
+                model=asked.model,
                 tools=_tool_calls(choice),
-                stream=chat.is_stream,
+                stream=asked.is_stream,
                 finish_reason=choice.finish_reason,
-                n=chat.n,
-                domain=chat.domain,
-                tags=chat.tags,
+                n=asked.format.count(asked.payload),
+                domain=asked.domain,
+                tags=asked.tags,
             )
             for choice, confidence in zip(self.choices, self.confidences, strict=True)
         ]
 
     def stored(self) -> bytes:
         """The whole completion as one JSON object, for a reviewer and for release."""
-        return self.body if self.events is None else dumps(self.completion).encode()
+        return self.body if self.events is None else dumps(self.completion)
 
-    def annotated(self, member: Mapping[str, Any] | None) -> bytes:
-        """The bytes for the client; with a member, it stands in the object or the finish chunks."""
+    def annotated(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
+        """The bytes for the client; with a member, it stands in the object or the finish events."""
         if self.events is None:
             return self.raw if member is None else add_member(self.body, MEMBER, member)
         return b"".join(
-            event.raw if member is None else _with_member(event, member) for event in self.events
+            format.annotated(event, member)
+            if member is not None and position in self.finishes
+            else event.raw
+            for position, event in enumerate(self.events)
         )
 
 
-def _with_member(event: Event, member: Mapping[str, Any]) -> bytes:
-    chunk = json_object(event.data) if event.data else None
-    return annotate_event(event, member) if chunk and finished_indices(chunk) else event.raw
-
-
 def _tool_calls(choice: Choice) -> tuple[ToolCall, ...]:
-    listed = choice.message.get("tool_calls")
+    message = choice.message
+    listed = message.get("tool_calls")
+    legacy = message.get("function_call")
+    if not listed and legacy is None:
+        return ()
     calls = list(listed) if isinstance(listed, list) else []
-    if isinstance(choice.message.get("function_call"), dict):
-        calls.append({"function": choice.message["function_call"]})
+    if isinstance(legacy, dict):
+        calls.append({"function": legacy})
     functions = [
         call.get("function") or call.get("custom") for call in calls if isinstance(call, dict)
     ]
@@ -120,21 +114,20 @@ def _tool_calls(choice: Choice) -> tuple[ToolCall, ...]:
 
 
 def is_event_stream(reply: UpstreamReply) -> bool:
-    return (reply.header("content-type") or "").lower().startswith(EVENT_STREAM)
+    return (reply.header(b"content-type") or "").lower().startswith(EVENT_STREAM)
 
 
 def unscorable_reason(reply: UpstreamReply) -> str | None:
     """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
     if reply.status != 200:
         return "upstream_status"
-    if not can_decode(reply.header("content-encoding")):
+    encoding = reply.header(b"content-encoding")
+    if not can_decode(encoding):
         return "encoding"
-    if is_event_stream(reply):
-        return (
-            "encoding" if (reply.header("content-encoding") or "identity") != "identity" else None
-        )
-    is_json = "json" in (reply.header("content-type") or "").lower()
-    return None if is_json else "content_type"
+    kind = (reply.header(b"content-type") or "").lower()
+    if kind.startswith(EVENT_STREAM):
+        return "encoding" if (encoding or "identity") != "identity" else None
+    return None if "json" in kind else "content_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,36 +138,23 @@ class Unread:
     reason: str
 
 
-async def read_answer(reply: UpstreamReply, limit: int) -> Answer | Unread:
+async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answer | Unread:
     """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes."""
     if is_event_stream(reply):
-        return await _read_events(reply, limit)
-    raw = await _read_bytes(reply, limit)
-    encoding = reply.header("content-encoding")
+        return read_events(reply, format, await _whole_stream(reply, format, limit))
+    raw = await reply.read(limit)
+    encoding = reply.header(b"content-encoding")
     body = decode(raw, encoding) if encoding else raw
     completion = json_object(body)
-    choices = choices_of(completion) if completion else []
+    choices = format.choices(completion) if completion else []
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
-    headers = without(to_client(reply.headers), "content-length")
+    headers = without(to_client(reply.headers), b"content-length")
     return Answer(reply.status, headers, completion, choices, body, raw)
 
 
-async def _read_bytes(reply: UpstreamReply, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in reply.chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            raise UpstreamBrokenError(
-                f"upstream's reply is larger than {limit} bytes (limits.max_body)"
-            )
-    return b"".join(parts)
-
-
-async def _whole_stream(reply: UpstreamReply, limit: int) -> list[Event]:
-    """All events; raises UpstreamError when the stream breaks off before [DONE]."""
+async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> list[Event]:
+    """All events; raises UpstreamError when the stream breaks off before its end."""
     reader = EventReader()
     events: list[Event] = []
     size = 0
@@ -189,37 +169,42 @@ async def _whole_stream(reply: UpstreamReply, limit: int) -> list[Event]:
     except EventTooLargeError as error:
         raise UpstreamBrokenError(str(error)) from error
     except UpstreamError:
-        if not any(event.data == DONE for event in events):
+        assembler = format.assembler()
+        if not any(assembler.add(event).is_end for event in events):
             raise
     if rest := reader.rest():
         events.append(Event(rest, None))
     return events
 
 
-async def _read_events(reply: UpstreamReply, limit: int) -> Answer | Unread:
-    events, assembler = await _whole_stream(reply, limit), StreamAssembler()
-    for event in events:
-        chunk = json_object(event.data) if event.data and event.data != DONE else None
-        if chunk is not None and "error" in chunk:
+def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
+    """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
+    assembler = format.assembler()
+    finishes = set()
+    for position, event in enumerate(events):
+        sight = assembler.add(event)
+        if sight.is_error:
             return Unread(event.raw, "upstream_error")  # the text before it was not decided on
-        if chunk is not None:
-            assembler.add(chunk)
+        if sight.finished:
+            finishes.add(position)
     choices = assembler.choices()
     if not choices:
         return Unread(b"".join(event.raw for event in events), "not_a_completion")
     if any(choice.finish_reason is None for choice in choices):
         raise UpstreamBrokenError("upstream's stream ended before its finish chunk")
-    headers = without(to_client(reply.headers), "content-length")
-    return Answer(reply.status, headers, assembler.completion(), choices, events=events)
+    headers = without(to_client(reply.headers), b"content-length")
+    return Answer(
+        reply.status,
+        headers,
+        assembler.completion(),
+        choices,
+        events=events,
+        finishes=frozenset(finishes),
+    )
 
 
-def rewritten(answer: Answer, completion: dict[str, Any], include_usage: bool) -> bytes:
+def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
     """Another completion in the form in which the answer came: one object, or a stream."""
     if answer.events is None:
-        return dumps(completion).encode()
-    return b"".join(events_of(completion, include_usage))
-
-
-def error_event(error: ProxyError) -> bytes:
-    """How a failure is told when a stream's status is already out: no [DONE] follows."""
-    return b"data: " + error.body() + b"\n\n"
+        return dumps(completion)
+    return b"".join(asked.format.events(completion, asked.payload))

@@ -1,31 +1,34 @@
-"""The application: which path goes to which handler, and what lives as long as the proxy does."""
+"""The application: which path goes to which handler, and what lives as long as the proxy does.
+
+Pure ASGI: a relayed request passes no framework. FastAPI serves what is the proxy's own, under
+`/pinocchio/v1/`, and is imported by the first request for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
-from proxy.asgi import Endpoint, error_reply, send_reply
-from proxy.chat import ChatCompletions
+from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_reply, send_reply
+from proxy.chat import Completions
 from proxy.config import CalibratorConfig, Config
-from proxy.errors import NotFoundError
-from proxy.host_check import LoopbackHostOnly
+from proxy.errors import HostNotAllowedError, NotFoundError
+from proxy.formats import FORMATS
+from proxy.host_check import check_host
+from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Scoring
 from proxy.store import Store
-from proxy.surfaces import Surfaces
+from proxy.surfaces import JSON, Surfaces
 
 NO_CALIBRATOR = "none"
+ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -43,7 +46,7 @@ def create_app(
     load: Callable[[], Scorer] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
-) -> FastAPI:
+) -> App:
     """One proxy. `load` replaces the configured calibrator; `is_open` turns the Host check on.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
@@ -57,55 +60,122 @@ def create_app(
         max_queue=config.calibrator.max_queue,
         on_ready=on_ready,
     )
-    router, results = Router(config), Results()
+    keep_days = config.records.keep_days
+    records = Records(config.store, keep_days) if keep_days else None
     store = Store(config.store, config.limits.max_held)
-    chat = ChatCompletions(config, policy, router, scoring, store, results)
-    surfaces = Surfaces(router, store, results, config.attach)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        scoring.start()
-        await store.open()
-        yield
-        scoring.close()
-        await router.aclose()
-        await store.aclose()
-
-    app = FastAPI(
-        title="Pinocchio Proxy", lifespan=lifespan, openapi_url=None, redirect_slashes=False
-    )
-    endpoint = partial(Endpoint, max_body=config.limits.max_body)
-    app.router.routes += [
-        Route("/v1/chat/completions", endpoint(chat.handle), methods=["POST"]),
-        Route("/v1/chat/completions/", endpoint(chat.handle), methods=["POST"]),
-        Route("/v1/chat/completions/{id}", endpoint(surfaces.completion), methods=["GET"]),
-        Route("/v1/models", endpoint(surfaces.models), methods=["GET"]),
-        Route("/v1/models/{id:path}", endpoint(surfaces.model), methods=["GET"]),
-        Route("/v1/{path:path}", endpoint(surfaces.relay)),
-        Route("/pinocchio/v1/results/{id}", endpoint(surfaces.result), methods=["GET"]),
-    ]
-    _add_health(app, scoring)
-    app.router.default = _not_found
-    if is_open:
-        app.add_middleware(LoopbackHostOnly)
-    return app
+    return App(config, policy, scoring, store, records, is_open=is_open)
 
 
-def _add_health(app: FastAPI, scoring: Scoring) -> None:
-    @app.get("/livez")
-    async def live() -> JSONResponse:
-        return JSONResponse({"status": "ok"})
+class App:
+    """The ASGI application; its parts live from start-up to shutdown."""
 
-    @app.get("/readyz")
-    async def ready() -> JSONResponse:
-        facts = {"status": "ok" if scoring.is_ready else "loading", "calibrator": scoring.name}
-        return JSONResponse(facts, status_code=200 if scoring.is_ready else 503)
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        scoring: Scoring,
+        store: Store,
+        records: Records | None,
+        *,
+        is_open: bool,
+    ) -> None:
+        self._scoring = scoring
+        self._store = store
+        self._records = records
+        self._is_open = is_open
+        self._router = Router(config)
+        self._results = Results()
+        self._own: ASGIApplication | None = None
+        completions = Completions(
+            config, policy, self._router, scoring, store, self._results, records
+        )
+        surfaces = Surfaces(self._router, store, self._results, config.attach, records)
+        endpoint = partial(Endpoint, max_body=config.limits.max_body)
+        self._exact: dict[tuple[str, str], ASGIApplication] = {
+            ("GET", "/v1/models"): endpoint(surfaces.models),
+            ("GET", "/livez"): endpoint(self._live),
+            ("GET", "/readyz"): endpoint(self._ready),
+        }
+        for format in FORMATS:
+            scored = endpoint(partial(completions.handle, format), error_body=format.error_body)
+            self._exact["POST", f"/v1{format.path}"] = scored
+            self._exact["POST", f"/v1{format.path}/"] = scored
+        self._fetches = tuple({f"/v1{format.fetch_path}/" for format in FORMATS})
+        self._held = endpoint(surfaces.completion)
+        self._model = endpoint(surfaces.model)
+        self._relay = endpoint(surfaces.relay)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if self._is_open:
+            try:
+                check_host(scope["headers"])
+            except HostNotAllowedError as error:
+                await send_reply(error_reply(error), send)
+                return
+        handler = self._exact.get((scope["method"], scope["path"])) or await self._handler(scope)
+        await handler(scope, receive, send)
+
+    async def _handler(self, scope: Scope) -> ASGIApplication:
+        """Whoever answers what is no exact path of ours."""
+        method, path = scope["method"], scope["path"]
+        if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:
+            return self._held
+        if method == "GET" and path.startswith("/v1/models/"):
+            return self._model
+        if path.startswith("/v1/"):
+            return self._relay
+        if path.startswith("/pinocchio/"):
+            if self._own is None:
+                self._own = await asyncio.to_thread(self._load_own)
+            return self._own
+        return _not_found
+
+    def _load_own(self) -> ASGIApplication:
+        from proxy.own_api import create_api
+
+        return create_api(self._results)
+
+    async def _live(self, _: Request) -> Reply:
+        return Reply(200, JSON, b'{"status":"ok"}')
+
+    async def _ready(self, _: Request) -> Reply:
+        is_ready = self._scoring.is_ready
+        facts = {"status": "ok" if is_ready else "loading", "calibrator": self._scoring.name}
+        return Reply(200 if is_ready else 503, JSON, json.dumps(facts).encode())
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self._start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _start(self) -> None:
+        self._scoring.start()
+        await self._store.open()
+        if self._records is not None:
+            self._records.open()
+
+    async def _stop(self) -> None:
+        self._scoring.close()
+        await self._router.aclose()
+        await self._store.aclose()
+        if self._records is not None:
+            await asyncio.to_thread(self._records.close)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] != "http":
-        await send({"type": "websocket.close", "code": 1000})
-        return
     error = NotFoundError(
         f"there is nothing at {scope['path']}; the API is under /v1/", code="unknown_url"
     )

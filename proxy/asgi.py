@@ -7,19 +7,24 @@ copied. A client that disconnects cancels the work, and with it the call upstrea
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from starlette.types import Message, Receive, Scope, Send
 
 from proxy import headers as names
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.upstream import Headers, header
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
 
 
 @dataclass(slots=True)
@@ -33,7 +38,7 @@ class Request:
     body: bytes = b""
     started: float = field(default_factory=time.perf_counter)
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: bytes) -> str | None:
         return header(self.headers, name)
 
 
@@ -50,56 +55,93 @@ class Reply:
 log = structlog.get_logger(__name__)
 
 Handler = Callable[[Request], Awaitable[Reply]]
+ErrorBody = Callable[[ProxyError], bytes]
 
 
-def error_reply(error: ProxyError) -> Reply:
-    """OpenAI's envelope, marked as ours."""
-    fields = [("content-type", "application/json"), (names.ERROR, "true"), *error.headers]
-    return Reply(error.status, fields, error.body())
+def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
+    """The envelope of the client's format, marked as ours."""
+    fields = [
+        (b"content-type", b"application/json"),
+        (names.ERROR, b"true"),
+        *error.headers,
+    ]
+    return Reply(error.status, fields, body(error))
 
 
 class Endpoint:
-    """An ASGI application around one handler."""
+    """An ASGI application around one handler; `error_body` words the errors of its format."""
 
-    def __init__(self, handler: Handler, max_body: int) -> None:
+    def __init__(
+        self, handler: Handler, max_body: int, error_body: ErrorBody = ProxyError.body
+    ) -> None:
         self._handler = handler
         self._max_body = max_body
+        self._error_body = error_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _request_of(scope)
         try:
             request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error), send)
+            await send_reply(error_reply(error, self._error_body), send)
             return
         except _ClientGoneError:
             return
-        work = asyncio.create_task(self._answer(request, send))
-        watch = asyncio.create_task(_until_disconnect(receive))
+        watch = _Watch(receive)
         try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await self._answer(request, send, watch)
+        except asyncio.CancelledError:
+            if not watch.has_left:
+                raise
         finally:
-            watch.cancel()
-            if not work.done():
-                work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+            watch.stop()
 
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _answer(self, request: Request, send: Send, watch: _Watch) -> None:
         try:
             reply = await self._handler(request)
         except ProxyError as error:
-            reply = error_reply(error)
+            reply = error_reply(error, self._error_body)
         except Exception as error:  # a fault of ours; the client still gets an envelope
             log.error("internal_error", path=request.path, **_place(error))
-            reply = error_reply(ProxyError("the proxy failed; its log says where"))
+            fault = ProxyError("the proxy failed; its log says where")
+            reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, send)
+            await send_reply(reply, send, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **_place(error))
         finally:
             if reply.on_close is not None:
                 await reply.on_close()
+
+
+class _Watch:
+    """Cancels the current task when its client leaves.
+
+    A waiting task costs as much as a small request, so it only starts after `WATCH_AFTER_S`.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # an ASGI application runs in one
+        self._working = task
+        self._receive = receive
+        self._waiting: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start)
+        self.has_left = False
+
+    def _start(self) -> None:
+        self._waiting = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.has_left = True
+        self._working.cancel()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
 
 
 def _place(error: Exception) -> dict[str, str]:
@@ -113,22 +155,18 @@ class _ClientGoneError(Exception):
 
 
 def _request_of(scope: Scope) -> Request:
-    fields = [
-        (name.decode("latin-1").lower(), value.decode("latin-1"))
-        for name, value in scope["headers"]
-    ]
-    path = scope.get("raw_path") or scope["path"].encode()
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
     return Request(
-        method=scope["method"],
-        path=path.split(b"?")[0].decode("latin-1"),
-        query=scope["query_string"].decode("latin-1"),
-        headers=fields,
+        scope["method"],
+        path.partition(b"?")[0].decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        scope["headers"],
     )
 
 
 async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
     """Reads the body up to the limit; raises BodyTooLargeError beyond it."""
-    declared = request.header("content-length") or ""
+    declared = request.header(b"content-length") or ""
     if declared.isdigit() and int(declared) > limit:
         raise BodyTooLargeError(
             f"the body has {declared} bytes, {limit} are allowed (limits.max_body)"
@@ -147,31 +185,27 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _until_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _nothing() -> None:
+    """There is nothing to do."""
 
 
-async def send_reply(reply: Reply, send: Send) -> None:
-    fields: list[tuple[str, str]] = list(reply.headers)
-    if isinstance(reply.body, bytes):
-        fields = [
-            *names.without(fields, "content-length"),
-            ("content-length", str(len(reply.body))),
-        ]
-    start: Message = {
-        "type": "http.response.start",
-        "status": reply.status,
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields],
-    }
-    await send(start)
-    if isinstance(reply.body, bytes):
-        await send({"type": "http.response.body", "body": reply.body})
-        return
+async def send_reply(
+    reply: Reply, send: Send, before_end: Callable[[], None] = _nothing
+) -> None:
+    """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
     body: Any = reply.body
+    if isinstance(body, bytes):
+        fields = names.without(reply.headers, b"content-length")
+        fields.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+        before_end()
+        await send({"type": "http.response.body", "body": body})
+        return
+    await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
     try:
         async for chunk in body:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        before_end()
         await send({"type": "http.response.body", "body": b""})
     finally:
         if hasattr(body, "aclose"):

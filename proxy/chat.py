@@ -1,32 +1,27 @@
-"""The way of a chat completion: parse, call upstream, score, decide, apply, record."""
+"""The way of a completion: parse, call upstream, score, decide, apply, record."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
 from policies import (
     Block,
-    Clarify,
     Decision,
     Escalate,
     Hold,
     Policy,
+    StreamMode,
     after_escalation,
     decide,
     stream_mode,
     strictest,
 )
-from proxy.actions import (
-    blocked_error,
-    clarification,
-    held_error,
-    unreadable_error,
-    wants_error,
-)
+from proxy import actions
 from proxy.answer import (
     Answer,
     Unread,
@@ -36,31 +31,33 @@ from proxy.answer import (
     unscorable_reason,
 )
 from proxy.asgi import Reply, Request
-from proxy.chat_request import ChatRequest, parse_chat_request
-from proxy.completion import MEMBER, Choice
+from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
+from proxy.formats import MEMBER, Assembler, Choice, Format, Json
 from proxy.headers import to_client, to_upstream, without
-from proxy.heartbeats import pings_until
+from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
 from proxy.held import held_reply, new_held_id, placeholder_for
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined, summarise
+from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
+from proxy.sse import Event
 from proxy.store import Store
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
 log = structlog.get_logger(__name__)
 
-PATH = "/chat/completions"
 UPSTREAMS_OWN = ("upstream_status", "upstream_error")  # errors, which no policy decides on
+LIVE = StreamMode("passthrough")
 
 
 @dataclass(slots=True)
-class ChatCompletions:
-    """Handles `POST /v1/chat/completions` with the parts that one proxy consists of."""
+class Completions:
+    """Handles the surfaces that are scored, with the parts that one proxy consists of."""
 
     config: Config
     policy: Policy
@@ -68,266 +65,335 @@ class ChatCompletions:
     scoring: Scoring
     store: Store
     results: Results
+    records: Records | None = None
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    may_escalate: bool = field(init=False)
 
-    async def handle(self, request: Request) -> Reply:
+    def __post_init__(self) -> None:
+        actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
+        self.may_escalate = self.policy.is_enforced and any(
+            isinstance(action, Escalate) for action in actions_of
+        )
+
+    async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
-        exchange = Exchange(request)
-        with exchange.logged():
-            chat = parse_chat_request(request)
-            reply = await self._ask(exchange, chat, chat.model)
-            if reason := unscorable_reason(reply):
-                return await self._relayed(exchange, chat, reply, reason)
-            if is_event_stream(reply) and chat.is_stream and self._only_delivers(chat):
-                return self._live(exchange, chat, reply)
-            if is_event_stream(reply):
-                return await self._settled_in_time(exchange, chat, reply)
-            return await self._settled(exchange, chat, reply)
+        exchange = Exchange(request, self.records)
+        with exchange:
+            asked = parse_completion_request(request, format)
+            return await _Way(self, exchange, asked).go()
 
-    def _only_delivers(self, chat: ChatRequest) -> bool:
-        """Whether the policy, going by the request, can do nothing but deliver."""
-        mode = stream_mode(self.policy, model=chat.model, domain=chat.domain, tags=chat.tags).mode
-        return mode == "passthrough"
 
-    async def _ask(self, exchange: Exchange, chat: ChatRequest, model: str) -> UpstreamReply:
+@dataclass(slots=True)
+class _Way:
+    """One completion's way through the parts."""
+
+    parts: Completions
+    exchange: Exchange
+    asked: CompletionRequest
+    is_status_out: bool = False  # then an error can no longer be one of HTTP
+
+    async def go(self) -> Reply:
+        mode = self._stream_mode() if self.asked.is_stream else LIVE
+        reply = await self._ask(self.asked.model, mode)
+        if reason := unscorable_reason(reply):
+            return await self._relayed(reply, reason)
+        if not is_event_stream(reply):
+            return await self._in_time(self._settled(reply), reply, JSON_PING)
+        if self.asked.is_stream and mode.mode != "buffer":
+            return self._live(reply, mode)
+        return await self._in_time(self._settled(reply), reply, STREAM_PING)
+
+    def _stream_mode(self) -> StreamMode:
+        """What the policy, going by the request, can do with the answer at most."""
+        asked = self.asked
+        policy = self.parts.policy
+        return stream_mode(policy, model=asked.model, domain=asked.domain, tags=asked.tags)
+
+    async def _ask(self, model: str, mode: StreamMode = LIVE) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
-        name = self.router.name_for(model)
-        exchange.upstream, exchange.model, exchange.is_stream = name, model, chat.is_stream
+        exchange, router = self.exchange, self.parts.router
+        name = router.name_for(model)
+        exchange.upstream, exchange.model = name, model
+        exchange.is_stream = self.asked.is_stream
         headers = to_upstream(exchange.request.headers)
-        if chat.is_stream and not self._only_delivers(chat):
-            headers = without(headers, "accept-encoding")  # it is read whole, and undecoded
-        query = exchange.request.query
-        sent = UpstreamRequest("POST", PATH, headers, chat.body_for(model), query)
-        with exchange.in_upstream():
-            return await self.router.upstream(name).send(sent)
+        if mode.mode != "passthrough":
+            headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
+        sent = UpstreamRequest(
+            "POST",
+            self.asked.format.path,
+            headers,
+            self.asked.body_for(model),
+            exchange.request.query,
+        )
+        with exchange.in_upstream:
+            return await router.upstream(name).send(sent)
 
-    async def _relayed(
-        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, reason: str
-    ) -> Reply:
+    async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
         try:
-            headers = self._unscored(exchange, chat, reply, reason)
+            headers = self._unscored(reply, reason)
         except ProxyError:
             await reply.aclose()
             raise
         return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
 
-    def _unscored(
-        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply, reason: str
-    ) -> Headers:
+    def _unscored(self, reply: UpstreamReply, reason: str) -> Headers:
         """The headers of a reply without a number; raises where the policy had to decide on it."""
-        if reason not in UPSTREAMS_OWN and not self._only_delivers(chat):
-            raise unreadable_error(reason)
+        if reason not in UPSTREAMS_OWN and self._stream_mode().mode != "passthrough":
+            raise actions.unreadable_error(reason)
+        exchange = self.exchange
         status = Status.SKIPPED if reason == "upstream_status" else Status.NOT_SUPPORTED
         outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
         return [*to_client(reply.headers), *self._headers(outcome)]
 
     # --- whole answers: bodies, and streams that wait for their score ---------------------------
 
-    async def _settled(self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply) -> Reply:
+    async def _settled(self, reply: UpstreamReply) -> Reply:
         """Reads the whole answer, scores it, decides and applies."""
-        answer = await self._read(exchange, reply)
+        answer = await self._read(reply)
         if isinstance(answer, Unread):
-            headers = self._unscored(exchange, chat, reply, answer.reason)
-            return Reply(reply.status, headers, answer.body)
-        outcome = await self._judge(exchange, chat, answer)
-        if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
-            answer, outcome = await self._escalate(
-                exchange, chat, answer, outcome, outcome.decision.applied
-            )
-        return await self._apply(exchange, chat, answer, outcome)
+            return Reply(reply.status, self._unscored(reply, answer.reason), answer.body)
+        return await self._decided(answer)
 
-    async def _read(self, exchange: Exchange, reply: UpstreamReply) -> Answer | Unread:
+    async def _decided(self, answer: Answer) -> Reply:
+        outcome = await self._judge(answer)
+        if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
+            answer, outcome = await self._escalate(answer, outcome, outcome.decision.applied)
+        return await self._apply(answer, outcome)
+
+    async def _read(self, reply: UpstreamReply) -> Answer | Unread:
+        limit = self.parts.config.limits.max_body
         try:
-            with exchange.in_upstream():
-                return await read_answer(reply, self.config.limits.max_body)
+            with self.exchange.in_upstream:
+                return await read_answer(reply, self.asked.format, limit)
         finally:
             await reply.aclose()
 
-    async def _judge(self, exchange: Exchange, chat: ChatRequest, answer: Answer) -> Outcome:
+    async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
-        answer.confidences = await self._confidences(exchange, chat, answer.choices, answer.model)
-        decisions = [decide(self.policy, facts) for facts in answer.facts(chat)]
-        return self._outcome(exchange, answer.choices, answer.confidences, decisions)
+        answer.confidences = await self._confidences(answer.choices, answer.model)
+        decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
+        return self._outcome(answer, decisions)
 
-    async def _confidences(
-        self, exchange: Exchange, chat: ChatRequest, choices: list[Choice], model: str | None
-    ) -> list[Confidence]:
-        with exchange.in_scoring():
-            return await self.scoring.score(chat.question, choices, model or chat.model)
+    async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
+        asked = self.asked
+        with self.exchange.in_scoring:
+            return await self.parts.scoring.score(asked.question, choices, model or asked.model)
 
-    def _outcome(
-        self,
-        exchange: Exchange,
-        choices: list[Choice],
-        confidences: list[Confidence],
-        decisions: list[Decision],
-    ) -> Outcome:
-        outcome = summarise(exchange.request_id, choices, confidences, decisions, self.scoring.name)
+    def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
+        outcome = summarise(
+            self.exchange.request_id,
+            answer.choices,
+            answer.confidences,
+            decisions,
+            self.parts.scoring.name,
+        )
         outcome.decision = strictest(decisions)
         outcome.action = outcome.decision.applied.name
         return outcome
 
     async def _escalate(
-        self,
-        exchange: Exchange,
-        chat: ChatRequest,
-        first: Answer,
-        before: Outcome,
-        escalate: Escalate,
+        self, first: Answer, before: Outcome, escalate: Escalate
     ) -> tuple[Answer, Outcome]:
         """A second, counted call to another model; the surer answer is kept, or the last one.
 
         When the second call fails, the first answer is all there is and is decided on again.
         """
-        kept, asked = first, chat.model
-        try:
-            reply = await self._ask(exchange, chat, escalate.to)
-            if unscorable_reason(reply):
-                await reply.aclose()
-                second = None
-            else:
-                second = await self._read(exchange, reply)
-        except ProxyError as error:
-            log.warning(
-                "escalation_failed",
-                request_id=exchange.request_id,
-                to=escalate.to,
-                code=error.machine_code,
-            )
-            second = None
-        if isinstance(second, Answer):
-            second.confidences = await self._confidences(
-                exchange, chat, second.choices, second.model
-            )
+        kept, asked = first, self.asked.model
+        second = await self._second_answer(escalate)
+        if second is not None:
+            second.confidences = await self._confidences(second.choices, second.model)
             if escalate.keep == "last" or second.is_surer_than(first):
                 kept, asked = second, escalate.to
         assert before.decision is not None
         decisions = [
-            after_escalation(self.policy, before.decision, facts) for facts in kept.facts(chat)
+            after_escalation(self.parts.policy, before.decision, facts)
+            for facts in kept.facts(self.asked)
         ]
-        outcome = self._outcome(exchange, kept.choices, kept.confidences, decisions)
-        outcome.escalated_from = chat.model if asked != chat.model else None
+        outcome = self._outcome(kept, decisions)
+        outcome.escalated_from = self.asked.model if asked != self.asked.model else None
         if outcome.action == "deliver":
             outcome.action = "escalate"
         return kept, outcome
 
-    async def _apply(
-        self, exchange: Exchange, chat: ChatRequest, answer: Answer, outcome: Outcome
-    ) -> Reply:
+    async def _second_answer(self, escalate: Escalate) -> Answer | None:
+        try:
+            reply = await self._ask(escalate.to, self._stream_mode())
+            if unscorable_reason(reply):
+                await reply.aclose()
+                return None
+            answer = await self._read(reply)
+        except ProxyError as error:
+            log.warning(
+                "escalation_failed",
+                request_id=self.exchange.request_id,
+                to=escalate.to,
+                code=error.machine_code,
+            )
+            return None
+        return answer if isinstance(answer, Answer) else None
+
+    async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""
-        action = outcome.decision.applied if outcome.decision else None
-        completion = None
-        if isinstance(action, Hold):
-            completion = await self._hold(exchange, chat, answer, outcome, action)
-        elif isinstance(action, Block):
-            self._raise(exchange, outcome, blocked_error())
-        elif isinstance(action, Clarify):
-            completion = clarification(answer, action)
-        exchange.finish(outcome, answer.status)
-        member = outcome.member() if self.config.attach.body else None
+        completion = await self._changed(answer, outcome)
+        self.exchange.finish(outcome, answer.status)
+        member = outcome.member() if self.parts.config.attach.body else None
         if completion is None:
-            body = answer.annotated(member)
+            body = answer.annotated(self.asked.format, member)
         else:
             body = rewritten(
-                answer, completion | ({MEMBER: member} if member else {}), chat.include_usage
+                answer, completion | ({MEMBER: member} if member else {}), self.asked
             )
         is_as_it_came = completion is None and member is None
-        kept = answer.headers if is_as_it_came else without(answer.headers, "content-encoding")
+        kept = answer.headers if is_as_it_came else without(answer.headers, b"content-encoding")
         return Reply(answer.status, [*kept, *self._headers(outcome)], body)
 
-    async def _hold(
-        self, exchange: Exchange, chat: ChatRequest, answer: Answer, outcome: Outcome, hold: Hold
-    ) -> dict[str, object]:
-        """Stores the answer, then gives the placeholder or raises HeldForReviewError."""
-        id, key_hash = new_held_id(), hash_key(exchange.request)
-        held = held_reply(answer, chat, outcome, hold, id=id, key_hash=key_hash)
-        try:
-            await self.store.hold(held)
-        except StoreError as error:
-            self._raise(exchange, outcome, error)
-        outcome.review_id = id
-        if wants_error(hold, answer, chat):
-            self._raise(exchange, outcome, held_error(id))
-        return placeholder_for(answer, id)
+    async def _changed(self, answer: Answer, outcome: Outcome) -> Json | None:
+        """What the action puts in the answer's place, None for the answer itself.
 
-    def _raise(self, exchange: Exchange, outcome: Outcome, error: ProxyError) -> None:
+        Raises ProxyError where that is an error and the status can still say so.
+        """
+        action = outcome.decision.applied if outcome.decision else None
+        if isinstance(action, Hold):
+            return await self._hold(answer, outcome, action)
+        if isinstance(action, Block):
+            self._raise_in_time(outcome, actions.blocked_error(), answer)
+            return actions.blocked(answer, self.asked.format)
+        return actions.changed(answer, self.asked.format, action)
+
+    async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json:
+        """Stores the answer, then gives the placeholder or raises HeldForReviewError."""
+        id, key_hash = new_held_id(self.asked.format), hash_key(self.exchange.request)
+        held = held_reply(answer, self.asked, outcome, hold, id=id, key_hash=key_hash)
+        try:
+            await self.parts.store.hold(held)
+        except StoreError as error:
+            self._raise(outcome, error)
+        outcome.review_id = id
+        if actions.wants_error(hold, answer, self.asked):
+            self._raise_in_time(outcome, actions.held_error(id, self.asked.format), answer)
+        return placeholder_for(answer, self.asked.format, id)
+
+    def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
+        """Raises the error unless a JSON body has begun, in which nothing could tell it."""
+        if answer.events is not None or not self.is_status_out:
+            self._raise(outcome, error)
+
+    def _raise(self, outcome: Outcome, error: ProxyError) -> None:
         """An error that carries the outcome in its headers, as a reply would."""
-        exchange.outcome = outcome
-        outcome.overhead_ms = exchange.overhead_ms()
+        self.exchange.stamp(outcome)
         given = {name for name, _ in error.headers}
-        headers = self._headers(outcome)
-        error.headers += [(name, value) for name, value in headers if name not in given]
+        error.headers += [field for field in self._headers(outcome) if field[0] not in given]
         raise error
 
     def _headers(self, outcome: Outcome) -> Headers:
-        return outcome.headers() if self.config.attach.headers else []
+        return outcome.headers() if self.parts.config.attach.headers else []
 
-    # --- streams --------------------------------------------------------------------------------
-
-    def _live(self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply) -> Reply:
-        """Status and events at once; the outcome stands in the finish chunk."""
-        pending = exchange.unscored(Status.PENDING, "late", self.scoring.name)
-
-        async def judge(choices: list[Choice], model: str | None) -> Outcome:
-            answer = Answer(reply.status, [], {"model": model}, choices, events=[])
-            return await self._judge(exchange, chat, answer)
-
-        stream = LiveStream(
-            exchange.timed(reply.chunks),
-            judge,
-            pending,
-            wait_s=self.config.limits.stream_wait_ms / 1_000,
-            attach=self.config.attach.body,
-        )
-        opening = exchange.unscored(Status.PENDING, "stream", self.scoring.name)
-        opening.overhead_ms = exchange.overhead_ms()
-        self._keep_result(exchange, opening)
-        headers = [*without(to_client(reply.headers), "content-length"), *self._headers(opening)]
-        return Reply(
-            reply.status,
-            headers,
-            self._recorded(exchange, stream, reply.status),
-            on_close=reply.aclose,
-        )
-
-    async def _recorded(
-        self, exchange: Exchange, stream: LiveStream, status: int
-    ) -> AsyncIterator[bytes]:
-        """The stream's bytes; its end waits for no score, and neither does a client that left."""
-        try:
-            async for part in stream:
-                yield part
-        finally:
-            recording = asyncio.create_task(self._record(exchange, stream, status))
-            self.recordings.add(recording)
-            recording.add_done_callback(self.recordings.discard)
-
-    async def _record(self, exchange: Exchange, stream: LiveStream, status: int) -> None:
-        """The request's line and result, once all is known."""
-        outcome = joined(await stream.outcomes()) or exchange.unscored(
-            Status.SKIPPED,
-            "stream_broke_off" if stream.failure else "no_finish_chunk",
-            self.scoring.name,
-        )
-        self._keep_result(exchange, exchange.finish(outcome, status))
-
-    def _keep_result(self, exchange: Exchange, outcome: Outcome) -> None:
-        self.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())
-
-    async def _settled_in_time(
-        self, exchange: Exchange, chat: ChatRequest, reply: UpstreamReply
+    async def _in_time(
+        self, work: Coroutine[Any, Any, Reply], reply: UpstreamReply, ping: bytes
     ) -> Reply:
-        """Buffers a stream. Nothing is written before the outcome, for `commit_after_s` at most;
-        after that the status is out and pings keep the connection alive until there is one."""
-        work = asyncio.create_task(self._settled(exchange, chat, reply))
+        """Nothing is written before the outcome, for `commit_after_s` at most; after that the
+        status is out and pings keep the connection alive until there is one."""
+        if reply.is_whole and not self.parts.may_escalate:
+            return await work  # only the score is waited for, which has a deadline of its own
+        task = asyncio.create_task(work)
         try:
-            done, _ = await asyncio.wait({work}, timeout=self.config.limits.commit_after_s)
+            limit_s = self.parts.config.limits.commit_after_s
+            done, _ = await asyncio.wait({task}, timeout=limit_s)
         except asyncio.CancelledError:
-            work.cancel()
+            task.cancel()
             raise
         if done:
-            return work.result()
-        opening = exchange.unscored(Status.PENDING, "buffered", self.scoring.name)
-        headers = [*without(to_client(reply.headers), "content-length"), *self._headers(opening)]
-        return Reply(reply.status, headers, pings_until(work, exchange))
+            return task.result()
+        self.is_status_out = True
+        opening = self.exchange.unscored(Status.PENDING, "buffered", self.parts.scoring.name)
+        kept = without(to_client(reply.headers), b"content-length", b"content-encoding")
+        headers = [*kept, *self._headers(opening)]
+        return Reply(reply.status, headers, self._late(task, ping))
+
+    async def _late(self, task: asyncio.Task[Reply], ping: bytes) -> AsyncIterator[bytes]:
+        """Pings, then the body of the reply that the task ends in, or its error as an event."""
+
+        async def body() -> bytes:
+            settled = (await task).body
+            assert isinstance(settled, bytes)  # a settled reply is whole
+            return settled
+
+        yield ping
+        try:
+            with self.exchange:
+                async for piece in pings_until(asyncio.ensure_future(body()), ping):
+                    yield piece
+        except ProxyError as error:
+            if ping is JSON_PING:
+                raise  # the body breaks off, as upstream's did
+            yield self.asked.format.error_event(error)
+        finally:
+            task.cancel()
+
+    # --- streams that go through live -----------------------------------------------------------
+
+    def _live(self, reply: UpstreamReply, mode: StreamMode) -> Reply:
+        """Status and events at once; the outcome stands in the finish event."""
+        exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
+
+        async def judge(choices: list[Choice], model: str | None) -> Outcome:
+            return await self._judge(Answer(reply.status, [], {"model": model}, choices, events=[]))
+
+        async def settle(
+            assembler: Assembler, withheld: list[Event], finishes: frozenset[int]
+        ) -> bytes:
+            answer = Answer(
+                reply.status,
+                [],
+                assembler.completion(),
+                assembler.choices(),
+                events=withheld,
+                finishes=finishes,
+            )
+            with exchange:
+                body = (await self._decided(answer)).body
+            assert isinstance(body, bytes)  # a settled reply is whole
+            return body
+
+        stream = LiveStream(
+            self.asked.format,
+            judge,
+            exchange.unscored(Status.PENDING, "late", scoring.name),
+            wait_s=config.limits.stream_wait_ms / 1_000,
+            attach=config.attach.body,
+            max_bytes=config.limits.max_body,
+            settle=settle if mode.mode == "buffer_tools" else None,
+        )
+        opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
+        opening.overhead_ms = exchange.overhead_ms()
+        self._keep_result(opening)
+        headers = [*without(to_client(reply.headers), b"content-length"), *self._headers(opening)]
+        body = self._recorded(stream, reply)
+        return Reply(reply.status, headers, body, on_close=reply.aclose)
+
+    async def _recorded(self, stream: LiveStream, reply: UpstreamReply) -> AsyncIterator[bytes]:
+        """The stream's bytes; its end waits for no score, and neither does a client that left."""
+        try:
+            async for part in stream.relay(self.exchange.timed(reply.chunks)):
+                yield part
+        finally:
+            recordings = self.parts.recordings
+            recording = asyncio.create_task(self._record(stream, reply.status))
+            recordings.add(recording)
+            recording.add_done_callback(recordings.discard)
+
+    async def _record(self, stream: LiveStream, status: int) -> None:
+        """The request's line and result, once all is known."""
+        exchange = self.exchange
+        if stream.is_settled and exchange.outcome is not None:
+            self._keep_result(exchange.outcome)
+            return
+        outcome = joined(await stream.outcomes()) or exchange.unscored(
+            Status.SKIPPED, stream.reason, self.parts.scoring.name
+        )
+        self._keep_result(exchange.finish(outcome, status))
+
+    def _keep_result(self, outcome: Outcome) -> None:
+        exchange = self.exchange
+        self.parts.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())

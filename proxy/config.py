@@ -124,6 +124,12 @@ class AttachConfig(Section):
     body: bool = True
 
 
+class RecordsConfig(Section):
+    """The record of exchanges, in the store: facts, no text."""
+
+    keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
+
+
 class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
@@ -165,6 +171,7 @@ class Config(Section):
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
     store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
+    records: RecordsConfig = RecordsConfig()
     limits: LimitsConfig = LimitsConfig()
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
@@ -246,6 +253,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "models": ModelRoute,
     "calibrator": CalibratorConfig,
     "attach": AttachConfig,
+    "records": RecordsConfig,
     "limits": LimitsConfig,
 }
 

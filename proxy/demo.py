@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from itertools import zip_longest
 from uuid import uuid4
 
-from proxy.completion import json_object
+from proxy.json_splice import json_object
 from proxy.demo_answers import (
     EMBEDDED_AUROC,
     DemoRow,
@@ -28,6 +28,7 @@ from proxy.demo_answers import (
 )
 from proxy.demo_schema import formatted
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
+from proxy.headers import encoded
 from proxy.sse import DONE, event_bytes
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
@@ -83,12 +84,12 @@ class DemoUpstream:
         if not has_usage:
             del frame["usage"]
         for choice in _interleaved(completion["choices"]):
-            yield event_bytes(dumped(frame | {"choices": [choice]}))
+            yield event_bytes(dumped(frame | {"choices": [choice]}).encode())
             await asyncio.sleep(self._delay_s)
         if has_usage:
             usage = completion["usage"]
-            yield event_bytes(dumped(frame | {"choices": [], "usage": usage}))
-        yield event_bytes(DONE)
+            yield event_bytes(dumped(frame | {"choices": [], "usage": usage}).encode())
+        yield event_bytes(DONE.encode())
 
 
 def _parsed(raw: bytes) -> Json:
@@ -241,7 +242,7 @@ def _chunks(choice: Json) -> Iterator[Json]:
 
 
 def _headers(content_type: str) -> Headers:
-    return [("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")]
+    return encoded([("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")])
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:

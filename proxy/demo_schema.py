@@ -6,7 +6,7 @@ import re
 from functools import reduce
 from typing import Any
 
-from proxy.completion import json_object
+from proxy.json_splice import json_object
 from proxy.demo_answers import Json, dumped, words_of
 from proxy.errors import BadRequestError
 

@@ -40,9 +40,9 @@ class ProxyError(Exception):
         self.message = message
         self.param = param
         self.machine_code = code or self.code
-        self.headers: list[tuple[str, str]] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         if not self.may_be_retried:
-            self.headers.append(("x-should-retry", "false"))
+            self.headers.append((b"x-should-retry", b"false"))
 
     def envelope(self) -> dict[str, Any]:
         error = {

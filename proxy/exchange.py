@@ -1,20 +1,24 @@
-"""One request's way through the proxy: its id, its clocks, its line in the log."""
+"""One request's way through the proxy: its id, its clocks, its line in the log and its record."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
 
 import structlog
 
 from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.outcome import Outcome, shown
+from proxy.records import Records
 from proxy.scoring import Status
 
 log = structlog.get_logger("pinocchio")
@@ -25,59 +29,63 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 def hash_key(request: Request) -> str:
     """Who asks, as a hash: the same client key gives the same value, and nothing leads back."""
-    presented = request.header("authorization") or request.header("x-api-key") or ""
+    return hash_presented(request.header(b"authorization") or request.header(b"x-api-key") or "")
+
+
+@lru_cache(maxsize=1_024)
+def hash_presented(presented: str) -> str:
     return hashlib.sha256(presented.encode()).hexdigest()
+
+
+class Clock:
+    """Adds up the time that passes inside; None until it was first entered."""
+
+    __slots__ = ("_started", "s")
+
+    def __init__(self) -> None:
+        self.s: float | None = None
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
 @dataclass(slots=True)
 class Exchange:
-    """Collects what is told and logged of one request; never message text, never a key."""
+    """Collects what is told, logged and recorded of one request; never message text, never a key.
+
+    As a context it writes the line of a request that ends inside in an error or without its client.
+    """
 
     request: Request
+    records: Records | None = None
     request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
     upstream: str | None = None
     model: str | None = None
     is_stream: bool = False
     status: int = 0
-    upstream_s: float = 0.0
-    score_s: float | None = None
+    in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
+    in_scoring: Clock = field(default_factory=Clock)
     outcome: Outcome | None = None
 
-    @contextmanager
-    def logged(self) -> Iterator[None]:
-        """Writes the line of a request that ends inside in an error or without its client."""
-        try:
-            yield
-        except ProxyError as error:
-            self.status = error.status
-            self.log_line(error=error.machine_code)
-            raise
-        except (asyncio.CancelledError, GeneratorExit):
-            self.status = CLIENT_LEFT
-            self.log_line(error="client_left")
-            raise
+    def __enter__(self) -> None:
+        return None
 
-    @contextmanager
-    def in_upstream(self) -> Iterator[None]:
-        """What passes inside is upstream's time, not ours."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.upstream_s += time.perf_counter() - started
-
-    @contextmanager
-    def in_scoring(self) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.score_s = (self.score_s or 0.0) + time.perf_counter() - started
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if isinstance(error, ProxyError):
+            self.close(error.status, error.machine_code)
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.close(CLIENT_LEFT, "client_left")
 
     async def timed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The chunks, the waiting for them counted as upstream's time."""
         while True:
-            with self.in_upstream():
+            with self.in_upstream:
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return
@@ -85,23 +93,38 @@ class Exchange:
 
     def overhead_ms(self) -> float:
         """Time of ours so far: all of it but the waiting for upstream."""
-        return max(0.0, (time.perf_counter() - self.request.started - self.upstream_s) * 1_000)
+        passed = time.perf_counter() - self.request.started
+        return max(0.0, (passed - (self.in_upstream.s or 0.0)) * 1_000)
 
     def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
         """The outcome of a reply that gets no number."""
         return Outcome(self.request_id, status, reason, calibrator=calibrator)
 
-    def finish(self, outcome: Outcome, status: int) -> Outcome:
-        """Stamps the clocks on the outcome and writes the request's line."""
+    def stamp(self, outcome: Outcome) -> Outcome:
+        """Puts the clocks on an outcome, which is this exchange's from now on."""
         outcome.overhead_ms = self.overhead_ms()
-        if outcome.status not in NO_SCORE_TRIED and self.score_s is not None:
-            outcome.score_ms = self.score_s * 1_000
-        self.outcome, self.status = outcome, status
-        self.log_line()
+        if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
+            outcome.score_ms = self.in_scoring.s * 1_000
+        self.outcome = outcome
         return outcome
 
-    def log_line(self, **more: str) -> None:
-        """One line per request, of allow-listed facts."""
+    def finish(self, outcome: Outcome, status: int) -> Outcome:
+        """Stamps the outcome, and closes."""
+        self.stamp(outcome)
+        self.close(status)
+        return outcome
+
+    def close(self, status: int, error: str | None = None) -> None:
+        """Writes the request's line and its record."""
+        self.status = status
+        if self.records is not None:
+            self.records.add(self._row(error))
+        if log.is_enabled_for(logging.INFO):
+            facts = self._facts() | ({"error": error} if error else {})
+            log.info("request", **{k: v for k, v in facts.items() if v is not None})
+
+    def _facts(self) -> dict[str, Any]:
+        """What may stand in a log line."""
         outcome = self.outcome
         facts = {
             "request_id": self.request_id,
@@ -113,15 +136,47 @@ class Exchange:
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
         }
+        if outcome is None:
+            return facts
+        return facts | {
+            "confidence": None if outcome.confidence is None else shown(outcome.confidence),
+            "confidence_status": outcome.status.value,
+            "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
+            "reason": outcome.reason,
+            "action": outcome.action,
+            "would_action": outcome.would_action,
+            "policy": outcome.decision.label if outcome.decision else None,
+            "review_id": outcome.review_id,
+        }
+
+    def _row(self, error: str | None) -> tuple[Any, ...]:
+        """One value for each column of `records.COLUMNS`."""
+        outcome, request = self.outcome, self.request
+        total_ms = (time.perf_counter() - request.started) * 1_000
+        told: tuple[Any, ...] = (None,) * 9
+        score_ms = None
         if outcome is not None:
-            facts |= {
-                "confidence": None if outcome.confidence is None else shown(outcome.confidence),
-                "confidence_status": outcome.status.value,
-                "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
-                "reason": outcome.reason,
-                "action": outcome.action,
-                "would_action": outcome.would_action,
-                "policy": outcome.decision.label if outcome.decision else None,
-                "review_id": outcome.review_id,
-            }
-        log.info("request", **{k: v for k, v in {**facts, **more}.items() if v is not None})
+            score_ms = outcome.score_ms
+            told = (
+                outcome.confidence,
+                outcome.status,
+                outcome.reason,
+                outcome.action,
+                outcome.would_action,
+                outcome.decision.label if outcome.decision else None,
+                outcome.calibrator,
+                outcome.review_id,
+                outcome.escalated_from,
+            )
+        asked = (self.upstream, self.model, self.is_stream, self.status, error)
+        return (
+            self.request_id,
+            time.time() - total_ms / 1_000,
+            hash_key(request),
+            request.path,
+            *asked,
+            *told,
+            total_ms,
+            self.overhead_ms(),
+            score_ms,
+        )

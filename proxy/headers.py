@@ -6,65 +6,74 @@ from collections.abc import Iterable
 
 from proxy.upstream import Headers
 
-PREFIX = "x-pinocchio-"
+PREFIX = b"x-pinocchio-"
 
-CONFIDENCE = PREFIX + "confidence"
-STATUS = PREFIX + "confidence-status"
-REASON = PREFIX + "confidence-reason"
-ACTION = PREFIX + "action"
-POLICY = PREFIX + "policy"
-MODE = PREFIX + "mode"
-WOULD_ACTION = PREFIX + "would-action"
-CALIBRATOR = PREFIX + "calibrator"
-REQUEST_ID = PREFIX + "request-id"
-REVIEW_ID = PREFIX + "review-id"
-OVERHEAD_MS = PREFIX + "overhead-ms"
-SCORE_MS = PREFIX + "score-ms"
-ERROR = PREFIX + "error"
-DOMAIN = PREFIX + "domain"
-TAGS = PREFIX + "tags"
+CONFIDENCE = PREFIX + b"confidence"
+STATUS = PREFIX + b"confidence-status"
+REASON = PREFIX + b"confidence-reason"
+ACTION = PREFIX + b"action"
+POLICY = PREFIX + b"policy"
+MODE = PREFIX + b"mode"
+WOULD_ACTION = PREFIX + b"would-action"
+CALIBRATOR = PREFIX + b"calibrator"
+REQUEST_ID = PREFIX + b"request-id"
+REVIEW_ID = PREFIX + b"review-id"
+OVERHEAD_MS = PREFIX + b"overhead-ms"
+SCORE_MS = PREFIX + b"score-ms"
+ERROR = PREFIX + b"error"
+DOMAIN = PREFIX + b"domain"
+TAGS = PREFIX + b"tags"
 
 # RFC 9110, 7.6.1, and what belongs to one connection by custom
 HOP_BY_HOP = frozenset(
     {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
     }
 )
-REPLACED_IN_REQUESTS = HOP_BY_HOP | {"host", "content-length", "expect"}
+REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
-def _crossing(headers: Iterable[tuple[str, str]], dropped: frozenset[str]) -> Headers:
-    headers = list(headers)
-    lists = [value.lower().split(",") for name, value in headers if name == "connection"]
-    named = {part.strip() for listed in lists for part in listed}
-    return [
-        (name, value)
-        for name, value in headers
-        if name not in dropped and name not in named and not name.startswith(PREFIX)
-    ]
+def _crossing(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Headers:
+    kept = []
+    named: set[bytes] = set()
+    for field in headers:
+        name = field[0]
+        if name in dropped:
+            if name == b"connection":
+                named.update(part.strip() for part in field[1].lower().split(b","))
+        elif not name.startswith(PREFIX):
+            kept.append(field)
+    if not named.isdisjoint(name for name, _ in kept):
+        return [field for field in kept if field[0] not in named]
+    return kept
 
 
-def to_upstream(headers: Iterable[tuple[str, str]]) -> Headers:
+def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """A client's header fields without those of its connection and ours."""
     return _crossing(headers, REPLACED_IN_REQUESTS)
 
 
-def to_client(headers: Iterable[tuple[str, str]]) -> Headers:
+def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Upstream's header fields without those of its connection and any in our name."""
     return _crossing(headers, HOP_BY_HOP)
 
 
-def without(headers: Iterable[tuple[str, str]], *names: str) -> Headers:
-    return [(name, value) for name, value in headers if name not in names]
+def without(headers: Iterable[tuple[bytes, bytes]], *names: bytes) -> Headers:
+    return [field for field in headers if field[0] not in names]
 
 
-def with_header(headers: Iterable[tuple[str, str]], name: str, value: str) -> Headers:
+def with_header(headers: Iterable[tuple[bytes, bytes]], name: bytes, value: bytes) -> Headers:
     return [*without(headers, name), (name, value)]
+
+
+def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Fields that another library gives as text."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -1,30 +1,27 @@
-"""A buffered stream whose status is out already: comments keep it alive until it is settled."""
+"""A reply whose status is out before its body is known: heartbeats keep the connection alive."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from proxy.answer import error_event
-from proxy.asgi import Reply
-from proxy.errors import ProxyError
-from proxy.exchange import Exchange
-
-PING = b": ping\n\n"
+STREAM_PING = b": ping\n\n"  # a comment of server-sent events
+JSON_PING = b" "  # white space before a JSON text
 PING_EVERY_S = 10.0
 
 
-async def pings_until(work: asyncio.Task[Reply], exchange: Exchange) -> AsyncIterator[bytes]:
-    """Pings while `work` goes on, then the bytes or the error that it ends in."""
+async def pings_until(
+    work: asyncio.Future[bytes], ping: bytes = STREAM_PING
+) -> AsyncIterator[bytes]:
+    """Pings while `work` goes on, then its bytes; raises what it raises.
+
+    The first ping comes after `PING_EVERY_S`, so that quick work costs none.
+    """
     try:
-        with exchange.logged():
-            while not work.done():
-                yield PING
-                await asyncio.wait({work}, timeout=PING_EVERY_S)
-            body = work.result().body
-    except ProxyError as error:
-        body = error_event(error)
+        while not work.done():
+            done, _ = await asyncio.wait({work}, timeout=PING_EVERY_S)
+            if not done:
+                yield ping
+        yield work.result()
     finally:
         work.cancel()
-    assert isinstance(body, bytes)  # a settled reply is whole
-    yield body

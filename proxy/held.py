@@ -11,28 +11,39 @@ from policies import Hold
 from proxy import headers as names
 from proxy.answer import Answer
 from proxy.asgi import Reply
-from proxy.chat_request import ChatRequest
-from proxy.completion import MEMBER
+from proxy.completion_request import CompletionRequest
 from proxy.config import AttachConfig
 from proxy.errors import NotFoundError
+from proxy.formats import FORMATS, MEMBER, Format, Json
 from proxy.json_splice import add_member, dumps, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
 from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.upstream import Headers
 
-HELD_ID_PREFIX = "chatcmpl-held-"
 PLACEHOLDER_TEXT = (
     "This reply is being held for review. "
     "It can be fetched under its id ({id}) once a reviewer has released it."
 )
 
 
-def new_held_id() -> str:
+def new_held_id(format: Format) -> str:
     """Unguessable: 128 random bits."""
-    return HELD_ID_PREFIX + secrets.token_hex(16)
+    return format.held_prefix + secrets.token_hex(16)
+
+
+def held_format(id: str) -> Format | None:
+    """The format of a held reply by its id; None for an id that is not ours."""
+    return next((f for f in FORMATS if id.startswith(f.held_prefix)), None)
 
 
 def held_reply(
-    answer: Answer, chat: ChatRequest, outcome: Outcome, hold: Hold, *, id: str, key_hash: str
+    answer: Answer,
+    asked: CompletionRequest,
+    outcome: Outcome,
+    hold: Hold,
+    *,
+    id: str,
+    key_hash: str,
 ) -> HeldReply:
     """The record of a held answer, with what a reviewer needs to judge it."""
     now = time.time()
@@ -40,52 +51,34 @@ def held_reply(
         id=id,
         key_hash=key_hash,
         queue=hold.queue,
-        model=chat.model,
+        model=asked.model,
         policy=outcome.decision.label if outcome.decision else "",
         confidence=outcome.confidence,
         calibrator=outcome.calibrator,
-        question=_question_for_reviewer(chat),
+        question=asked.format.last_question(asked.payload),
         reply=answer.stored(),
         created_at=now,
         expires_at=now + hold.expires_s,
     )
 
 
-def _question_for_reviewer(chat: ChatRequest) -> str:
-    messages = chat.payload.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    content = last.get("content") if isinstance(last, dict) else None
-    if isinstance(content, list):
-        content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def placeholder(id: str, created: int, model: str) -> dict[str, Any]:
-    """A valid completion that says that the reply is held."""
-    message = {"role": "assistant", "content": PLACEHOLDER_TEXT.format(id=id), "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "content_filter"}
-    return {
-        "id": id,
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "choices": [choice],
-    }
-
-
-def placeholder_for(answer: Answer, id: str) -> dict[str, Any]:
+def placeholder_for(answer: Answer, format: Format, id: str) -> Json:
     """The placeholder that stands for an answer; what upstream charged stays visible in `usage`."""
-    completion = placeholder(id, int(time.time()), answer.model or "unknown")
+    model = answer.model or "unknown"
+    completion = _placeholder(format, id, int(time.time()), model)
     if "usage" in answer.completion:
         completion["usage"] = answer.completion["usage"]
     return completion
 
 
-def is_held_id(id: str) -> bool:
-    return id.startswith(HELD_ID_PREFIX)
+def _placeholder(format: Format, id: str, created: int, model: str) -> Json:
+    text = PLACEHOLDER_TEXT.format(id=id)
+    return format.placeholder(text, id=id, created=created, model=model)
 
 
-async def fetch_held(store: Store, id: str, key_hash: str, attach: AttachConfig) -> Reply:
+async def fetch_held(
+    store: Store, format: Format, id: str, key_hash: str, attach: AttachConfig
+) -> Reply:
     """What the client that asked gets under a held reply's id: placeholder, reply or 404.
 
     Raises NotFoundError for an unknown id, a foreign key, and what was rejected or has expired.
@@ -96,14 +89,14 @@ async def fetch_held(store: Store, id: str, key_hash: str, attach: AttachConfig)
     is_late = held.state == HELD and held.expires_at <= time.time()
     state = EXPIRED if is_late else held.state
     if state == HELD:
-        body = dumps(placeholder(id, int(held.created_at), held.model)).encode()
+        body = dumps(_placeholder(format, id, int(held.created_at), held.model))
     elif state == RELEASED:
         body = replace_member(held.reply, "id", id)  # the id by which it was asked for
     else:
         raise NotFoundError(f"the held reply {id} was {state}", code=f"held_reply_{state}")
     facts = _facts(held, "hold" if state == HELD else "deliver")
     body = add_member(body, MEMBER, facts) if attach.body else body
-    fields = [("content-type", "application/json")]
+    fields: Headers = [(b"content-type", b"application/json")]
     return Reply(200, [*fields, *(_headers(facts) if attach.headers else [])], body)
 
 
@@ -118,7 +111,7 @@ def _facts(held: HeldReply, action: str) -> dict[str, Any]:
     }
 
 
-def _headers(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _headers(facts: dict[str, Any]) -> Headers:
     confidence = facts["confidence"]
     values = {
         names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",
@@ -127,4 +120,4 @@ def _headers(facts: dict[str, Any]) -> list[tuple[str, str]]:
         names.CALIBRATOR: facts["calibrator"],
         names.REVIEW_ID: facts["review_id"],
     }
-    return [(name, value) for name, value in values.items() if value]
+    return [(name, value.encode("latin-1")) for name, value in values.items() if value]

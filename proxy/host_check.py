@@ -7,11 +7,10 @@ tells them apart.
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from proxy.asgi import error_reply, send_reply
 from proxy.errors import HostNotAllowedError
+from proxy.upstream import Headers
 
 
 def is_loopback(host: str) -> bool:
@@ -29,21 +28,15 @@ def host_of(field: str) -> str:
     return field.rsplit(":", 1)[0] if field.count(":") == 1 else field
 
 
-class LoopbackHostOnly:
-    """ASGI middleware; refuses every other `Host` with 403."""
+@lru_cache(maxsize=256)
+def _is_allowed(field: bytes) -> bool:
+    return is_loopback(host_of(field.decode("latin-1").strip().lower()))
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        fields = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        if len(fields) == 1 and is_loopback(host_of(fields[0].strip().lower())):
-            await self._app(scope, receive, send)
-            return
-        error = HostNotAllowedError(
+def check_host(headers: Headers) -> None:
+    """Raises HostNotAllowedError for any `Host` but this machine's."""
+    fields = [value for name, value in headers if name == b"host"]
+    if len(fields) != 1 or not _is_allowed(fields[0]):
+        raise HostNotAllowedError(
             "Host must be localhost or a loopback address while no client keys are configured"
         )
-        await send_reply(error_reply(error), send)

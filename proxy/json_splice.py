@@ -10,15 +10,37 @@ import json
 import re
 from typing import Any
 
+import orjson
+
 _WHITESPACE = " \t\r\n"
+_WHITESPACE_BYTES = _WHITESPACE.encode()
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
 _decoder = json.JSONDecoder()
 
 
-def dumps(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # half a surrogate pair has no UTF-8, but it has an escape that JSON knows
-    return text.encode(errors="backslashreplace").decode()
+def dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer over 64 bits, or half a surrogate pair, which has no UTF-8
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode(errors="backslashreplace")  # but an escape that JSON knows
+
+
+def json_object(data: bytes | str) -> dict[str, Any] | None:
+    """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        value = _lenient(data)
+    return value if isinstance(value, dict) else None
+
+
+def _lenient(data: bytes | str) -> Any:
+    """What only the standard library takes: NaN, a byte order mark, half a surrogate pair."""
+    try:
+        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def add_member(body: bytes, name: str, value: Any) -> bytes:
@@ -26,14 +48,20 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
 
     Raises ValueError for what does not begin and end with a brace.
     """
-    stripped = body.rstrip(_WHITESPACE.encode())
     opening = _OPENING.match(body)
-    if not opening or not stripped.endswith(b"}"):
+    end = _end_of_text(body, len(body))
+    if not opening or not body.endswith(b"}", 0, end):
         raise ValueError("not a JSON object")
-    inside = stripped[:-1]
-    is_empty = len(inside.rstrip(_WHITESPACE.encode())) == opening.end()
-    member = f"{'' if is_empty else ','}{dumps(name)}:{dumps(value)}}}"
-    return inside + member.encode() + body[len(stripped) :]
+    is_empty = _end_of_text(body, end - 1) == opening.end()
+    member = b'%b"%b":%b' % (b"" if is_empty else b",", name.encode(), dumps(value))
+    return b"".join((memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]))
+
+
+def _end_of_text(body: bytes, end: int) -> int:
+    """Where the white space before `end` begins; a large body is not copied for it."""
+    while end and body[end - 1] in _WHITESPACE_BYTES:
+        end -= 1
+    return end
 
 
 def replace_member(body: bytes, name: str, value: Any) -> bytes:
@@ -46,7 +74,7 @@ def replace_member(body: bytes, name: str, value: Any) -> bytes:
     if not spans:
         return add_member(body, name, value)
     for start, end in reversed(spans):
-        text = text[:start] + dumps(value) + text[end:]
+        text = text[:start] + dumps(value).decode() + text[end:]
     return text.encode()
 
 

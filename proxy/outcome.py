@@ -8,7 +8,7 @@ from typing import Any
 
 from policies import Decision, strictest
 from proxy import headers as names
-from proxy.completion import Choice
+from proxy.formats import Choice
 from proxy.scoring import Confidence, Status
 from proxy.upstream import Headers
 
@@ -46,23 +46,25 @@ class Outcome:
 
     def headers(self) -> Headers:
         """Our response headers; those without a value are absent."""
-        values = {
-            names.CONFIDENCE: None
-            if self.confidence is None
-            else f"{shown(self.confidence):.{DIGITS}f}",
-            names.STATUS: self.status.value,
-            names.REASON: self.reason,
-            names.ACTION: self.action,
-            names.POLICY: self.decision.label if self.decision else None,
-            names.MODE: self.decision.mode if self.decision else None,
-            names.WOULD_ACTION: self.would_action,
-            names.CALIBRATOR: self.calibrator,
-            names.REQUEST_ID: self.request_id,
-            names.REVIEW_ID: self.review_id,
-            names.OVERHEAD_MS: f"{self.overhead_ms:.1f}",
-            names.SCORE_MS: None if self.score_ms is None else f"{self.score_ms:.1f}",
-        }
-        return [(name, value) for name, value in values.items() if value is not None]
+        decision = self.decision
+        values = (
+            (
+                names.CONFIDENCE,
+                None if self.confidence is None else f"{shown(self.confidence):.{DIGITS}f}",
+            ),
+            (names.STATUS, self.status),
+            (names.REASON, self.reason),
+            (names.ACTION, self.action),
+            (names.POLICY, decision.label if decision else None),
+            (names.MODE, decision.mode if decision else None),
+            (names.WOULD_ACTION, self.would_action),
+            (names.CALIBRATOR, self.calibrator),
+            (names.REQUEST_ID, self.request_id),
+            (names.REVIEW_ID, self.review_id),
+            (names.OVERHEAD_MS, f"{self.overhead_ms:.1f}"),
+            (names.SCORE_MS, None if self.score_ms is None else f"{self.score_ms:.1f}"),
+        )
+        return [(name, value.encode("latin-1")) for name, value in values if value is not None]
 
     def member(self) -> dict[str, Any]:
         """The `pinocchio` object: the same facts, and each choice's."""

@@ -56,9 +56,10 @@ class Relay:
         """Raises UpstreamError when no answer begins; an error status is an answer."""
         query = f"?{request.query}" if request.query else ""
         url = URL(self._base_url + request.path + query, encoded=True)
-        headers = [(name, _as_text(value)) for name, value in request.headers]
+        fields = request.headers
         if self._api_key:
-            headers = with_header(headers, "authorization", f"Bearer {self._api_key}")
+            fields = with_header(fields, b"authorization", f"Bearer {self._api_key}".encode())
+        headers = [(name.decode("latin-1"), _as_text(value)) for name, value in fields]
         body = request.body
         try:
             response = await self._open_session().request(
@@ -70,10 +71,7 @@ class Relay:
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _translated(error, url) from error
-        fields = [
-            (name.decode("latin-1").lower(), value.decode("latin-1"))
-            for name, value in response.raw_headers
-        ]
+        fields = [(name.lower(), value) for name, value in response.raw_headers]
 
         async def close() -> None:
             response.close()  # also cancels what upstream is still generating
@@ -86,12 +84,12 @@ class Relay:
             await asyncio.sleep(0)  # lets the transports see that they are closed
 
 
-def _as_text(value: str) -> str:
+def _as_text(value: bytes) -> str:
     """aiohttp sends field values as UTF-8: this way the bytes of a UTF-8 value stay the same."""
     try:
-        return value if value.isascii() else value.encode("latin-1").decode()
+        return value.decode()
     except UnicodeError:
-        return value
+        return value.decode("latin-1")
 
 
 async def _chunks(response: aiohttp.ClientResponse, url: URL) -> AsyncIterator[bytes]:

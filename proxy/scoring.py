@@ -7,7 +7,9 @@ here costs a number, never a completion: the status and a machine word say why t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from calibrator import (
     Scorer,
     message_text,
 )
-from proxy.completion import Choice
+from proxy.formats import Choice
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +73,7 @@ class Scoring:
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
+        self._arrivals: _Arrivals | None = None
         self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
         if load is None:
             self._absence = Confidence(None, Status.SKIPPED, "no_calibrator")
@@ -134,14 +137,62 @@ class Scoring:
 
     async def _gather(self, futures: Sequence[Future[Score]]) -> list[Confidence]:
         """What is there at the deadline; the rest is cancelled."""
-        waiting = [asyncio.wrap_future(future) for future in futures]
+        if not futures:
+            return []
+        loop = asyncio.get_running_loop()
+        if self._arrivals is None or self._arrivals.loop is not loop:
+            self._arrivals = _Arrivals(loop)
+        waiting = _Waiting(loop.create_future(), len(futures))
+        arrivals = self._arrivals
+        for future in futures:
+            future.add_done_callback(lambda _: arrivals.report(waiting))
+        timer = loop.call_later(self._timeout_s, waiting.end)
         try:
-            if waiting:
-                await asyncio.wait(waiting, timeout=self._timeout_s)
-            return [_confidence(future) for future in waiting]
+            await waiting.over
+            return [_confidence(future) for future in futures]
         finally:
-            for future in waiting:
+            timer.cancel()
+            for future in futures:
                 future.cancel()  # no-op on what is done; also when nobody waits any longer
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for its scores; used on the event loop only."""
+
+    over: asyncio.Future[None]
+    missing: int
+
+    def arrived(self) -> None:
+        self.missing -= 1
+        if not self.missing:
+            self.end()
+
+    def end(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class _Arrivals:
+    """Scores on their way from the scorer's thread: one wake-up of the loop for a whole batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._arrived: deque[_Waiting] = deque()
+        self._is_coming = False
+
+    def report(self, waiting: _Waiting) -> None:
+        """From any thread."""
+        self._arrived.append(waiting)
+        if not self._is_coming:
+            self._is_coming = True
+            with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits
+                self.loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._is_coming = False  # first, so that what is reported from now on wakes again
+        while self._arrived:
+            self._arrived.popleft().arrived()
 
 
 def _described(error: BaseException) -> dict[str, str]:
@@ -150,7 +201,7 @@ def _described(error: BaseException) -> dict[str, str]:
     return {**message, "kind": type(error).__name__}
 
 
-def _confidence(future: asyncio.Future[Score]) -> Confidence:
+def _confidence(future: Future[Score]) -> Confidence:
     if not future.done():
         return Confidence(None, Status.TIMEOUT, "deadline")
     if future.cancelled():

@@ -5,7 +5,6 @@ Mistakes a person makes at the start become one sentence and a named exit status
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -20,11 +19,11 @@ from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import Escalate, InvalidDocumentError, Policy
 from proxy.app import NO_CALIBRATOR, create_app
 from proxy.config import Config, find_config, load_config, load_config_policy
+from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.host_check import is_loopback
 from proxy.logs import configure_logs
 from proxy.routing import Router
-from proxy.store import Store
 
 GRACE_S = 30
 
@@ -140,20 +139,14 @@ def serve(
 
 def check_store(config: Config) -> None:
     """The store must open before anything is promised to be held; raises StartupError."""
-
-    async def open_once() -> None:
-        store = Store(config.store)
-        await store.open()
-        await store.aclose()
-
-    folder = Store(config.store).path.resolve().parent
+    folder = path_of(config.store).resolve().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise StartupError(
             ExitStatus.STORE_UNAVAILABLE,
             f"the store's folder {folder} does not exist or is not writable",
         )
     try:
-        asyncio.run(open_once())
+        open_engine(config.store).dispose()
     except StoreError as error:
         raise StartupError(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 

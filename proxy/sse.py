@@ -16,6 +16,7 @@ _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row. Atomic, because "\r\n" must never be read as "\r" and "\n".
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_SIMPLE = re.compile(rb"data: ([^\r\n]*)\n\n")  # what nearly every event looks like
 
 
 class EventTooLargeError(Exception):
@@ -32,6 +33,8 @@ class Event:
 
 def data_of(raw: bytes) -> str | None:
     """The `data` lines of one event, joined; None when it has none."""
+    if simple := _SIMPLE.fullmatch(raw):
+        return simple[1].decode("utf-8", errors="replace")
     values = []
     for line in _LINE_END.split(raw.decode("utf-8", errors="replace")):
         if line.startswith("data:"):
@@ -41,9 +44,9 @@ def data_of(raw: bytes) -> str | None:
     return "\n".join(values) if values else None
 
 
-def event_bytes(data: str) -> bytes:
+def event_bytes(data: bytes) -> bytes:
     """An event that carries `data`."""
-    return b"".join(b"data: %b\n" % line.encode() for line in data.split("\n")) + b"\n"
+    return b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
 
 
 class EventReader:
@@ -56,17 +59,34 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that `chunk` completes; raises EventTooLargeError when it completes none."""
+        return self.split(self.take(chunk))
+
+    def take(self, chunk: bytes) -> bytes:
+        """The bytes of all events that `chunk` completes, for those who need not look inside.
+
+        Raises EventTooLargeError when it completes none.
+        """
+        if not self._buffer and chunk.endswith(b"\n\n") and b"\r" not in chunk:
+            return chunk
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
-        events, start = [], 0
+        end = 0
         for match in _BLANK_LINE.finditer(self._buffer, searched):
-            raw = bytes(self._buffer[start : match.end()])
+            end = match.end()
+        if not end and len(self._buffer) > self._max_event_bytes:
+            raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
+        taken = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        return taken
+
+    def split(self, taken: bytes) -> list[Event]:
+        """The events in bytes that `take` gave; in the order in which it gave them."""
+        events, start = [], 0
+        for match in _BLANK_LINE.finditer(taken):
+            raw = taken[start : match.end()]
             events.append(Event(raw, data_of(raw.removeprefix(_BOM) if self._is_first else raw)))
             self._is_first = False
             start = match.end()
-        del self._buffer[:start]
-        if not events and len(self._buffer) > self._max_event_bytes:
-            raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
         return events
 
     def rest(self) -> bytes:

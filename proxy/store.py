@@ -1,4 +1,4 @@
-"""Held replies, in SQLite. The only module that knows the database.
+"""Held replies. One of the modules that know the database.
 
 A held reply is written before the client hears that it is held; whoever releases it may do so
 from another process (`pinocchio reviews`). The bytes kept are those that upstream sent.
@@ -7,26 +7,26 @@ from another process (`pinocchio reviews`). The bytes kept are those that upstre
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from proxy.database import cause, metadata, open_engine, path_of, set_pragmas
 from proxy.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 
-_metadata = sa.MetaData()
 _held = sa.Table(
     "held_replies",
-    _metadata,
+    metadata,
     sa.Column("id", sa.String, primary_key=True),
     sa.Column("key_hash", sa.String, nullable=False),  # of the key that asked; only it may fetch
     sa.Column("state", sa.String, nullable=False, index=True),
@@ -63,27 +63,22 @@ class HeldReply:
 
 
 class Store:
-    """Opened lazily; every method raises StoreError when the database cannot be used."""
+    """Every method raises StoreError when the database cannot be used."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
-        self.path = Path(url.removeprefix("sqlite:///")).expanduser()
+        self.path = path_of(url)
+        self._url = url
         self._max_held = max_held
         self._engine: AsyncEngine | None = None
+        self._is_open = False
 
     async def open(self) -> None:
         """Creates the file and its tables where they are missing."""
-        engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(self.path)))
-        sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
-        try:
-            await asyncio.to_thread(_open_once, self.path)
-            async with engine.begin() as connection:
-                await connection.run_sync(_metadata.create_all)
-        except (SQLAlchemyError, sqlite3.Error) as error:
-            await engine.dispose()
-            raise StoreError(f"the store {self.path} cannot be opened: {_cause(error)}") from error
-        self._engine = engine
+        (await asyncio.to_thread(open_engine, self._url)).dispose()
+        self._is_open = True
 
     async def aclose(self) -> None:
+        self._is_open = False
         if self._engine is not None:
             await self._engine.dispose()
             self._engine = None
@@ -98,7 +93,7 @@ class Store:
                     raise StoreError(f"{self._max_held} replies are held already (limits.max_held)")
                 await connection.execute(_held.insert().values(**row))
         except SQLAlchemyError as error:
-            raise StoreError(f"the reply could not be stored: {_cause(error)}") from error
+            raise StoreError(f"the reply could not be stored: {cause(error)}") from error
 
     async def get(self, id: str) -> HeldReply | None:
         found = await self._select(sa.select(_held).where(_held.c.id == id))
@@ -125,8 +120,15 @@ class Store:
         return await self._change(late.values(state=EXPIRED, decided_at=now))
 
     def _opened(self) -> AsyncEngine:
-        if self._engine is None:
+        """Connected on first use: most proxies hold nothing, and the import takes memory."""
+        if not self._is_open:
             raise StoreError(f"the store {self.path} is not open")
+        if self._engine is None:
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            url = sa.URL.create("sqlite+aiosqlite", database=str(self.path))
+            self._engine = create_async_engine(url)
+            sa.event.listen(self._engine.sync_engine, "connect", set_pragmas)
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
@@ -134,7 +136,7 @@ class Store:
             async with self._opened().connect() as connection:
                 rows = (await connection.execute(query)).mappings().all()
         except SQLAlchemyError as error:
-            raise StoreError(f"the store cannot be read: {_cause(error)}") from error
+            raise StoreError(f"the store cannot be read: {cause(error)}") from error
         return [HeldReply(**dict(row)) for row in rows]
 
     async def _change(self, statement: sa.Update) -> int:
@@ -142,29 +144,9 @@ class Store:
             async with self._opened().begin() as connection:
                 return (await connection.execute(statement)).rowcount
         except SQLAlchemyError as error:
-            raise StoreError(f"the store cannot be written: {_cause(error)}") from error
-
-
-def _set_pragmas(connection: Any, _: Any) -> None:
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _open_once(path: Path) -> None:
-    """Raises sqlite3.Error; aiosqlite would leave a thread behind that outlives the event loop."""
-    connection = sqlite3.connect(path)
-    try:
-        _set_pragmas(connection, None)
-    finally:
-        connection.close()
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
 
 
 def _storable(value: Any) -> Any:
     """Half a surrogate pair, which JSON can carry and SQLite cannot, becomes its escape."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-
-
-def _cause(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error).splitlines()[0]

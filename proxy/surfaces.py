@@ -9,21 +9,22 @@ from urllib.parse import unquote
 
 from proxy import headers as names
 from proxy.asgi import Reply, Request
-from proxy.completion import json_object
 from proxy.config import AttachConfig
 from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, UnknownModelError, UpstreamError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
-from proxy.held import fetch_held, is_held_id
-from proxy.json_splice import replace_member
+from proxy.held import fetch_held, held_format
+from proxy.json_splice import json_object, replace_member
+from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.store import Store
-from proxy.upstream import UpstreamReply, UpstreamRequest, header
+from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
-JSON = [("content-type", "application/json")]
+JSON: Headers = [(b"content-type", b"application/json")]
+JSON_TYPE = "application/json"
 
 
 @dataclass(slots=True)
@@ -34,17 +35,18 @@ class Surfaces:
     store: Store
     results: Results
     attach: AttachConfig
+    records: Records | None = None
 
     async def relay(self, request: Request) -> Reply:
         """Any other request under `/v1/`, as it came, to the upstream of its model."""
-        exchange = Exchange(request)
-        with exchange.logged():
+        exchange = Exchange(request, self.records)
+        with exchange:
             reply = await self._send(exchange, self._upstream_of(request))
         outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
         label = [
-            (names.STATUS, outcome.status.value),
-            (names.REASON, "surface"),
-            (names.REQUEST_ID, exchange.request_id),
+            (names.STATUS, outcome.status.encode()),
+            (names.REASON, b"surface"),
+            (names.REQUEST_ID, exchange.request_id.encode()),
         ]
         return Reply(
             reply.status, [*to_client(reply.headers), *label], reply.chunks, on_close=reply.aclose
@@ -57,13 +59,14 @@ class Surfaces:
         sent = UpstreamRequest(
             request.method, path, to_upstream(request.headers), request.body, request.query
         )
-        with exchange.in_upstream():
+        with exchange.in_upstream:
             return await self.router.upstream(name).send(sent)
 
     def _upstream_of(self, request: Request) -> str:
         """By the model in a JSON body, else the default route's upstream."""
-        payload = json_object(request.body) or {}
-        if (model := payload.get("model")) and isinstance(model, str):
+        is_json = (request.header(b"content-type") or JSON_TYPE).lower().startswith(JSON_TYPE)
+        payload = json_object(request.body) if is_json and request.body else None
+        if payload and (model := payload.get("model")) and isinstance(model, str):
             return self.router.name_for(model)
         default = self.router.default_name()
         if default is None:
@@ -74,7 +77,7 @@ class Surfaces:
         """Upstream's list with the models that are answered here; those alone without upstream."""
         local = self.router.local_models
         default = self.router.default_name()
-        has_key = request.header("authorization") is not None or (
+        has_key = request.header(b"authorization") is not None or (
             default is not None and self.router.has_key(default)
         )
         if default is None or (local and not has_key):
@@ -97,9 +100,10 @@ class Surfaces:
     async def completion(self, request: Request) -> Reply:
         """`GET /v1/chat/completions/{id}`: a held reply of ours, or upstream's own business."""
         id = request.path.rsplit("/", 1)[-1]
-        if not is_held_id(id):
+        format = held_format(id)
+        if format is None:
             return await self.relay(request)
-        return await fetch_held(self.store, id, hash_key(request), self.attach)
+        return await fetch_held(self.store, format, id, hash_key(request), self.attach)
 
     async def result(self, request: Request) -> Reply:
         """`GET /pinocchio/v1/results/{request id}`: a stream's outcome, for the key that asked."""
@@ -125,7 +129,7 @@ def _model(id: str) -> dict[str, Any]:
 
 async def _with_local(reply: Reply, ids: list[str]) -> Reply:
     """Upstream's list, the local models added; as it came where it is no list that we can read."""
-    encoding = header(reply.headers, "content-encoding")
+    encoding = header(reply.headers, b"content-encoding")
     if isinstance(reply.body, bytes) or not can_decode(encoding):
         return reply
     try:
@@ -139,5 +143,5 @@ async def _with_local(reply: Reply, ids: list[str]) -> Reply:
         return Reply(reply.status, reply.headers, raw)
     known = {model.get("id") for model in data if isinstance(model, dict)}
     longer = [*data, *(_model(id) for id in ids if id not in known)]
-    kept = without(reply.headers, "content-length", "content-encoding")
+    kept = without(reply.headers, b"content-length", b"content-encoding")
     return Reply(reply.status, kept, replace_member(body, "data", longer))

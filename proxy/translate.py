@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import httpx
 
-from proxy.chat_request import parse_json_object
+from proxy.completion_request import parse_json_object
 from proxy.errors import (
     BadRequestError,
     NotFoundError,
@@ -32,7 +32,7 @@ from proxy.json_splice import replace_member
 from proxy.relay import CONNECT_TIMEOUT_S, Relay
 from proxy.sse import DONE, event_bytes
 from proxy.translated_errors import broken_off, error_reply, json_reply, kept_headers
-from proxy.upstream import UpstreamReply, UpstreamRequest, header
+from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
 Json = dict[str, Any]
 
@@ -212,14 +212,14 @@ class LiteLLMUpstream:
         if self._api_key:
             return self._api_key
         missing = self._litellm.validate_environment(target.name)["missing_keys"]
-        presented = (header(request.headers, "authorization") or "").removeprefix("Bearer ")
+        presented = (header(request.headers, b"authorization") or "").removeprefix("Bearer ")
         return presented if any(name.endswith("API_KEY") for name in missing) else None
 
 
 # litellm's objects as OpenAI's JSON
 
 
-def _headers(answer: Any) -> list[tuple[str, str]]:
+def _headers(answer: Any) -> Headers:
     return kept_headers(answer._hidden_params.get("additional_headers") or {})
 
 
@@ -269,7 +269,7 @@ async def _stream_reply(stream: Any, *, has_usage: bool) -> UpstreamReply:
     except BaseException:
         await close()
         raise
-    headers = [("content-type", "text/event-stream; charset=utf-8"), *_headers(stream)]
+    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *_headers(stream)]
     return UpstreamReply(200, headers, _events(stream, first, has_usage=has_usage), close)
 
 
@@ -279,14 +279,14 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
         chunk = _chunk(part, has_usage=has_usage)
         model = part._hidden_params.get("provider_response_model") or model or chunk["model"]
         chunk |= {"id": first.id, "model": model}  # litellm's change on the way with some providers
-        yield event_bytes(json.dumps(chunk, separators=(",", ":")))
+        yield event_bytes(json.dumps(chunk, separators=(",", ":")).encode())
         try:
             part = await _next(stream)
         except UpstreamError:
             raise
         except Exception as error:
             raise broken_off(error) from error
-    yield event_bytes(DONE)
+    yield event_bytes(DONE.encode())
 
 
 async def _next(stream: Any) -> Any:

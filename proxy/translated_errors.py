@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.headers import encoded
 from proxy.upstream import Headers, UpstreamReply
 
 _KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
@@ -40,13 +41,13 @@ def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
     async def chunks() -> AsyncIterator[bytes]:
         yield json.dumps(body, separators=(",", ":")).encode()
 
-    return UpstreamReply(status, [("content-type", "application/json"), *headers], chunks())
+    return UpstreamReply(status, [(b"content-type", b"application/json"), *headers], chunks())
 
 
 def kept_headers(headers: Mapping[str, str]) -> Headers:
     """Those of upstream's header fields that mean something to a client of the translation."""
     named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
-    return [(name, value) for name, value in named.items() if _KEPT.fullmatch(name)]
+    return encoded((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
 
 
 def error_reply(error: Exception) -> UpstreamReply:

@@ -1,8 +1,8 @@
 """What the proxy knows of an upstream: bytes go in, bytes come out.
 
-Three parts speak this protocol: `relay.py` (an upstream that speaks OpenAI's format, over HTTP),
-`demo.py` (canned answers, no network) and `translate.py` (litellm). The rest of the proxy cannot
-tell them apart.
+Four parts speak this protocol: `pool.py` and `relay.py` (an upstream whose format the client
+speaks, over HTTP), `demo.py` (canned answers, no network) and `translate.py` (litellm). The rest of
+the proxy cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-Headers = list[tuple[str, str]]
+from proxy.errors import UpstreamBrokenError
+
+Headers = list[tuple[bytes, bytes]]
 """Header fields in their order, names in lower case; a name may occur more than once."""
 
 
-def header(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     """The first value of `name` (lower case), or None."""
-    return next((value for key, value in headers if key == name), None)
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,8 @@ async def _nothing() -> None:
 class UpstreamReply:
     """Status and headers are here, the body comes as it arrives.
 
-    `chunks` may be iterated once. Whoever takes the reply calls `aclose`, which cancels what has
-    not arrived yet.
+    `chunks` may be iterated once, or `read` awaited once. Whoever takes the reply calls `aclose`,
+    which cancels what has not arrived yet.
     """
 
     status: int
@@ -48,12 +53,26 @@ class UpstreamReply:
     chunks: AsyncIterator[bytes]
     on_close: Callable[[], Awaitable[None]] = _nothing
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: bytes) -> str | None:
         return header(self.headers, name)
 
-    async def read(self) -> bytes:
-        """The whole body; raises UpstreamBrokenError when it ends too early."""
-        return b"".join([chunk async for chunk in self.chunks])
+    @property
+    def is_whole(self) -> bool:
+        """Whether upstream has finished the answer, going by its head: its length is known."""
+        return header(self.headers, b"content-length") is not None
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body; raises UpstreamBrokenError when it ends too early or exceeds `limit`."""
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise UpstreamBrokenError(
+                    f"upstream's reply is larger than {limit} bytes (limits.max_body)"
+                )
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def aclose(self) -> None:
         await self.on_close()

@@ -1,52 +1,37 @@
-"""A chat request as the proxy needs it; the bytes that go upstream stay the client's own."""
+"""A request for a completion as the proxy needs it; what goes upstream stays the client's bytes."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from calibrator import NotScorableError, question_text
+import orjson
+
 from proxy.asgi import Request
 from proxy.errors import BadRequestError
+from proxy.formats import Format
 from proxy.headers import DOMAIN, TAGS
 from proxy.json_splice import replace_member
 
+NO_TAGS: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
+class CompletionRequest:
     """What routing, scoring and policies look at; everything else is left alone in `body`."""
 
+    format: Format
     body: bytes
     payload: dict[str, Any]
     model: str
     is_stream: bool
     domain: str | None = None
-    tags: frozenset[str] = frozenset()
-
-    @property
-    def wants_schema(self) -> bool:
-        """A reply in a format that a placeholder's prose would break."""
-        wanted = self.payload.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
-
-    @property
-    def include_usage(self) -> bool:
-        options = self.payload.get("stream_options")
-        return isinstance(options, dict) and options.get("include_usage") is True
-
-    @property
-    def n(self) -> int:
-        """How many choices are asked for."""
-        wanted = self.payload.get("n")
-        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+    tags: frozenset[str] = field(default=NO_TAGS)
 
     def question(self) -> str:
         """The question as the calibrator reads it; raises NotScorableError."""
-        try:
-            return question_text(self.payload.get("messages"), self.payload.get("tools"))
-        except ValueError as error:  # upstream accepted what we cannot read
-            raise NotScorableError("messages", str(error)) from error
+        return self.format.question(self.payload)
 
     def body_for(self, model: str) -> bytes:
         """The client's bytes with another model's name in them; raises BadRequestError."""
@@ -59,7 +44,19 @@ class ChatRequest:
 def parse_json_object(body: bytes) -> dict[str, Any]:
     """The request's JSON object; raises BadRequestError that says where it breaks."""
     try:
-        payload = json.loads(body.decode("utf-8-sig"))
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        payload = _parse_leniently(body)
+    if not isinstance(payload, dict):
+        kind = type(payload).__name__
+        raise BadRequestError(f"the body must be a JSON object, not a {kind}", code="invalid_type")
+    return payload
+
+
+def _parse_leniently(body: bytes) -> Any:
+    """What the standard library still takes, such as NaN; upstream may take it too."""
+    try:
+        return json.loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise BadRequestError(
             f"the body is not UTF-8 (byte {error.start})", code="invalid_encoding"
@@ -73,15 +70,11 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
         raise BadRequestError(
             "the body is JSON nested too deeply or with too long a number", code="invalid_json"
         ) from error
-    if not isinstance(payload, dict):
-        kind = type(payload).__name__
-        raise BadRequestError(f"the body must be a JSON object, not a {kind}", code="invalid_type")
-    return payload
 
 
-def parse_chat_request(request: Request) -> ChatRequest:
+def parse_completion_request(request: Request, format: Format) -> CompletionRequest:
     """Raises BadRequestError for what cannot be routed; other mistakes are upstream's to name."""
-    encoding = (request.header("content-encoding") or "identity").lower()
+    encoding = (request.header(b"content-encoding") or "identity").lower()
     if encoding != "identity":
         raise BadRequestError(
             f"a body with content-encoding {encoding!r} is not read; send it plain",
@@ -103,12 +96,18 @@ def parse_chat_request(request: Request) -> ChatRequest:
         raise BadRequestError(
             f"stream must be true or false, not {stream!r}", param="stream", code="invalid_type"
         )
-    tags = (request.header(TAGS) or "").split(",")
-    return ChatRequest(
-        body=request.body,
-        payload=payload,
-        model=model,
+    return CompletionRequest(
+        format,
+        request.body,
+        payload,
+        model,
         is_stream=bool(stream),
         domain=request.header(DOMAIN),
-        tags=frozenset(tag.strip() for tag in tags if tag.strip()),
+        tags=_tags(request.header(TAGS)),
     )
+
+
+def _tags(listed: str | None) -> frozenset[str]:
+    if not listed:
+        return NO_TAGS
+    return frozenset(tag.strip() for tag in listed.split(",") if tag.strip())

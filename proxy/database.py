@@ -1,0 +1,46 @@
+"""The database behind the store and the records: SQLite in one file.
+
+Only this module, `store.py` and `records.py` know SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+
+metadata = sa.MetaData()
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000")
+
+
+def path_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///")).expanduser()
+
+
+def open_engine(url: str) -> sa.Engine:
+    """An engine on an existing schema, made where it is missing; raises StoreError."""
+    path = path_of(url)
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+    sa.event.listen(engine, "connect", set_pragmas)
+    try:
+        metadata.create_all(engine)
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        engine.dispose()
+        raise StoreError(f"the store {path} cannot be opened: {cause(error)}") from error
+    return engine
+
+
+def set_pragmas(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def cause(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -1,0 +1,208 @@
+"""`/v1/chat/completions`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from calibrator import NotScorableError, question_text
+from proxy.errors import ProxyError
+from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.merging import index_of, joined, merge, merge_calls
+from proxy.formats.openai import annotated, error_body, error_event
+from proxy.json_splice import dumps, json_object
+from proxy.sse import DONE, Event, event_bytes
+
+_OBJECT = "chat.completion"
+
+
+class ChatFormat:
+    """OpenAI's chat completions, as nearly every server and client speaks them."""
+
+    name = "chat"
+    path = "/chat/completions"
+    held_prefix = "chatcmpl-held-"
+    fetch_path = path
+    marks = re.compile(
+        rb'"finish_reason"\s*:\s*"|"error"|\[DONE\]|"tool_calls"\s*:\s*\[|"function_call"\s*:\s*\{'
+    )
+
+    def question(self, payload: Json) -> str:
+        try:
+            return question_text(payload.get("messages"), payload.get("tools"))
+        except ValueError as error:  # upstream accepted what we cannot read
+            raise NotScorableError("messages", str(error)) from error
+
+    def last_question(self, payload: Json) -> str:
+        messages = payload.get("messages")
+        last = messages[-1] if isinstance(messages, list) and messages else None
+        return plain_text(last.get("content") if isinstance(last, dict) else None)
+
+    def count(self, payload: Json) -> int:
+        wanted = payload.get("n")
+        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+
+    def wants_schema(self, payload: Json) -> bool:
+        wanted = payload.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def choices(self, completion: Json) -> list[Choice]:
+        listed = completion.get("choices")
+        if not isinstance(listed, list):
+            return []
+        choices = []
+        for position, choice in enumerate(listed):
+            if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+                return []
+            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
+            choices.append(
+                Choice(
+                    index_of(choice, position),
+                    choice["message"],
+                    reason if isinstance(reason, str) else None,
+                    logprobs if isinstance(logprobs, dict) else None,
+                )
+            )
+        return choices
+
+    def assembler(self) -> Assembler:
+        return ChatAssembler()
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choices = [
+            {"index": c.index, "message": message, "logprobs": None, "finish_reason": ending}
+            for c in self.choices(completion)
+        ]
+        return {**completion, "choices": choices}
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
+        return self.restated({**empty, "choices": [{"message": {}}]}, text, "content_filter")
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """Role and content, then the finish, usage where it was asked for, [DONE]."""
+        left_out = ("choices", "usage", "object", MEMBER)
+        head = {k: v for k, v in completion.items() if k not in left_out}
+        head["object"] = f"{_OBJECT}.chunk"
+        chunks: list[Json] = []
+        for choice in completion["choices"]:
+            delta = dict(choice["message"])
+            if isinstance(calls := delta.get("tool_calls"), list):
+                delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
+            start = {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
+            finish = {"index": choice["index"], "delta": {}, "logprobs": None}
+            ending = {"finish_reason": choice["finish_reason"]}
+            chunks.append({**head, "choices": [{**start, "finish_reason": None}]})
+            chunks.append({**head, "choices": [{**finish, **ending}]})
+        if MEMBER in completion and chunks:
+            chunks[-1][MEMBER] = completion[MEMBER]
+        if includes_usage(payload):
+            chunks.append({**head, "choices": [], "usage": completion.get("usage")})
+        return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)
+
+
+def plain_text(content: Any) -> str:
+    """The text of a message's content, whatever else is in it."""
+    if isinstance(content, list):
+        content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def includes_usage(payload: Json) -> bool:
+    options = payload.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+class ChatAssembler:
+    """Chunks with `choices[].delta`."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, Choice] = {}
+        self._calls: dict[int, dict[int, Json]] = {}  # of each choice, by their index
+        self.model: str | None = None
+        self._head: Json = {}  # id, created, model .. of the first chunk
+        self._usage: Json | None = None
+
+    def add(self, event: Event) -> Sight:
+        if event.data == DONE:
+            return Sight(is_end=True)
+        chunk = json_object(event.data) if event.data else None
+        if chunk is None:
+            return NOTHING
+        if "error" in chunk:
+            return Sight(is_end=True, is_error=True)
+        if not self._head and "id" in chunk:
+            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage", "object")}
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self.model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        listed = chunk.get("choices")
+        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
+
+    def _add_parts(self, parts: list[Any]) -> Sight:
+        finished: list[int] = []
+        calls_tool = False
+        for position, part in enumerate(parts):
+            if not isinstance(part, dict):
+                continue
+            index = index_of(part, position)
+            if (choice := self._choices.get(index)) is None:
+                choice = self._choices[index] = Choice(index)
+            with contextlib.suppress(RecursionError):  # no answer is nested that deeply
+                calls_tool |= self._extend(choice, part)
+            if isinstance(part.get("finish_reason"), str) and choice.finish_reason is None:
+                choice.finish_reason = part["finish_reason"]
+                finished.append(index)
+        if finished or calls_tool:
+            return Sight(tuple(finished), calls_tool=calls_tool)
+        return NOTHING
+
+    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
+        """Takes a choice's part in; whether it is one of a tool call."""
+        delta, logprobs = part.get("delta"), part.get("logprobs")
+        if isinstance(logprobs, dict):
+            choice.logprobs = choice.logprobs or {}
+            merge(choice.logprobs, logprobs)
+        if not isinstance(delta, dict):
+            return False
+        listed = delta.get("tool_calls")
+        if isinstance(listed, list):
+            merge_calls(self._calls.setdefault(choice.index, {}), listed)
+            delta = {key: value for key, value in delta.items() if key != "tool_calls"}
+        merge(choice.message, delta)
+        return bool(listed) or isinstance(delta.get("function_call"), dict)
+
+    def choices(self) -> list[Choice]:
+        return [self._whole(self._choices[index]) for index in sorted(self._choices)]
+
+    def _whole(self, choice: Choice) -> Choice:
+        message = joined(choice.message)
+        if calls := self._calls.get(choice.index):
+            message["tool_calls"] = [joined(calls[index]) for index in sorted(calls)]
+        return Choice(choice.index, message, choice.finish_reason, joined(choice.logprobs))
+
+    def completion(self) -> Json:
+        listed = [
+            {
+                "index": choice.index,
+                "message": {"role": "assistant", "content": None, **choice.message},
+                "logprobs": choice.logprobs,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in self.choices()
+        ]
+        usage = {} if self._usage is None else {"usage": self._usage}
+        return {**self._head, "object": _OBJECT, "choices": listed, **usage}

@@ -1,0 +1,124 @@
+"""What the way of a completion asks of a format, so that every scored surface goes the same way.
+
+A format is one of the APIs that clients speak: chat completions, completions, responses, messages.
+It knows how a question is put and how an answer looks, whole and streamed; nothing of HTTP, scores
+or policies. Answers are read into choices whose messages have the form of a chat message, so that
+the calibrator's text and a policy's facts are found in one place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from proxy.errors import ProxyError
+from proxy.sse import Event
+
+Json = dict[str, Any]
+MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
+Ending = Literal["stop", "content_filter"]
+
+
+@dataclass(slots=True)
+class Choice:
+    """One choice: its message as chat completions have it, put together if it was streamed.
+
+    Of the message `content`, `reasoning_content`, `refusal` and `tool_calls` are looked at.
+    """
+
+    index: int
+    message: Json = field(default_factory=dict)
+    finish_reason: str | None = None
+    logprobs: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What an event of a stream means: the choices that it finishes, and whether it is more."""
+
+    finished: tuple[int, ...] = ()
+    is_end: bool = False  # nothing that follows belongs to the answer
+    is_error: bool = False
+    calls_tool: bool = False  # a part of a tool call
+
+
+NOTHING = Sight()
+
+
+class Assembler(Protocol):
+    """Puts a stream's events together into choices, as the clients' own accumulators do."""
+
+    model: str | None  # the answering model's name, as upstream gives it
+
+    def add(self, event: Event) -> Sight: ...
+
+    def choices(self) -> list[Choice]:
+        """What has arrived, in the order of their indices; unfinished ones too."""
+        ...
+
+    def completion(self) -> Json:
+        """What the same reply would have been, had it not been streamed."""
+        ...
+
+
+class Format(Protocol):
+    """One format; see the modules beside this one."""
+
+    name: str  # in logs, records and README
+    path: str  # after `/v1`
+    held_prefix: str  # of the ids of held replies
+    fetch_path: str  # after `/v1`, where a held reply is fetched by its id
+    marks: re.Pattern[bytes]
+    """Found in every event that finishes a choice, ends the stream, is an error or calls a tool."""
+
+    # the request
+
+    def question(self, payload: Json) -> str:
+        """The question as the calibrator reads it; raises NotScorableError."""
+        ...
+
+    def last_question(self, payload: Json) -> str:
+        """What the user said last, for a reviewer; an empty string where that is no text."""
+        ...
+
+    def count(self, payload: Json) -> int:
+        """How many choices are asked for."""
+        ...
+
+    def wants_schema(self, payload: Json) -> bool:
+        """Whether a reply in prose would break what the client wants to parse."""
+        ...
+
+    # the answer
+
+    def choices(self, completion: Json) -> list[Choice]:
+        """An empty list when it is no completion of this format."""
+        ...
+
+    def assembler(self) -> Assembler: ...
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        """A finish event with our member; its bytes as they are where it takes none."""
+        ...
+
+    # what stands in place of an answer
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        """The completion with `text` in place of its content and tool calls."""
+        ...
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """A completion that says `text` and ends as one that a filter cut."""
+        ...
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """The completion as a stream, as the request wants it; a member goes to the finish."""
+        ...
+
+    def error_body(self, error: ProxyError) -> bytes: ...
+
+    def error_event(self, error: ProxyError) -> bytes:
+        """How a failure is told when a stream's status is out: nothing follows it."""
+        ...

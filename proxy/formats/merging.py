@@ -1,0 +1,63 @@
+"""How deltas become a message: text and lists grow, objects merge, the rest is kept as it came last.
+
+Text grows as a list of pieces until somebody asks for it; joining at every delta would make a long
+answer cost the square of its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_WHOLE = ("id", "role", "type")  # strings that come whole, if perhaps more than once
+
+
+class Pieces(list[str]):
+    """A text that is still growing."""
+
+
+def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Takes a delta into a message, whose growing texts become `Pieces`."""
+    for key, value in delta.items():
+        old = message.get(key)
+        if key in _WHOLE:
+            message[key] = value or old
+        elif isinstance(value, str) and isinstance(old, Pieces):
+            old.append(value)
+        elif isinstance(value, str):
+            message[key] = Pieces([value])
+        elif isinstance(value, list) and isinstance(old, list):
+            old.extend(value)
+        elif isinstance(value, dict):
+            if not isinstance(old, dict):
+                old = message[key] = {}
+            merge(old, value)
+        elif value is not None or key not in message:
+            message[key] = value.copy() if isinstance(value, list) else value
+
+
+def joined(value: Any) -> Any:
+    """The value with every growing text joined; raises RecursionError as `merge` does."""
+    if isinstance(value, Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: joined(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [joined(item) for item in value]
+    return value
+
+
+def index_of(value: Mapping[str, Any], default: int) -> int:
+    index = value.get("index")
+    return index if isinstance(index, int) and index >= 0 else default
+
+
+def merge_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[Any]) -> None:
+    """Tool calls merge by their index; where there is none, another id begins another call."""
+    for delta in deltas:
+        if not isinstance(delta, dict):
+            continue
+        last = max(calls, default=-1)
+        is_new = not calls or delta.get("id") not in (None, "", calls[last].get("id"))
+        call = calls.setdefault(index_of(delta, last + 1 if is_new else last), {})
+        merge(call, {key: value for key, value in delta.items() if key != "index"})

@@ -1,0 +1,48 @@
+"""The proxy's own API, under `/pinocchio/v1/`: an ordinary FastAPI application."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from proxy.errors import NotFoundError, ProxyError
+from proxy.exchange import hash_presented
+from proxy.headers import ERROR
+from proxy.results import Results
+
+Presented = Annotated[str | None, Header()]
+
+
+def create_api(results: Results) -> FastAPI:
+    """The routes of the callers' listener."""
+    api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
+    api.add_exception_handler(ProxyError, _envelope)
+    api.add_exception_handler(HTTPException, _unknown)
+
+    @api.get("/pinocchio/v1/results/{request_id}")
+    async def result(
+        request_id: str, authorization: Presented = None, x_api_key: Presented = None
+    ) -> dict[str, Any]:
+        """A stream's outcome, for the key that asked."""
+        return results.get(request_id, hash_presented(authorization or x_api_key or ""))
+
+    return api
+
+
+async def _envelope(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ProxyError)
+    return Response(
+        error.body(), error.status, {ERROR.decode(): "true"}, media_type="application/json"
+    )
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """What routing raises: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == NotFoundError.status:
+        text = f"there is nothing at {request.url.path}"
+        return await _envelope(request, NotFoundError(text, code="unknown_url"))
+    return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)

@@ -1,0 +1,146 @@
+"""The record of exchanges: one row each, written in batches by a thread of its own.
+
+A reply never waits for its row. The queue is bounded: rows beyond it, and rows that the database
+refuses, are shed and counted. One of the modules that know the database.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.database import cause, metadata, open_engine
+
+log = structlog.get_logger(__name__)
+
+exchanges = sa.Table(
+    "exchanges",
+    metadata,
+    sa.Column("request_id", sa.String, primary_key=True),
+    sa.Column("started_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
+    sa.Column("key_hash", sa.String, nullable=False),
+    sa.Column("path", sa.String, nullable=False),
+    sa.Column("upstream", sa.String),
+    sa.Column("model", sa.String),
+    sa.Column("is_stream", sa.Boolean, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),  # of HTTP, as the client got it
+    sa.Column("error", sa.String),  # our machine code
+    sa.Column("confidence", sa.Float),
+    sa.Column("confidence_status", sa.String),
+    sa.Column("reason", sa.String),
+    sa.Column("action", sa.String),  # what was carried out
+    sa.Column("would_action", sa.String),  # in shadow mode
+    sa.Column("policy", sa.String),  # policy/rule@version
+    sa.Column("calibrator", sa.String),
+    sa.Column("review_id", sa.String),
+    sa.Column("escalated_from", sa.String),
+    sa.Column("total_ms", sa.Float, nullable=False),
+    sa.Column("overhead_ms", sa.Float, nullable=False),
+    sa.Column("score_ms", sa.Float),
+)
+DAY_S = 86_400
+FORGET_EVERY_S = 3_600
+TELL_EVERY_S = 10.0
+COLUMNS = tuple(exchanges.columns.keys())
+Row = tuple[Any, ...]
+"""One value for each of `COLUMNS`."""
+
+
+class Records:
+    """Opened at start; `add` may be called from the event loop and never waits."""
+
+    def __init__(
+        self,
+        url: str,
+        keep_days: float,
+        *,
+        max_queue: int = 50_000,
+        every_s: float = 0.05,
+        most_rows: int = 2_000,
+    ) -> None:
+        self._url = url
+        self._keep_days = keep_days
+        self._max_queue = max_queue
+        self._every_s = every_s
+        self._most_rows = most_rows
+        self._rows: deque[Row] = deque()
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self.shed = 0  # rows that were not written
+        self._told_at = -TELL_EVERY_S
+
+    def open(self) -> None:
+        """Creates the table where it is missing; raises StoreError."""
+        self._engine = open_engine(self._url)
+        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
+        self._thread.start()
+
+    def add(self, row: Row) -> None:
+        """Queues a row; sheds it when too many wait already."""
+        if len(self._rows) >= self._max_queue:
+            self._shed(1, "queue_full")
+            return
+        self._rows.append(row)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def close(self) -> None:
+        """Writes what is still queued and ends the thread."""
+        if self._thread is None:
+            return
+        self._is_closed = True
+        self._wake.set()
+        self._thread.join(timeout=10)
+        self._engine.dispose()
+        self._thread = None
+
+    def _run(self) -> None:
+        insert = str(exchanges.insert().compile(dialect=sqlite.dialect()))
+        forget_at = 0.0
+        while not self._is_closed or self._rows:
+            self._wake.wait()
+            if time.monotonic() >= forget_at:
+                forget_at = time.monotonic() + FORGET_EVERY_S
+                self._forget()
+            if not self._is_closed:
+                time.sleep(self._every_s)  # what comes meanwhile shares the transaction
+            self._wake.clear()
+            while self._rows:
+                batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
+                self._write(insert, batch)
+
+    def _write(self, insert: str, batch: list[Row]) -> None:
+        """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
+        try:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(insert, batch)
+        except (SQLAlchemyError, ValueError) as error:
+            if len(batch) == 1:
+                self._shed(1, cause(error))
+                return
+            for row in batch:
+                self._write(insert, [row])
+
+    def _forget(self) -> None:
+        """Deletes the rows that are older than they are kept."""
+        oldest = time.time() - self._keep_days * DAY_S
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(exchanges.delete().where(exchanges.c.started_at < oldest))
+        except SQLAlchemyError as error:
+            log.error("records_not_deleted", reason=cause(error))
+
+    def _shed(self, count: int, reason: str) -> None:
+        """Counts; a flood of lost rows is no flood of lines."""
+        self.shed += count
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            log.error("records_shed", count=self.shed, reason=reason)
