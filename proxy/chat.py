@@ -90,17 +90,19 @@ class _Way:
     parts: Completions
     exchange: Exchange
     asked: CompletionRequest
+    mode: StreamMode = LIVE  # of a stream
     is_status_out: bool = False  # then an error can no longer be one of HTTP
 
     async def go(self) -> Reply:
-        mode = self._stream_mode() if self.asked.is_stream else LIVE
-        reply = await self._ask(self.asked.model, mode)
+        if self.asked.is_stream:
+            self.mode = self._stream_mode()
+        reply = await self._ask(self.asked.model)
         if reason := unscorable_reason(reply):
             return await self._relayed(reply, reason)
         if not is_event_stream(reply):
             return await self._in_time(self._settled(reply), reply, JSON_PING)
-        if self.asked.is_stream and mode.mode != "buffer":
-            return self._live(reply, mode)
+        if self.asked.is_stream and self.mode.mode != "buffer":
+            return self._live(reply)
         return await self._in_time(self._settled(reply), reply, STREAM_PING)
 
     def _stream_mode(self) -> StreamMode:
@@ -109,14 +111,14 @@ class _Way:
         policy = self.parts.policy
         return stream_mode(policy, model=asked.model, domain=asked.domain, tags=asked.tags)
 
-    async def _ask(self, model: str, mode: StreamMode = LIVE) -> UpstreamReply:
+    async def _ask(self, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
         exchange, router = self.exchange, self.parts.router
         name = router.name_for(model)
         exchange.upstream, exchange.model = name, model
         exchange.is_stream = self.asked.is_stream
         headers = to_upstream(exchange.request.headers)
-        if mode.mode != "passthrough":
+        if self.mode.mode != "passthrough":
             headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
         sent = UpstreamRequest(
             "POST",
@@ -218,7 +220,7 @@ class _Way:
 
     async def _second_answer(self, escalate: Escalate) -> Answer | None:
         try:
-            reply = await self._ask(escalate.to, self._stream_mode())
+            reply = await self._ask(escalate.to)
             if unscorable_reason(reply):
                 await reply.aclose()
                 return None
@@ -333,7 +335,7 @@ class _Way:
 
     # --- streams that go through live -----------------------------------------------------------
 
-    def _live(self, reply: UpstreamReply, mode: StreamMode) -> Reply:
+    def _live(self, reply: UpstreamReply) -> Reply:
         """Status and events at once; the outcome stands in the finish event."""
         exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
 
@@ -363,7 +365,7 @@ class _Way:
             wait_s=config.limits.stream_wait_ms / 1_000,
             attach=config.attach.body,
             max_bytes=config.limits.max_body,
-            settle=settle if mode.mode == "buffer_tools" else None,
+            settle=settle if self.mode.mode == "buffer_tools" else None,
         )
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()

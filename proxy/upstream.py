@@ -7,6 +7,7 @@ the proxy cannot tell them apart.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -61,7 +62,7 @@ class UpstreamReply:
         """Whether upstream has finished the answer, going by its head: its length is known."""
         return header(self.headers, b"content-length") is not None
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int = sys.maxsize) -> bytes:
         """The whole body; raises UpstreamBrokenError when it ends too early or exceeds `limit`."""
         parts: list[bytes] = []
         size = 0

@@ -503,7 +503,7 @@ def test_a_request_that_cannot_be_sent_again(start_proxy: StartProxy) -> None:
     """JSON that could just be parsed, but not be given another model's name, keeps its answer."""
     proxy = escalating(start_proxy, to="say strong p=0.8")
     statuses = set()
-    for depth in range(900, 1_000, 2):
+    for depth in range(900, 1_100, 4):
         nested = b"[" * depth + b"]" * depth
         body = b'{"x":%b,"model":"ok","messages":[{"role":"user","content":"p=0.1"}]}' % nested
         statuses.add(proxy.post_raw(body, x_faulty="say p=0.1").status)
@@ -651,8 +651,11 @@ default: deliver
     proxy = start_proxy(policy=rules)
     for is_stream in (False, True):
         asked: Any = {"tools": [WEATHER], "stream": is_stream}
-        assert proxy.ask("p=0.9", "tools", **asked).status_code == 422
-        assert proxy.ask("p=0.9", "ok", **asked).status_code == 200
+        held, free = proxy.ask("p=0.9", "tools", **asked), proxy.ask("p=0.9", "ok", **asked)
+        assert b'"code": "held_for_review"' in held.content
+        assert b"get_weather" not in held.content
+        assert b"pinocchio" in free.content
+        assert (held.status_code, free.status_code) == (200 if is_stream else 422, 200)
 
 
 def test_a_stream_that_nobody_asked_for_is_judged(start_proxy: StartProxy) -> None:

@@ -160,7 +160,7 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "limits",
+        "records, limits",
     ),
     (
         "calibrator:\n  chekpoint: x",

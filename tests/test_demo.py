@@ -37,7 +37,7 @@ async def ask(question: Any, **fields: Any) -> ChatCompletion:
     """The completion, with everything in it that OpenAI always sends."""
     reply = await post(question, **fields)
     assert reply.status == 200
-    assert reply.header("content-type") == "application/json"
+    assert reply.header(b"content-type") == "application/json"
     body = json.loads(await reply.read())
     assert {"id", "object", "created", "model", "choices"} <= set(body)
     assert {"usage", "system_fingerprint"} <= set(body)
@@ -51,7 +51,7 @@ async def stream(question: Any, **fields: Any) -> list[ChatCompletionChunk]:
     """The chunks, with everything in them that OpenAI always sends; the stream ends with [DONE]."""
     reply = await post(question, stream=True, **fields)
     assert reply.status == 200
-    assert (reply.header("content-type") or "").startswith("text/event-stream")
+    assert (reply.header(b"content-type") or "").startswith("text/event-stream")
     *events, done, nothing = (await reply.read()).split(b"\n\n")
     assert (done, nothing) == (b"data: [DONE]", b"")
     chunks = [json.loads(event.removeprefix(b"data: ")) for event in events]
@@ -222,7 +222,7 @@ async def test_no_two_completions_share_an_id() -> None:
     assert bodies[0].id.startswith("chatcmpl-demo-")
     assert len({body.id for body in bodies}) == 2
     assert len(set(calls)) == 4
-    assert len({reply.header("x-request-id") for reply in replies}) == 2
+    assert len({reply.header(b"x-request-id") for reply in replies}) == 2
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])

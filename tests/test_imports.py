@@ -37,9 +37,9 @@ ONLY_IN = {
     "peft": MODEL_AND_TRAINING,
     "litellm": ["proxy.translate*"],
     "aiohttp": ["proxy.relay"],
-    "sqlalchemy": ["proxy.store"],
-    "fastapi": ["proxy.app", "proxy.asgi", "proxy.host_check"],
-    "starlette": ["proxy.app", "proxy.asgi", "proxy.host_check"],
+    "sqlalchemy": ["proxy.database", "proxy.records", "proxy.store"],
+    "fastapi": ["proxy.own_api"],
+    "starlette": ["proxy.own_api"],
 }
 
 MAX_MODULE_LINES = 500

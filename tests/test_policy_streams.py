@@ -50,15 +50,17 @@ SURE = "{name: sure, when: {confidence: {at_least: 0.9}}, then: deliver}"
             policy_with(HOLD_CLAUDE),
             LIVE,
             [
-                "streams of claude-* or sonnet* are buffered by rule 'claude tools'",
-                "all other streams pass through by default",
+                "tool calls in streams of claude-* or sonnet* wait for their score "
+                "by rule 'claude tools'",
+                "all streams pass through by default",
             ],
         ),
         (
             policy_with(HOLD_CLAUDE, FREE_GPT, default="block"),
             LIVE,
             [
-                "streams of claude-* or sonnet* are buffered by rule 'claude tools'",
+                "tool calls in streams of claude-* or sonnet* wait for their score "
+                "by rule 'claude tools'",
                 "streams of gpt-* pass through by rule 'free'",
                 "all other streams are buffered by default",
             ],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from calibrator import Item, NotScorableError, Score, Scorer
-from proxy.completion import Choice
+from proxy.formats import Choice
 from proxy.scoring import Confidence, Scoring, Status
 from tests.live_proxy import FailingScorer, SlowScorer, WordScorer, until
 

@@ -123,7 +123,7 @@ def test_a_comment_is_an_event_without_data() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")))
 def test_what_is_written_is_read(data: str) -> None:
     """`event_bytes` gives one event whose data is what it was given."""
-    raw = event_bytes(data)
+    raw = event_bytes(data.encode())
     events, rest = read([raw])
     assert (told(events), rest) == ([data], b"")
     assert data_of(raw) == data
@@ -131,7 +131,7 @@ def test_what_is_written_is_read(data: str) -> None:
 
 def test_done_is_the_official_end() -> None:
     """The last event of every stream of ours is the line that official clients wait for."""
-    assert event_bytes(DONE) == b"data: [DONE]\n\n"
+    assert event_bytes(DONE.encode()) == b"data: [DONE]\n\n"
 
 
 def test_an_event_that_never_ends_is_given_up() -> None:
@@ -158,5 +158,5 @@ def test_events_before_an_oversize_one_are_not_lost() -> None:
 def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
     """A long stream of small events never meets the limit."""
     reader = EventReader(max_event_bytes=100)
-    events = [event for _ in range(100) for event in reader.feed(event_bytes("x" * 50))]
+    events = [event for _ in range(100) for event in reader.feed(event_bytes(b"x" * 50))]
     assert told(events) == ["x" * 50] * 100

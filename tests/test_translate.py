@@ -67,7 +67,7 @@ async def streamed(upstream: LiteLLMUpstream, **fields: Any) -> list[ChatComplet
     """The chunks of a stream that ends with [DONE]."""
     reply = await upstream.send(request(stream=True, **fields))
     assert reply.status == 200
-    assert (reply.header("content-type") or "").startswith("text/event-stream")
+    assert (reply.header(b"content-type") or "").startswith("text/event-stream")
     *events, done, nothing = (await reply.read()).split(b"\n\n")
     assert (done, nothing) == (b"data: [DONE]", b"")
     chunks = [json.loads(event.removeprefix(b"data: ")) for event in events]
@@ -98,7 +98,7 @@ async def test_a_text_is_translated(upstream: LiteLLMUpstream, server: Anthropic
     assert completion.model == "claude-echo" + SERVED
     assert completion.usage is not None
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (25, 15)
-    assert reply.header("anthropic-ratelimit-requests-remaining") == "999"
+    assert reply.header(b"anthropic-ratelimit-requests-remaining") == "999"
     assert server.headers[0]["anthropic-version"] == VERSION
 
 
@@ -378,7 +378,7 @@ async def test_the_key_is_the_first_there_is(
     if environment:
         monkeypatch.setenv("ANTHROPIC_API_KEY", environment)
     async with opened(LiteLLMUpstream("anthropic", server.base_url, configured)) as upstream:
-        await answer(await upstream.send(request([("authorization", f"Bearer {client}")])))
+        await answer(await upstream.send(request([(b"authorization", f"Bearer {client}".encode())])))
     assert server.headers[0]["x-api-key"] == sent
 
 

@@ -40,12 +40,12 @@ async def listener() -> AsyncIterator[Listener]:
 async def test_openais_kin_is_relayed(listener: Listener, model: str) -> None:
     """To a provider that speaks OpenAI's format go the client's bytes, but for the prefix."""
     listener.body = b'{"odd" :1.50,"model":"served"}'
-    headers = [("authorization", "Bearer client"), ("x-custom", "1")]
+    headers = [(b"authorization", b"Bearer client"), (b"x-custom", b"1")]
     sent = UpstreamRequest("POST", PATH, headers, ODD % model.encode(), "a=b&c")
     async with opened(LiteLLMUpstream("auto", listener.base_url, "configured")) as upstream:
         reply = await upstream.send(sent)
         assert await reply.read() == listener.body
-    assert (reply.status, reply.header("x-request-id")) == (200, "req_1")
+    assert (reply.status, reply.header(b"x-request-id")) == (200, "req_1")
     ((path, received, body),) = listener.requests
     assert path == "/v1/chat/completions?a=b&c"
     assert body == ODD % model.partition("/")[2].encode()
@@ -96,14 +96,14 @@ async def test_the_relay_has_the_first_key_there_is(
     if environment:
         monkeypatch.setenv(variable, environment)
     async with opened(LiteLLMUpstream("auto", listener.base_url, configured)) as upstream:
-        await upstream.send(request([("authorization", "Bearer client")], model=model))
+        await upstream.send(request([(b"authorization", b"Bearer client")], model=model))
     assert listener.requests[0][1]["authorization"] == sent
 
 
 async def test_a_stand_in_is_no_key(listener: Listener) -> None:
     """For providers without keys litellm has a fake one, which would hide the client's."""
     async with opened(LiteLLMUpstream("hosted_vllm", listener.base_url)) as upstream:
-        await upstream.send(request([("authorization", "Bearer client")]))
+        await upstream.send(request([(b"authorization", b"Bearer client")]))
     assert listener.requests[0][1]["authorization"] == "Bearer client"
 
 

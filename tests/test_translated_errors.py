@@ -71,7 +71,7 @@ async def test_upstreams_errors_keep_their_status(
         "param": None,
         "code": code,
     }
-    assert reply.header("retry-after") == (str(RETRY_AFTER_S) if status == 429 else None)
+    assert reply.header(b"retry-after") == (str(RETRY_AFTER_S) if status == 429 else None)
     assert len(server.requests) == 1
 
 
@@ -163,7 +163,7 @@ async def test_an_error_before_the_first_chunk_is_a_status(listener: Listener) -
         reply = await upstream.send(request(model="gemini-x", stream=True))
         told = (await answer(reply, 429))["error"]
     assert (told["message"], told["code"]) == ("Quota.", "RESOURCE_EXHAUSTED")
-    assert reply.header("retry-after") == "9"
+    assert reply.header(b"retry-after") == "9"
 
 
 async def test_an_unreadable_answer_is_an_error(listener: Listener) -> None:

@@ -38,7 +38,7 @@ def request(headers: Headers | None = None, **fields: Any) -> UpstreamRequest:
 
 async def answer(reply: UpstreamReply, status: int = 200) -> Json:
     assert reply.status == status
-    assert reply.header("content-type") == "application/json"
+    assert reply.header(b"content-type") == "application/json"
     body: Json = json.loads(await reply.read())
     return body
 

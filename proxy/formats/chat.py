@@ -183,7 +183,7 @@ class ChatAssembler:
             merge_calls(self._calls.setdefault(choice.index, {}), listed)
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         merge(choice.message, delta)
-        return bool(listed) or isinstance(delta.get("function_call"), dict)
+        return (isinstance(listed, list) and bool(listed)) or isinstance(delta.get("function_call"), dict)
 
     def choices(self) -> list[Choice]:
         return [self._whole(self._choices[index]) for index in sorted(self._choices)]

@@ -9,18 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.completion import (
-    Choice,
-    StreamAssembler,
-    annotate_event,
-    choices_of,
-    events_of,
-    finished_indices,
-    json_object,
-)
-from proxy.sse import DONE, Event, EventReader
+from proxy.formats import CHAT, Choice
+from proxy.formats.chat import ChatAssembler
+from proxy.json_splice import dumps, json_object
+from proxy.sse import DONE, Event, EventReader, event_bytes
 
 Json = dict[str, Any]
+WITH_USAGE = {"stream_options": {"include_usage": True}}
 
 texts = st.text(max_size=12)
 calls = st.fixed_dictionaries(
@@ -77,11 +72,30 @@ def chunks_of(events: list[bytes]) -> list[Json]:
     return [json.loads(part or "") for part in data[:-1]]
 
 
-def assembled(*chunks: Json) -> StreamAssembler:
-    assembler = StreamAssembler()
+def add(assembler: ChatAssembler, chunk: Json) -> list[int]:
+    """The choices that a chunk finishes; whatever concerns us is found by the format's marks."""
+    raw = event_bytes(dumps(chunk))
+    (event,) = EventReader().feed(raw)
+    sight = assembler.add(event)
+    concerns_us = sight.finished or sight.is_end or sight.is_error or sight.calls_tool
+    assert not concerns_us or CHAT.marks.search(raw)
+    return list(sight.finished)
+
+
+def assembled(*chunks: Json) -> ChatAssembler:
+    assembler = ChatAssembler()
     for chunk in chunks:
-        assembler.add(chunk)
+        add(assembler, chunk)
     return assembler
+
+
+def whole(assembler: ChatAssembler) -> Choice:
+    (choice,) = assembler.choices()
+    return choice
+
+
+def streamed(completion: Json, **payload: Any) -> list[Json]:
+    return chunks_of(CHAT.events(completion, payload))
 
 
 def delta(part: Json, index: int = 0, **more: Any) -> Json:
@@ -104,9 +118,9 @@ def tool_calls(*deltas: Any) -> Any:
 @settings(deadline=None)
 def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json) -> None:
     """Choices, tool calls, logprobs, head and usage survive the way through chunks."""
-    chunks = chunks_of(events_of(completion, include_usage=True))
+    chunks = streamed(completion, **WITH_USAGE)
     assembler = assembled(*chunks)
-    assert assembler.choices() == choices_of(completion)
+    assert assembler.choices() == CHAT.choices(completion)
     assert assembler.completion() == completion
 
 
@@ -114,25 +128,25 @@ def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json
 @settings(deadline=None)
 def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
     """With n > 1 the chunks of the choices may come in any mixture."""
-    chunks = chunks_of(events_of(completion))
+    chunks = streamed(completion)
     waiting = [chunks[i : i + 2] for i in range(0, len(chunks), 2)]
     mixed = []
     while waiting:
         mixed.append(rng.choice(waiting).pop(0))
         waiting = [group for group in waiting if group]
-    assert assembled(*mixed).choices() == choices_of(completion)
+    assert assembled(*mixed).choices() == CHAT.choices(completion)
 
 
 @given(completions())
 @settings(deadline=None)
 def test_the_member_and_the_usage_stand_where_clients_expect_them(completion: Json) -> None:
     """Our member is in a finish chunk; usage comes last, with no choices, and only if asked for."""
-    chunks = chunks_of(events_of({**completion, "pinocchio": {"a": 1}}, include_usage=True))
+    chunks = streamed({**completion, "pinocchio": {"a": 1}}, **WITH_USAGE)
     assert [chunk.get("pinocchio") for chunk in chunks][-2:] == [{"a": 1}, None]
-    assert finished_indices(chunks[-2])
+    assert chunks[-2]["choices"][0]["finish_reason"]
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"] == completion["usage"]
-    assert all("usage" not in chunk for chunk in chunks_of(events_of(completion)))
+    assert all("usage" not in chunk for chunk in streamed(completion))
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
 
 
@@ -140,7 +154,7 @@ def test_half_a_surrogate_pair_can_be_streamed() -> None:
     """What JSON can escape and UTF-8 cannot hold does not break a stream of ours."""
     message = {"role": "assistant", "content": "\ud83d"}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    (back,) = assembled(*chunks_of(events_of({"id": "c", "choices": [choice]}))).choices()
+    (back,) = assembled(*streamed({"id": "c", "choices": [choice]})).choices()
     assert back.message == message
 
 
@@ -240,10 +254,9 @@ def test_hostile_call_indices_cost_nothing(index: Any) -> None:
 def test_hostile_choice_indices_cost_nothing(index: Any) -> None:
     """The same for choices: one choice with its text, under a plausible index."""
     chunk = {"choices": [{"index": index, "delta": {"content": "a"}, "finish_reason": "stop"}]}
-    assembler = StreamAssembler()
-    (finished,) = assembler.add(chunk)
-    assert assembler.choice(finished).message == {"content": "a"}
-    assert finished_indices(chunk) == [finished]
+    assembler = ChatAssembler()
+    (finished,) = add(assembler, chunk)
+    assert whole(assembler).message == {"content": "a"}
     assert finished >= 0
 
 
@@ -262,8 +275,8 @@ def test_hostile_choice_indices_cost_nothing(index: Any) -> None:
 )
 def test_chunks_without_choices_finish_nothing(chunk: Json) -> None:
     """Usage chunks, nulls and nonsense are passed over."""
-    assembler = StreamAssembler()
-    assert assembler.add(chunk) == finished_indices(chunk) == []
+    assembler = ChatAssembler()
+    assert add(assembler, chunk) == []
     assert assembler.choices() == []
 
 
@@ -287,11 +300,11 @@ def test_chunks_without_choices_finish_nothing(chunk: Json) -> None:
 def test_malformed_deltas_are_survived(part: Json) -> None:
     """A part that is not what it should be neither raises nor hides what follows."""
     follow = {"choices": [{"index": 0, "delta": {"more": "x"}, "finish_reason": "stop"}]}
-    assembler = StreamAssembler()
-    assert assembler.add({"choices": [{"index": 0, **part}]}) == []
-    assert assembler.add({"choices": [{"index": 0, **part}]}) == []
-    assert assembler.add(follow) == [0]
-    assert assembler.choice(0).message["more"] == "x"
+    assembler = ChatAssembler()
+    assert add(assembler, {"choices": [{"index": 0, **part}]}) == []
+    assert add(assembler, {"choices": [{"index": 0, **part}]}) == []
+    assert add(assembler, follow) == [0]
+    assert whole(assembler).message["more"] == "x"
 
 
 def test_absurdly_nested_deltas_are_survived() -> None:
@@ -300,7 +313,7 @@ def test_absurdly_nested_deltas_are_survived() -> None:
     chunk = {"choices": [{"delta": {"deep": json.loads(text)}, "finish_reason": None}]}
     end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     assembler = assembled(chunk, chunk)
-    assert assembler.add(end) == [0]
+    assert add(assembler, end) == [0]
 
 
 def test_logprobs_grow_chunk_by_chunk() -> None:
@@ -319,11 +332,11 @@ def test_logprobs_grow_chunk_by_chunk() -> None:
 
 def test_a_choice_finishes_once() -> None:
     """A finish_reason that is repeated, on a usage chunk for one, is no second finish."""
-    assembler = StreamAssembler()
-    assert assembler.add(delta({"content": "a"}, finish_reason=None)) == []
-    assert assembler.add(delta({}, finish_reason="length")) == [0]
-    assert assembler.add(delta({}, finish_reason="stop")) == []
-    assert assembler.choice(0).finish_reason == "length"
+    assembler = ChatAssembler()
+    assert add(assembler, delta({"content": "a"}, finish_reason=None)) == []
+    assert add(assembler, delta({}, finish_reason="length")) == [0]
+    assert add(assembler, delta({}, finish_reason="stop")) == []
+    assert whole(assembler).finish_reason == "length"
 
 
 def test_the_head_is_the_first_chunks_and_the_usage_the_last() -> None:
@@ -357,7 +370,7 @@ def test_choices_of_a_completion() -> None:
             {"index": "x", "message": {}, "finish_reason": 5},
         ]
     }
-    assert choices_of(completion) == [
+    assert CHAT.choices(completion) == [
         Choice(1, {"content": "a"}, "stop"),
         Choice(1, {"content": "b"}, None),
         Choice(2, {}, None),
@@ -379,7 +392,7 @@ def test_choices_of_a_completion() -> None:
 )
 def test_what_is_no_completion_has_no_choices(completion: Json) -> None:
     """One unreadable choice is enough: nothing is scored that was not understood."""
-    assert choices_of(completion) == []
+    assert CHAT.choices(completion) == []
 
 
 @pytest.mark.parametrize(
@@ -422,13 +435,13 @@ def test_json_object(data: bytes | str, expected: Json | None) -> None:
 def test_annotating_an_event(raw: bytes, expected: bytes) -> None:
     """The member goes into the chunk; line ends and other fields of the event stay."""
     (event,) = EventReader().feed(raw)
-    assert annotate_event(event, {"c": 1}) == expected
+    assert CHAT.annotated(event, {"c": 1}) == expected
 
 
 def test_an_event_of_broken_utf8_can_be_annotated() -> None:
     """Bytes that are not UTF-8 do not keep the confidence from arriving."""
     (event,) = EventReader().feed(b'data: {"a":"\xff"}\n\n')
-    (annotated,) = EventReader().feed(annotate_event(event, {"c": 1}))
+    (annotated,) = EventReader().feed(CHAT.annotated(event, {"c": 1}))
     assert json.loads(annotated.data or "") == {"a": "\ufffd", "pinocchio": {"c": 1}}
 
 
@@ -436,5 +449,5 @@ def test_annotation_can_be_taken_out_again() -> None:
     """Without the member, a chunk is byte for byte what upstream sent."""
     raw = b'id: 1\r\ndata: {"id":"x", "n":1E5,"choices":[{"finish_reason":"stop"}]}\r\n\r\n'
     (event,) = EventReader().feed(raw)
-    assert annotate_event(event, {"c": 1}).replace(b',"pinocchio":{"c":1}', b"") == raw
-    assert annotate_event(Event(raw, None), {"c": 1}) == raw
+    assert CHAT.annotated(event, {"c": 1}).replace(b',"pinocchio":{"c":1}', b"") == raw
+    assert CHAT.annotated(Event(raw, None), {"c": 1}) == raw

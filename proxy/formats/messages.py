@@ -1,0 +1,195 @@
+"""`/v1/messages`: Anthropic's format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from calibrator import NotScorableError, question_text
+from proxy.errors import ProxyError
+from proxy.formats.format import MEMBER, Assembler, Choice, Ending, Json
+from proxy.formats.messages_stream import (
+    MessagesAssembler,
+    event,
+    finish_reason,
+    message_of,
+    opening_events,
+    remaining_events,
+)
+from proxy.formats.openai import annotated
+from proxy.json_splice import dumps
+from proxy.sse import Event
+
+STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": "refusal"}
+_FORCING = ("any", "tool")  # kinds of tool_choice
+_ERROR_TYPES = {  # Anthropic's words; where it has none, ours
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class MessagesFormat:
+    """Anthropic's Messages API, as its own clients and coding agents speak it."""
+
+    name = "messages"
+    path = "/messages"
+    held_prefix = "msg_held_"
+    fetch_path = path  # a convention of ours: the API itself has nothing there
+    marks = re.compile(
+        rb'"type"\s*:\s*"(?:message_delta|message_stop|error|[a-z_]*tool_use|[^"\\]*\\)|"error"'
+    )
+
+    def question(self, payload: Json) -> str:
+        try:
+            messages = list(_chat_messages(payload.get("messages")))
+            return question_text(messages, _chat_tools(payload.get("tools")))
+        except ValueError as error:  # upstream accepted what we cannot read
+            raise NotScorableError("messages", str(error)) from error
+
+    def last_question(self, payload: Json) -> str:
+        messages = payload.get("messages")
+        last = messages[-1] if isinstance(messages, list) and messages else None
+        return _text_of(last.get("content") if isinstance(last, dict) else None)
+
+    def count(self, payload: Json) -> int:
+        return 1
+
+    def wants_schema(self, payload: Json) -> bool:
+        config, choice = payload.get("output_config"), payload.get("tool_choice")
+        wanted = config.get("format") if isinstance(config, dict) else None
+        is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
+        return is_forced or bool(wanted or payload.get("output_format"))
+
+    def choices(self, completion: Json) -> list[Choice]:
+        blocks, reason = completion.get("content"), completion.get("stop_reason")
+        if completion.get("type") != "message" or not isinstance(blocks, list):
+            return []
+        return [Choice(0, message_of(blocks), finish_reason(reason))]
+
+    def assembler(self) -> Assembler:
+        return MessagesAssembler()
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        left_out = ("stop_details", "container", MEMBER)
+        return {key: value for key, value in completion.items() if key not in left_out} | {
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": STOP_REASONS[ending],
+            "stop_sequence": None,
+        }
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        empty = {"id": id, "type": "message", "role": "assistant", "model": model}
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        return self.restated(empty, text, "content_filter") | {"usage": usage}
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """message_start, the blocks, the message_delta that finishes, message_stop."""
+        return [*opening_events(completion), *remaining_events(completion, 0)]
+
+    def error_body(self, error: ProxyError) -> bytes:
+        """Anthropic's envelope; `error_code` is where its clients look for a stable code."""
+        told = {
+            "type": error_type(error.status, error.type),
+            "message": error.message,
+            "code": error.machine_code,
+            "param": error.param,
+            "details": {"error_code": error.machine_code},
+        }
+        return dumps({"type": "error", "error": told})
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return event("error", self.error_body(error))
+
+
+def error_type(status: int, otherwise: str) -> str:
+    """Anthropic's word for an error's kind, by its status."""
+    return _ERROR_TYPES.get(status, "api_error" if status >= 500 else otherwise)
+
+
+# The question, in the form of chat messages
+
+
+def _chat_messages(messages: Any) -> Iterator[Any]:
+    """Raises ValueError for what is no list of messages."""
+    if not isinstance(messages, list):
+        raise ValueError("'messages' must be a list with at least one message")
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list):
+            yield message
+            continue
+        results = [block for block in content if _kind(block) == "tool_result"]
+        yield from ({"role": "tool", "content": _parts(b.get("content"))} for b in results)
+        rest = [block for block in content if _kind(block) != "tool_result"]
+        if rest or not results:
+            calls = message_of([block for block in rest if isinstance(block, dict)])
+            turn = {"role": message.get("role"), "content": _parts(rest)}
+            yield turn | ({"tool_calls": calls["tool_calls"]} if "tool_calls" in calls else {})
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def _parts(content: Any) -> Any:
+    """Content as chat messages have it; images and files stay what cannot be scored."""
+    if not isinstance(content, list):
+        return content
+    return [part for block in content for part in _parts_of(block)]
+
+
+def _parts_of(block: Any) -> list[Any]:
+    kind = _kind(block)
+    if kind == "document":
+        return _document(block.get("source"))
+    if kind == "container_upload":
+        return [{"type": "file"}]
+    if kind == "search_result":
+        return _parts(block.get("content") or [])  # type: ignore[no-any-return]
+    if kind in ("text", "image") or not isinstance(block, dict):
+        return [block]
+    return []  # thinking, tool calls, results of Anthropic's own tools
+
+
+def _document(source: Any) -> list[Any]:
+    """A document is text, or blocks of it, or a file."""
+    kind = _kind(source)
+    if kind == "text":
+        return [{"type": "text", "text": source.get("data")}]
+    if kind == "content":
+        content = source.get("content")
+        return _parts(content) if isinstance(content, list) else [content or ""]
+    return [{"type": "file"}]
+
+
+def _chat_tools(tools: Any) -> list[Json]:
+    if not isinstance(tools, list):
+        return []
+    names = {"name": "name", "description": "description", "input_schema": "parameters"}
+    return [
+        {"function": {name: tool[key] for key, name in names.items() if key in tool}}
+        for tool in tools
+        if isinstance(tool, dict)
+    ]
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, of the results of tools in it too."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    blocks = [block for block in content if isinstance(block, dict)]
+    texts = (
+        _text_of(block.get("content")) if _kind(block) == "tool_result" else block.get("text")
+        for block in blocks
+    )
+    return " ".join(text for text in texts if isinstance(text, str))

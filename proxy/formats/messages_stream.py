@@ -1,0 +1,250 @@
+"""The streams of `/v1/messages`: a message as named events, blocks one after another.
+
+    message_start  (content_block_start  content_block_delta*  content_block_stop)*
+    message_delta  message_stop, with a `ping` anywhere and an `error` in place of the rest
+
+`message_delta` brings the stop reason, so it is the event that finishes the one choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from proxy.formats.format import MEMBER, NOTHING, Choice, Json, Sight
+from proxy.formats.merging import Pieces, index_of, joined, merge
+from proxy.json_splice import dumps, json_object
+from proxy.sse import Event, event_bytes
+
+_FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+_FINISH = Sight((0,))
+_END = Sight(is_end=True)
+_ERROR = Sight(is_end=True, is_error=True)
+_CALLS_TOOL = Sight(calls_tool=True)
+_OF_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
+_UNREADABLE = "INVALID_JSON"  # where Anthropic, too, wants arguments that are no JSON
+
+
+def finish_reason(stop_reason: Any) -> str | None:
+    """In the words of chat completions; a new one of Anthropic's as it is."""
+    return _FINISH_REASONS.get(stop_reason, stop_reason) if isinstance(stop_reason, str) else None
+
+
+def is_call(block: Any) -> bool:
+    """Calls of the client's tools and of those that Anthropic runs itself."""
+    return isinstance(block, dict) and str(block.get("type")).endswith("tool_use")
+
+
+def message_of(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
+    """Content blocks as a chat message; `arguments` of tool calls as they were streamed."""
+    message: Json = {"role": "assistant"}
+    listed = [block for block in blocks if isinstance(block, dict)]
+    texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
+    thoughts = [b["thinking"] for b in listed if isinstance(b.get("thinking"), str)]
+    message["content"] = "".join(texts) if texts else None
+    if any(thoughts):
+        message["reasoning_content"] = "\n".join(thoughts)
+    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
+    calls = [
+        _tool_call(block, streamed)
+        for block, streamed in zip(blocks, given, strict=True)
+        if is_call(block)
+    ]
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _tool_call(block: Json, streamed: str | None) -> Json:
+    arguments = streamed or dumps(block.get("input", {})).decode()
+    function = {"name": block.get("name"), "arguments": arguments}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+class MessagesAssembler:
+    """Puts the events together as Anthropic's own clients do."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self._message: Json | None = None  # all but its content
+        self._blocks: dict[int, Json] = {}
+        self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
+        self._open: set[int] = set()  # blocks whose stop has not come
+        self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
+
+    def add(self, event: Event) -> Sight:
+        data = json_object(event.data) if event.data else None
+        if data is None:
+            return NOTHING
+        with contextlib.suppress(RecursionError):  # no answer is nested that deeply
+            return self._add(data)
+        return NOTHING
+
+    def _add(self, data: Json) -> Sight:
+        match data.get("type"):
+            case "content_block_delta":
+                self._extend(index_of(data, 0), data.get("delta"))
+            case "content_block_start":
+                return self._start(index_of(data, len(self._blocks)), data.get("content_block"))
+            case "content_block_stop":
+                self._open.discard(index_of(data, 0))
+            case "message_start":
+                self._begin(data.get("message"))
+            case "message_delta":
+                return self._finish(data)
+            case "message_stop":
+                return _END
+            case kind if kind == "error" or (kind is None and "error" in data):
+                return _ERROR
+        return NOTHING
+
+    def _begin(self, message: Any) -> None:
+        if not isinstance(message, dict) or self._message is not None:
+            return
+        self._message = {key: value for key, value in message.items() if key != "content"}
+        model, blocks = message.get("model"), message.get("content")
+        self.model = model if isinstance(model, str) and model else None
+        for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+            self._start(index, block)
+
+    def _start(self, index: int, block: Any) -> Sight:
+        if not isinstance(block, dict):
+            return NOTHING
+        calls_tool = is_call(block)
+        if calls_tool and self._before_calls is None:
+            sent = max(self._blocks, default=-1) + 1
+            self._before_calls = sent, frozenset(self._open)
+        self._blocks[index] = {}
+        self._open.add(index)
+        merge(self._blocks[index], block)
+        return _CALLS_TOOL if calls_tool else NOTHING
+
+    def _extend(self, index: int, delta: Any) -> None:
+        block = self._blocks.get(index)
+        if block is None or not isinstance(delta, dict):
+            return
+        for key, value in delta.items():
+            if key == "partial_json" and isinstance(value, str):
+                self._arguments.setdefault(index, Pieces()).append(value)
+            elif key == "citation":
+                block["citations"] = [*(block.get("citations") or ()), value]
+            elif key == "signature":
+                block[key] = value
+            elif key != "type":
+                merge(block, {key: value})
+
+    def _finish(self, data: Json) -> Sight:
+        message = self._message = self._message or {}
+        delta, usage = data.get("delta"), data.get("usage")
+        was_finished = isinstance(message.get("stop_reason"), str)
+        if isinstance(delta, dict):
+            given = {key: value for key, value in delta.items() if value is not None}
+            message.update({key: delta[key] for key in _OF_DELTA[:2] if key in delta} | given)
+        if isinstance(usage, dict):  # totals; what is not told again stays
+            told = {key: value for key, value in usage.items() if value is not None}
+            message["usage"] = {**(message.get("usage") or {}), **told}
+        left_out = ("type", "delta", "usage", MEMBER)
+        message.update({key: value for key, value in data.items() if key not in left_out})
+        is_finish = isinstance(message.get("stop_reason"), str) and not was_finished
+        return _FINISH if is_finish else NOTHING
+
+    def choices(self) -> list[Choice]:
+        if self._message is None:
+            return []
+        order = sorted(self._blocks)
+        message = message_of(
+            [joined(self._blocks[index]) for index in order],
+            [joined(self._arguments.get(index)) for index in order],
+        )
+        return [Choice(0, message, finish_reason(self._message.get("stop_reason")))]
+
+    def completion(self) -> Json:
+        blocks = [self._whole(index) for index in sorted(self._blocks)]
+        message = self._message or {}
+        head = {key: message.pop(key) for key in ("id", "type", "role", "model") if key in message}
+        self._message = {**head, **message}
+        return {**head, "content": blocks, **message}
+
+    def _whole(self, index: int) -> Json:
+        block: Json = joined(self._blocks[index])
+        if streamed := joined(self._arguments.get(index)):
+            parsed = json_object(streamed)
+            block["input"] = {_UNREADABLE: streamed} if parsed is None else parsed
+        return block
+
+    def continued(self, completion: Json) -> list[bytes]:
+        """The events that end the stream with `completion`, after what came before its calls."""
+        next_index, still_open = self._before_calls or (0, frozenset())
+        stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]
+        return [*stops, *remaining_events(completion, next_index)]
+
+
+# A message as events
+
+
+def event(name: str, data: bytes) -> bytes:
+    """Anthropic's clients pass over an event without a name."""
+    return b"event: %b\n%b" % (name.encode(), event_bytes(data))
+
+
+def _event(**data: Any) -> bytes:
+    return event(data["type"], dumps(data))
+
+
+def opening_events(completion: Json) -> list[bytes]:
+    """What comes before the first block."""
+    left_out = ("stop_details", "container", MEMBER)
+    usage = {"input_tokens": 0, **(completion.get("usage") or {}), "output_tokens": 0}
+    opening = {key: value for key, value in completion.items() if key not in left_out}
+    opening |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    return [_event(type="message_start", message=opening)]
+
+
+def remaining_events(completion: Json, index: int) -> list[bytes]:
+    """The blocks, the first with this index, and the end; the member stands in the finish."""
+    events = []
+    for position, block in enumerate(completion["content"], index):
+        start, deltas = _parts(block)
+        events.append(_event(type="content_block_start", index=position, content_block=start))
+        events += [
+            _event(type="content_block_delta", index=position, delta=delta) for delta in deltas
+        ]
+        events.append(_event(type="content_block_stop", index=position))
+    delta = {key: completion.get(key) for key in _OF_DELTA if key in completion}
+    usage = completion.get("usage") or {"output_tokens": 0}
+    member = {MEMBER: completion[MEMBER]} if MEMBER in completion else {}
+    events.append(_event(type="message_delta", delta=delta, usage=usage, **member))
+    return [*events, _event(type="message_stop")]
+
+
+def _parts(block: Json) -> tuple[Json, list[Json]]:
+    """How a block starts, and the deltas that complete it; other kinds come whole."""
+    if is_call(block):
+        streamed = dumps(block.get("input", {})).decode()
+        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": streamed}]
+    match block.get("type"):
+        case "text":
+            return _text_parts(block)
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, list(_thinking_deltas(block))
+    return block, []
+
+
+def _text_parts(block: Json) -> tuple[Json, list[Json]]:
+    citations = block.get("citations") or []
+    start = {**block, "text": ""} | ({"citations": []} if citations else {})
+    cited = [{"type": "citations_delta", "citation": citation} for citation in citations]
+    return start, [*cited, {"type": "text_delta", "text": block.get("text", "")}]
+
+
+def _thinking_deltas(block: Json) -> Iterator[Json]:
+    yield {"type": "thinking_delta", "thinking": block.get("thinking", "")}
+    if signature := block.get("signature"):
+        yield {"type": "signature_delta", "signature": signature}
