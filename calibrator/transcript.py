@@ -16,6 +16,7 @@ from typing import Any
 from calibrator.errors import NotScorableError
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
+AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
 
 
@@ -59,28 +60,44 @@ def question_text(messages: Any, tools: Any = None) -> str:
     """The question of a chat request: its `messages` and `tools` as the client sent them.
 
     Raises ValueError when `messages` is no list of messages, NotScorableError for images and the
-    like in any message that belongs to the question.
+    like in any message that belongs to the question; what is too long ago is not looked at.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ValueError("'messages' must be a list with at least one message")
-    for message in messages:
-        if not isinstance(message, Mapping):
-            raise ValueError(f"a message must be an object, not {type(message).__name__}")
-    last = max(
-        (i for i, m in enumerate(messages) if m.get("role") == "user"), default=len(messages) - 1
-    )
-    history = "\n".join(
-        _turn_text(message)
-        for message in messages[:last]
-        if message.get("role") not in ("system", "developer")
-    )
+    last = _last_user_turn(messages)
+    history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS))
     question = content_text(messages[last].get("content"))
-    after = "\n".join(_turn_text(message) for message in messages[last + 1 :])
+    after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS))
     parts = [history[-HISTORY_CHARACTERS:], question, after]
     offered = tools_text(tools)
     if offered:
         parts = [*parts[:1], f"User request: {question}", after, offered]
     return "\n\n".join(part for part in parts if part)
+
+
+def _last_user_turn(messages: Sequence[Any]) -> int:
+    """Where the last turn of the user stands; the last message where there is none."""
+    for position in range(len(messages) - 1, -1, -1):
+        if not isinstance(message := messages[position], Mapping):
+            raise ValueError(f"a message must be an object, not {type(message).__name__}")
+        if message.get("role") == "user":
+            return position
+    return len(messages) - 1
+
+
+def _turns(messages: Sequence[Any], characters: int) -> list[str]:
+    """The last turns, as many as are needed for so many characters: a long past costs nothing."""
+    turns: list[str] = []
+    size = 0
+    for message in reversed(messages):
+        if size > characters:
+            break
+        if not isinstance(message, Mapping):
+            raise ValueError(f"a message must be an object, not {type(message).__name__}")
+        if message.get("role") not in ("system", "developer"):
+            turns.append(_turn_text(message))
+            size += len(turns[-1]) + 1
+    return turns[::-1]
 
 
 def _turn_text(message: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -107,6 +108,7 @@ def pack_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _PACKS.glob("*.yaml")))
 
 
+@lru_cache(maxsize=4_096)
 def slug(rule_name: str) -> str:
     """Write a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
     decomposed = unicodedata.normalize("NFKD", rule_name.lower())

@@ -14,9 +14,9 @@ from policies import Facts, ToolCall
 from proxy.completion_request import CompletionRequest
 from proxy.encoding import can_decode, decode
 from proxy.errors import UpstreamBrokenError, UpstreamError
-from proxy.formats import MEMBER, Choice, Format, Json
+from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.headers import to_client, without
-from proxy.json_splice import add_member, dumps, json_object
+from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.scoring import Confidence
 from proxy.sse import Event, EventReader, EventTooLargeError
 from proxy.upstream import Headers, UpstreamReply
@@ -37,6 +37,8 @@ class Answer:
     events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
     finishes: frozenset[int] = frozenset()  # which of the events finish a choice
     confidences: list[Confidence] = field(default_factory=list)
+    continues: Assembler | None = None  # the stream whose beginning the client has
+    is_restarted: bool = False  # then its own events begin anew
 
     @property
     def model(self) -> str | None:
@@ -136,6 +138,8 @@ class Unread:
 
     body: bytes
     reason: str
+    completion: Json | None = None  # an object of the format, though without an answer
+    bare: bytes | None = None  # the body, decoded, without the piece of an answer that is in it
 
 
 async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answer | Unread:
@@ -146,7 +150,11 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
     encoding = reply.header(b"content-encoding")
     body = decode(raw, encoding) if encoding else raw
     completion = json_object(body)
-    choices = format.choices(completion) if completion else []
+    try:
+        choices = format.choices(completion) if completion else []
+    except NoAnswerError as error:
+        bare = replace_member(body, error.part, []) if error.part else None
+        return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
     headers = without(to_client(reply.headers), b"content-length")
@@ -184,7 +192,8 @@ def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> An
     for position, event in enumerate(events):
         sight = assembler.add(event)
         if sight.is_error:
-            return Unread(event.raw, "upstream_error")  # the text before it was not decided on
+            # the text before it was not decided on
+            return Unread(event.raw, "upstream_error", bare=sight.bare)
         if sight.finished:
             finishes.add(position)
     choices = assembler.choices()
@@ -207,4 +216,6 @@ def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> byt
     """Another completion in the form in which the answer came: one object, or a stream."""
     if answer.events is None:
         return dumps(completion)
-    return b"".join(asked.format.events(completion, asked.payload))
+    following = None if answer.continues is None else answer.continues.continued(completion)
+    events = asked.format.events(completion, asked.payload) if following is None else following
+    return b"".join(events)

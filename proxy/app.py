@@ -18,7 +18,8 @@ from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_rep
 from proxy.chat import Completions
 from proxy.config import CalibratorConfig, Config
 from proxy.errors import HostNotAllowedError, NotFoundError
-from proxy.formats import FORMATS
+from proxy.fetched_responses import fetch_response, fetched_id
+from proxy.formats import FORMATS, MESSAGES, RESPONSES
 from proxy.host_check import check_host
 from proxy.records import Records
 from proxy.results import Results
@@ -79,6 +80,7 @@ class App:
         *,
         is_open: bool,
     ) -> None:
+        self._config = config
         self._scoring = scoring
         self._store = store
         self._records = records
@@ -86,10 +88,18 @@ class App:
         self._router = Router(config)
         self._results = Results()
         self._own: ASGIApplication | None = None
+        self._realtime: ASGIApplication | None = None
         completions = Completions(
             config, policy, self._router, scoring, store, self._results, records
         )
-        surfaces = Surfaces(self._router, store, self._results, config.attach, records)
+        surfaces = Surfaces(
+            self._router,
+            store,
+            self._results,
+            config.attach,
+            records,
+            completions.conversations,
+        )
         endpoint = partial(Endpoint, max_body=config.limits.max_body)
         self._exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models),
@@ -102,12 +112,21 @@ class App:
             self._exact["POST", f"/v1{format.path}/"] = scored
         self._fetches = tuple({f"/v1{format.fetch_path}/" for format in FORMATS})
         self._held = endpoint(surfaces.completion)
+        self._response = endpoint(partial(fetch_response, completions))
         self._model = endpoint(surfaces.model)
         self._relay = endpoint(surfaces.relay)
+        in_anthropics_words = partial(endpoint, error_body=MESSAGES.error_body)
+        self._held_messages = in_anthropics_words(surfaces.completion)
+        self._relay_messages = in_anthropics_words(surfaces.relay)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+            return
+        if scope["type"] == "websocket":
+            if self._realtime is None:
+                self._realtime = self._load_realtime()
+            await self._realtime(scope, receive, send)
             return
         if self._is_open:
             try:
@@ -121,12 +140,16 @@ class App:
     async def _handler(self, scope: Scope) -> ASGIApplication:
         """Whoever answers what is no exact path of ours."""
         method, path = scope["method"], scope["path"]
+        is_anthropics = path.startswith(f"/v1{MESSAGES.path}/")
+        response_id = fetched_id(method, path)
+        if response_id and not response_id.startswith(RESPONSES.held_prefix):
+            return self._response
         if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:
-            return self._held
+            return self._held_messages if is_anthropics else self._held
         if method == "GET" and path.startswith("/v1/models/"):
             return self._model
         if path.startswith("/v1/"):
-            return self._relay
+            return self._relay_messages if is_anthropics else self._relay
         if path.startswith("/pinocchio/"):
             if self._own is None:
                 self._own = await asyncio.to_thread(self._load_own)
@@ -137,6 +160,11 @@ class App:
         from proxy.own_api import create_api
 
         return create_api(self._results)
+
+    def _load_realtime(self) -> ASGIApplication:
+        from proxy.realtime import Realtime
+
+        return Realtime(self._config, self._router, self._records, is_open=self._is_open)
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')

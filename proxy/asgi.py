@@ -37,9 +37,14 @@ class Request:
     headers: Headers
     body: bytes = b""
     started: float = field(default_factory=time.perf_counter)
+    _values: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> str | None:
-        return header(self.headers, name)
+        """The first value of `name` (lower case), or None."""
+        if self._values is None:
+            self._values = dict(reversed(self.headers))
+        value = self._values.get(name)
+        return None if value is None else value.decode("latin-1")
 
 
 @dataclass(slots=True)
@@ -102,13 +107,13 @@ class Endpoint:
         except ProxyError as error:
             reply = error_reply(error, self._error_body)
         except Exception as error:  # a fault of ours; the client still gets an envelope
-            log.error("internal_error", path=request.path, **_place(error))
+            log.error("internal_error", path=request.path, **place(error))
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
             await send_reply(reply, send, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
-            log.error("reply_broke_off", path=request.path, **_place(error))
+            log.error("reply_broke_off", path=request.path, **place(error))
         finally:
             if reply.on_close is not None:
                 await reply.on_close()
@@ -144,7 +149,7 @@ class _Watch:
             self._waiting.cancel()
 
 
-def _place(error: Exception) -> dict[str, str]:
+def place(error: Exception) -> dict[str, str]:
     """What failed and where; never the message, which may hold what a client sent."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return {"kind": type(error).__name__, "at": f"{frame.filename}:{frame.lineno}"}

@@ -33,9 +33,10 @@ from proxy.answer import (
 from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
+from proxy.conversations import Conversations
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
-from proxy.formats import MEMBER, Assembler, Choice, Format, Json
+from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.headers import to_client, to_upstream, without
 from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
 from proxy.held import held_reply, new_held_id, placeholder_for
@@ -51,7 +52,11 @@ from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 
 log = structlog.get_logger(__name__)
 
-UPSTREAMS_OWN = ("upstream_status", "upstream_error")  # errors, which no policy decides on
+UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
+    "upstream_status": Status.SKIPPED,
+    "upstream_error": Status.SKIPPED,
+    "background": Status.PENDING,
+}
 LIVE = StreamMode("passthrough")
 
 
@@ -66,6 +71,7 @@ class Completions:
     store: Store
     results: Results
     records: Records | None = None
+    conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     may_escalate: bool = field(init=False)
 
@@ -80,11 +86,13 @@ class Completions:
         exchange = Exchange(request, self.records)
         with exchange:
             asked = parse_completion_request(request, format)
-            return await _Way(self, exchange, asked).go()
+            if format is RESPONSES:
+                asked = self.conversations.resumed(asked, hash_key(request))
+            return await Way(self, exchange, asked).go()
 
 
 @dataclass(slots=True)
-class _Way:
+class Way:
     """One completion's way through the parts."""
 
     parts: Completions
@@ -114,21 +122,22 @@ class _Way:
     async def _ask(self, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
         exchange, router = self.exchange, self.parts.router
-        name = router.name_for(model)
+        name = self._upstream_of(model)
         exchange.upstream, exchange.model = name, model
         exchange.is_stream = self.asked.is_stream
         headers = to_upstream(exchange.request.headers)
         if self.mode.mode != "passthrough":
             headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
-        sent = UpstreamRequest(
-            "POST",
-            self.asked.format.path,
-            headers,
-            self.asked.body_for(model),
-            exchange.request.query,
-        )
+        sent = self._request(model, headers)
         with exchange.in_upstream:
             return await router.upstream(name).send(sent)
+
+    def _upstream_of(self, model: str) -> str:
+        return self.parts.router.name_for(model)
+
+    def _request(self, model: str, headers: Headers) -> UpstreamRequest:
+        path, body = self.asked.format.path, self.asked.body_for(model)
+        return UpstreamRequest("POST", path, headers, body, self.exchange.request.query)
 
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
@@ -141,10 +150,10 @@ class _Way:
 
     def _unscored(self, reply: UpstreamReply, reason: str) -> Headers:
         """The headers of a reply without a number; raises where the policy had to decide on it."""
-        if reason not in UPSTREAMS_OWN and self._stream_mode().mode != "passthrough":
+        if reason not in UNDECIDED and self._stream_mode().mode != "passthrough":
             raise actions.unreadable_error(reason)
         exchange = self.exchange
-        status = Status.SKIPPED if reason == "upstream_status" else Status.NOT_SUPPORTED
+        status = UNDECIDED.get(reason, Status.NOT_SUPPORTED)
         outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
         return [*to_client(reply.headers), *self._headers(outcome)]
 
@@ -154,7 +163,10 @@ class _Way:
         """Reads the whole answer, scores it, decides and applies."""
         answer = await self._read(reply)
         if isinstance(answer, Unread):
-            return Reply(reply.status, self._unscored(reply, answer.reason), answer.body)
+            headers = self._unscored(reply, answer.reason)
+            if answer.bare is None or self._stream_mode().mode == "passthrough":
+                return Reply(reply.status, headers, answer.body)
+            return Reply(reply.status, without(headers, b"content-encoding"), answer.bare)
         return await self._decided(answer)
 
     async def _decided(self, answer: Answer) -> Reply:
@@ -167,9 +179,18 @@ class _Way:
         limit = self.parts.config.limits.max_body
         try:
             with self.exchange.in_upstream:
-                return await read_answer(reply, self.asked.format, limit)
+                answer = await read_answer(reply, self.asked.format, limit)
         finally:
             await reply.aclose()
+        if answer.completion is not None:
+            self._remember(answer.completion)
+        return answer
+
+    def _remember(self, completion: Json) -> None:
+        """Keeps what a later request may only name."""
+        if self.asked.format is RESPONSES:
+            key_hash, upstream = hash_key(self.exchange.request), self.exchange.upstream or ""
+            self.parts.conversations.keep(self.asked, completion, key_hash, upstream)
 
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
@@ -207,6 +228,7 @@ class _Way:
             second.confidences = await self._confidences(second.choices, second.model)
             if escalate.keep == "last" or second.is_surer_than(first):
                 kept, asked = second, escalate.to
+                kept.continues, kept.is_restarted = first.continues, first.continues is not None
         assert before.decision is not None
         decisions = [
             after_escalation(self.parts.policy, before.decision, facts)
@@ -240,12 +262,11 @@ class _Way:
         completion = await self._changed(answer, outcome)
         self.exchange.finish(outcome, answer.status)
         member = outcome.member() if self.parts.config.attach.body else None
-        if completion is None:
+        if completion is None and not answer.is_restarted:
             body = answer.annotated(self.asked.format, member)
         else:
-            body = rewritten(
-                answer, completion | ({MEMBER: member} if member else {}), self.asked
-            )
+            whole = answer.completion if completion is None else completion
+            body = rewritten(answer, whole | ({MEMBER: member} if member else {}), self.asked)
         is_as_it_came = completion is None and member is None
         kept = answer.headers if is_as_it_came else without(answer.headers, b"content-encoding")
         return Reply(answer.status, [*kept, *self._headers(outcome)], body)
@@ -272,6 +293,8 @@ class _Way:
         except StoreError as error:
             self._raise(outcome, error)
         outcome.review_id = id
+        if self.asked.format is RESPONSES:
+            self.parts.conversations.note_held(answer.completion.get("id"), key_hash, id)
         if actions.wants_error(hold, answer, self.asked):
             self._raise_in_time(outcome, actions.held_error(id, self.asked.format), answer)
         return placeholder_for(answer, self.asked.format, id)
@@ -340,6 +363,8 @@ class _Way:
         exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
 
         async def judge(choices: list[Choice], model: str | None) -> Outcome:
+            if self.asked.format is RESPONSES:
+                self._remember(stream.assembler.completion())
             return await self._judge(Answer(reply.status, [], {"model": model}, choices, events=[]))
 
         async def settle(
@@ -352,7 +377,9 @@ class _Way:
                 assembler.choices(),
                 events=withheld,
                 finishes=finishes,
+                continues=assembler,
             )
+            self._remember(answer.completion)
             with exchange:
                 body = (await self._decided(answer)).body
             assert isinstance(body, bytes)  # a settled reply is whole

@@ -82,7 +82,9 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         )
     payload = parse_json_object(request.body)
     model, stream = payload.get("model"), payload.get("stream")
-    if model is None or model == "":
+    if model is None and isinstance(payload.get("prompt"), dict):
+        model = ""  # stands in the prompt template that upstream keeps
+    elif model is None or model == "":
         raise BadRequestError(
             "you must provide a model parameter", param="model", code="missing_model"
         )
@@ -103,11 +105,12 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         model,
         is_stream=bool(stream),
         domain=request.header(DOMAIN),
-        tags=_tags(request.header(TAGS)),
+        tags=tags_of(request.header(TAGS)),
     )
 
 
-def _tags(listed: str | None) -> frozenset[str]:
+def tags_of(listed: str | None) -> frozenset[str]:
+    """The value of the header for tags."""
     if not listed:
         return NO_TAGS
     return frozenset(tag.strip() for tag in listed.split(",") if tag.strip())

@@ -72,6 +72,7 @@ class UpstreamConfig(Section):
     base_url: str | None = None
     api_key: Secret = SecretStr("")
     demo: bool = False
+    speaks: Literal["openai", "anthropic", "both"] = "openai"
     litellm: str | None = None
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
@@ -82,7 +83,8 @@ class UpstreamConfig(Section):
 
         litellm also finds keys in the environment, so any of its upstreams counts.
         """
-        return bool(self.api_key.get_secret_value()) or self.litellm is not None
+        is_litellms = self.litellm is not None or self.via == "litellm"
+        return bool(self.api_key.get_secret_value()) or is_litellms
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> UpstreamConfig:
@@ -90,6 +92,8 @@ class UpstreamConfig(Section):
             raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
         if not (self.demo or self.base_url or self.litellm):
             raise ValueError("an upstream needs 'base_url', 'litellm' or 'demo: true'")
+        if self.speaks != "openai":
+            self._check_speaks()
         if self.litellm == "auto" and self.api_key.get_secret_value() and not self.base_url:
             raise ValueError(
                 "with 'litellm: auto' the client names the provider, which would then get api_key; "
@@ -98,6 +102,19 @@ class UpstreamConfig(Section):
         if self.base_url and not re.match(r"https?://[^/\s]+", self.base_url):
             raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
         return self
+
+
+    def _check_speaks(self) -> None:
+        """`speaks` is about bytes that are relayed to a `base_url`."""
+        if self.demo:
+            raise ValueError("'demo: true' answers by itself; remove speaks")
+        if self.litellm:
+            raise ValueError("litellm knows what its upstreams speak; remove speaks, or litellm")
+        if self.via == "litellm":
+            raise ValueError(
+                f"'via: litellm' translates to OpenAI's format; with 'speaks: {self.speaks}' "
+                "nothing needs it, remove one of them"
+            )
 
 
 class ModelRoute(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import secrets
+import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -53,6 +53,18 @@ class Clock:
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
+_random = bytearray()
+
+
+def new_request_id() -> str:
+    """Unguessable: 96 random bits, which are fetched in bulk because that is a system call."""
+    if not _random:
+        _random.extend(os.urandom(12 * 256))
+    id = _random[-12:].hex()
+    del _random[-12:]
+    return f"req_{id}"
+
+
 @dataclass(slots=True)
 class Exchange:
     """Collects what is told, logged and recorded of one request; never message text, never a key.
@@ -62,7 +74,7 @@ class Exchange:
 
     request: Request
     records: Records | None = None
-    request_id: str = field(default_factory=lambda: f"req_{secrets.token_hex(12)}")
+    request_id: str = field(default_factory=new_request_id)
     upstream: str | None = None
     model: str | None = None
     is_stream: bool = False

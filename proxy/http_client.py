@@ -152,21 +152,22 @@ class HttpReply(UpstreamReply):
 class Connection(asyncio.Protocol):
     """One transport to upstream; `on_free` takes it back, `on_lost` hears of its end.
 
-    `where` names the upstream in errors, `clock` is the loop's time, and `deadline` the time after
-    which its owner should call `expire`.
+    `where` names the upstream in errors; `deadline` is the loop's time after which its owner should
+    call `expire`.
     """
 
     def __init__(
         self,
+        loop: asyncio.AbstractEventLoop,
         where: str,
         timeout_s: float,
-        clock: Callable[[], float],
         on_free: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._where = where
         self._timeout_s = timeout_s
-        self._clock = clock
+        self._loop = loop
+        self._clock = loop.time
         self._on_free = on_free
         self._on_lost = on_lost
         self.deadline = math.inf
@@ -204,7 +205,7 @@ class Connection(asyncio.Protocol):
         Looking at the socket itself finds what the event loop has not come to yet: mostly the end
         of the connection, which would cost the next request its answer.
         """
-        return not (self._transport.is_closing() or (self._poll is not None and self._poll.poll(0)))
+        return not (self._transport.is_closing() or self._has_news())
 
     def expire(self) -> None:
         """Ends a silent exchange with UpstreamTimeoutError, or an idle connection with nothing."""
@@ -283,18 +284,35 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         if self._unsent is not None:
             self.deadline = self._clock() + self._timeout_s
-            self._write_on()
+            self._write_after_reading()
 
     def _write_on(self) -> None:
-        """Hands over the rest of a large body, slice by slice, as fast as upstream takes it.
+        """Hands over a slice of a large body whenever upstream has taken the one before.
 
         No task does this, so that the reply is read meanwhile: upstream may refuse the body (413)
         before all of it is sent, or answer while it reads.
         """
-        while self._unsent is not None and not self._is_write_paused:
-            piece, rest = self._unsent[:WRITTEN_AT_ONCE], self._unsent[WRITTEN_AT_ONCE:]
-            self._unsent = rest if len(rest) else None
-            self._transport.write(piece)
+        unsent = self._unsent
+        if unsent is None or self._is_write_paused or self._transport.is_closing():
+            return
+        self._unsent = unsent[WRITTEN_AT_ONCE:] if len(unsent) > WRITTEN_AT_ONCE else None
+        self._transport.write(unsent[:WRITTEN_AT_ONCE])
+        if self._unsent is not None and not self._is_write_paused:
+            self._write_after_reading()
+
+    def _write_after_reading(self) -> None:
+        """A write that fails would close the transport with upstream's last words still unread.
+
+        What waits in the socket is read in the loop's next turn, before the turn after it.
+        """
+        if self._has_news():
+            self._loop.call_soon(self._loop.call_soon, self._write_on)
+        else:
+            self._write_on()
+
+    def _has_news(self) -> bool:
+        """Whether bytes, or the connection's end, wait in the socket."""
+        return self._poll is not None and bool(self._poll.poll(0))
 
     def _pause(self) -> None:
         """Silence is not upstream's while it is made to wait."""

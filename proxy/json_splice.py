@@ -1,7 +1,7 @@
 """Changes one member of a JSON object and leaves every other byte as it was.
 
 Parsing and dumping would change number lexemes, escapes, white space and duplicate keys; a proxy
-that promises transparency may not. Only the top level is looked at.
+that promises transparency may not. Only the top level is looked at, or one object right below it.
 """
 
 from __future__ import annotations
@@ -76,6 +76,23 @@ def replace_member(body: bytes, name: str, value: Any) -> bytes:
     for start, end in reversed(spans):
         text = text[:start] + dumps(value).decode() + text[end:]
     return text.encode()
+
+
+def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
+    """Puts a member last in the object that is the value of the top-level member `outer`.
+
+    Raises ValueError where there is no such object.
+    """
+    text = body.decode()
+    try:
+        spans = _value_spans(text, outer)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not spans:
+        raise ValueError(f"there is no member {outer!r}")
+    start, end = spans[-1]  # of members that stand twice, readers take the last
+    inner = add_member(text[start:end].encode(), name, value)
+    return b"".join((text[:start].encode(), inner, text[end:].encode()))
 
 
 def _value_spans(text: str, name: str) -> list[tuple[int, int]]:

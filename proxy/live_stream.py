@@ -50,7 +50,7 @@ class LiveStream:
         self._attach = attach
         self._max_bytes = max_bytes
         self._settle = settle
-        self._assembler = format.assembler()
+        self.assembler = format.assembler()
         self._reader = EventReader()
         self._unread: list[bytes] = []  # whole events that nobody has looked into
         self._unread_bytes = 0
@@ -100,7 +100,7 @@ class LiveStream:
             is_whole = self._bytes > self._max_bytes
             self._is_opaque, self.reason = True, "too_long"
             self._unread.clear()
-            self._assembler = self._format.assembler()
+            self.assembler = self._format.assembler()
             return self._reader.rest() + part if is_whole else self._reader.rest()
 
     def _concerns_us(self, ready: bytes) -> bool:
@@ -116,7 +116,7 @@ class LiveStream:
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""
         for event in self._reader.split(b"".join(self._unread)):
-            self._assembler.add(event)
+            self.assembler.add(event)
         self._unread.clear()
         self._unread_bytes = 0
 
@@ -124,7 +124,7 @@ class LiveStream:
         self._read_up()
         passing: list[bytes] = []
         for event in self._reader.split(ready):
-            sight = self._assembler.add(event)
+            sight = self.assembler.add(event)
             self._has_ended = self._has_ended or sight.is_end
             if self._withhold(event, sight):
                 continue
@@ -145,6 +145,7 @@ class LiveStream:
         self._withheld = self._withheld or []
         if sight.is_error:
             self._withheld.clear()  # of half an answer only the error is told
+            event = event if sight.bare is None else Event(sight.bare, event.data)
         if sight.finished:
             self._withheld_finishes.add(len(self._withheld))
         self._withheld.append(event)
@@ -152,8 +153,8 @@ class LiveStream:
 
     async def _finish(self, event: Event, sight: Sight) -> bytes:
         """The finish event's bytes, which carry the outcome of its choices."""
-        choices = [c for c in self._assembler.choices() if c.index in sight.finished]
-        task = asyncio.ensure_future(self._judge(choices, self._assembler.model))
+        choices = [c for c in self.assembler.choices() if c.index in sight.finished]
+        task = asyncio.ensure_future(self._judge(choices, self.assembler.model))
         self._judged.append(task)
         if not self._attach:
             return event.raw
@@ -187,7 +188,7 @@ class LiveStream:
             return
         self.is_settled = True
         finishes = frozenset(self._withheld_finishes)
-        work = asyncio.ensure_future(self._settle(self._assembler, withheld, finishes))
+        work = asyncio.ensure_future(self._settle(self.assembler, withheld, finishes))
         try:
             async for piece in pings_until(work):
                 yield piece
@@ -195,4 +196,4 @@ class LiveStream:
             yield self._format.error_event(error)
 
     def _is_cut(self) -> bool:
-        return any(choice.finish_reason is None for choice in self._assembler.choices())
+        return any(choice.finish_reason is None for choice in self.assembler.choices())

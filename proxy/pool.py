@@ -65,7 +65,7 @@ class Pool:
         *,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._origin = _origin_of(base_url)
+        self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
@@ -185,7 +185,7 @@ class Pool:
 
     def _new_connection(self) -> Connection:
         assert self._loop is not None
-        return Connection(self._where, self._timeout_s, self._loop.time, self._keep, self._forget)
+        return Connection(self._loop, self._where, self._timeout_s, self._keep, self._forget)
 
     def _tls(self) -> ssl.SSLContext | None:
         """The default context, which reads the system's certificates, is made when first needed."""
@@ -232,7 +232,7 @@ class Origin(NamedTuple):
     path: str
 
 
-def _origin_of(base_url: str) -> Origin:
+def origin_of(base_url: str) -> Origin:
     """Messages name no URL: one that holds a password would end up in a log."""
     try:
         parts = urlsplit(base_url)

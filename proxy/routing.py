@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from fnmatch import translate
+from functools import partial
+from typing import TYPE_CHECKING
 
+from proxy.anthropic_relay import AnthropicRelay, with_v1, without_v1
 from proxy.config import Config, UpstreamConfig
 from proxy.errors import UnknownModelError
 from proxy.relay import Relay
+from proxy.spoken import SpokenUpstream
 from proxy.upstream import Upstream
+
+if TYPE_CHECKING:
+    from proxy.translate import LiteLLMUpstream
 
 
 class Router:
@@ -74,4 +81,24 @@ def open_upstream(config: UpstreamConfig) -> Upstream:
             timeout_s=config.timeout_s,
         )
     assert config.base_url is not None  # UpstreamConfig refuses anything else
-    return Relay(config.base_url, key, config.timeout_s)
+    return _open_spoken(config.speaks, config.base_url, key, config.timeout_s)
+
+
+def _open_spoken(speaks: str, base_url: str, key: str, timeout_s: float) -> Upstream:
+    """An upstream at `base_url`; the format that it does not speak is translated by litellm."""
+    if speaks == "both":
+        return AnthropicRelay(Relay(base_url, "", timeout_s), key, is_both=True)
+
+    def translated(provider: str, url: str) -> LiteLLMUpstream:
+        from proxy.translate import LiteLLMUpstream
+
+        return LiteLLMUpstream(
+            provider, url, key, via="litellm", timeout_s=timeout_s, is_exact=True
+        )
+
+    if speaks == "anthropic":
+        direct = AnthropicRelay(Relay(with_v1(base_url), "", timeout_s), key)
+        chat = partial(translated, "anthropic", without_v1(base_url))
+        return SpokenUpstream(direct, {"/chat/completions": chat})
+    messages = partial(translated, "openai", base_url)
+    return SpokenUpstream(Relay(base_url, key, timeout_s), {"/messages": messages})

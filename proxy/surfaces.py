@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from proxy import headers as names
+from proxy.anthropic_relay import KEY_HEADERS
 from proxy.asgi import Reply, Request
 from proxy.config import AttachConfig
+from proxy.conversations import Conversations
 from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, UnknownModelError, UpstreamError
 from proxy.exchange import Exchange, hash_key
@@ -36,6 +38,7 @@ class Surfaces:
     results: Results
     attach: AttachConfig
     records: Records | None = None
+    conversations: Conversations = field(default_factory=Conversations)
 
     async def relay(self, request: Request) -> Reply:
         """Any other request under `/v1/`, as it came, to the upstream of its model."""
@@ -55,7 +58,7 @@ class Surfaces:
     async def _send(self, exchange: Exchange, name: str) -> UpstreamReply:
         request = exchange.request
         exchange.upstream = name
-        path = _path_after_v1(request.path)
+        path = path_after_v1(request.path)
         sent = UpstreamRequest(
             request.method, path, to_upstream(request.headers), request.body, request.query
         )
@@ -63,7 +66,10 @@ class Surfaces:
             return await self.router.upstream(name).send(sent)
 
     def _upstream_of(self, request: Request) -> str:
-        """By the model in a JSON body, else the default route's upstream."""
+        """By the response in the path or the model in a JSON body, else the default route's."""
+        part = request.path.removeprefix("/v1/responses/").partition("/")[0]
+        if (response := self.conversations.get(part, hash_key(request))) is not None:
+            return response.upstream
         is_json = (request.header(b"content-type") or JSON_TYPE).lower().startswith(JSON_TYPE)
         payload = json_object(request.body) if is_json and request.body else None
         if payload and (model := payload.get("model")) and isinstance(model, str):
@@ -77,7 +83,7 @@ class Surfaces:
         """Upstream's list with the models that are answered here; those alone without upstream."""
         local = self.router.local_models
         default = self.router.default_name()
-        has_key = request.header(b"authorization") is not None or (
+        has_key = any(request.header(name) is not None for name in KEY_HEADERS) or (
             default is not None and self.router.has_key(default)
         )
         if default is None or (local and not has_key):
@@ -111,7 +117,7 @@ class Surfaces:
         return Reply(200, JSON, json.dumps(member).encode())
 
 
-def _path_after_v1(path: str) -> str:
+def path_after_v1(path: str) -> str:
     """The path as upstream sees it; dot segments would leave its `/v1`."""
     if any(segment in (".", "..") for segment in unquote(path).replace("\\", "/").split("/")):
         raise BadRequestError("the path may not have '.' or '..' segments", code="invalid_path")

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import httpx
 
+from proxy.anthropic_relay import AnthropicRelay, with_v1
 from proxy.completion_request import parse_json_object
 from proxy.errors import (
     BadRequestError,
@@ -31,8 +32,9 @@ from proxy.errors import (
 from proxy.json_splice import replace_member
 from proxy.relay import CONNECT_TIMEOUT_S, Relay
 from proxy.sse import DONE, event_bytes
+from proxy.translate_messages import MESSAGES, MessagesUpstream
 from proxy.translated_errors import broken_off, error_reply, json_reply, kept_headers
-from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
+from proxy.upstream import Headers, Upstream, UpstreamReply, UpstreamRequest, header
 
 Json = dict[str, Any]
 
@@ -86,6 +88,11 @@ class _Target:
     name: str  # as litellm wants it, with the provider's prefix
     model: str  # as the provider wants it
     relay: Relay | None
+    anthropic: Upstream | None = None  # speaks Anthropic's format
+
+    def way(self, path: str) -> Upstream | None:
+        """Where the client's bytes can go as they are."""
+        return self.anthropic if path.startswith(MESSAGES) else self.relay
 
 
 class LiteLLMUpstream:
@@ -93,7 +100,8 @@ class LiteLLMUpstream:
 
     `provider` holds for all model names; with "auto" each name begins with its own, as in
     `anthropic/...`. `base_url` and `api_key` come before what litellm finds in the environment;
-    without any key the client's own goes upstream. `via="litellm"` translates in any case.
+    without any key the client's own goes upstream. `via="litellm"` translates in any case. With
+    `is_exact` names are no more than names, and nothing is looked for in the environment.
     """
 
     def __init__(
@@ -104,7 +112,9 @@ class LiteLLMUpstream:
         *,
         via: Literal["relay", "litellm"] = "relay",
         timeout_s: float = 600,
+        is_exact: bool = False,
     ) -> None:
+        self._is_exact = is_exact
         self._prefix = "" if provider == "auto" else f"{provider}/"
         self._base_url = base_url
         self._api_key = api_key
@@ -116,21 +126,33 @@ class LiteLLMUpstream:
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
         """Raises UpstreamError when there is no answer, another ProxyError for what it refuses."""
-        if self._litellm is None:
-            self._litellm = await asyncio.to_thread(_load)
+        await self.load()
         body = parse_json_object(request.body) if request.body else {}
         model = body.get("model")
         target = self._target(model) if isinstance(model, str) else None
-        if target is not None and target.relay is not None:
+        way = target.way(request.path) if target else None
+        if target is not None and way is not None:
             if target.model != model:
                 cut = replace_member(request.body, "model", target.model)
                 request = replace(request, body=cut)
-            return await target.relay.send(request)
+            return await way.send(request)
+        if (request.method, request.path) == ("POST", MESSAGES):
+            return await MessagesUpstream(self).send(request)
+        return await self.translate(request)
+
+    async def load(self) -> None:
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(_load)
+
+    async def translate(self, request: UpstreamRequest) -> UpstreamReply:
+        """A chat completion by litellm, which has been loaded; raises as `send` does."""
         if (request.method, request.path) != ("POST", "/chat/completions"):
-            text = f"only chat completions are translated, not {request.method} {request.path}"
+            text = f"only completions are translated, not {request.method} {request.path}"
             raise NotFoundError(text, code="unknown_url")
-        if target is None:
+        body = parse_json_object(request.body) if request.body else {}
+        if not isinstance(model := body.get("model"), str):
             raise BadRequestError("the body names no model", param="model")
+        target = self._target(model)
         return await self._translate(body, target, self._key(request, target))
 
     async def aclose(self) -> None:
@@ -142,7 +164,8 @@ class LiteLLMUpstream:
 
     def _find_target(self, model: str) -> _Target:
         """Asks litellm; raises UnknownModelError."""
-        name = model if model.startswith(self._prefix) else self._prefix + model
+        is_whole = model.startswith(self._prefix) and not self._is_exact
+        name = model if is_whole else self._prefix + model
         if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some take a URL for a model
             raise UnknownModelError(f"model {model!r} cannot be used here", param="model")
         try:
@@ -152,7 +175,15 @@ class LiteLLMUpstream:
         except self._litellm.BadRequestError as error:
             text = f"model {model!r} names no provider that litellm knows, as 'anthropic/...' does"
             raise UnknownModelError(text, param="model") from error
-        return _Target(name, own, self._relay(provider, base_url, key))
+        anthropic = self._anthropic() if provider == "anthropic" and self._may_relay else None
+        return _Target(name, own, self._relay(provider, base_url, key), anthropic)
+
+    def _anthropic(self) -> Upstream:
+        """The way to Anthropic itself, with the key of the environment if none is configured."""
+        info = self._litellm.AnthropicModelInfo
+        base_url = with_v1(info.get_api_base(self._base_url))
+        relay = self._relays.setdefault((base_url, ""), Relay(base_url, "", self._timeout_s))
+        return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
 
     def _relay(self, provider: str, base_url: str | None, key: str | None) -> Relay | None:
         """The way to a provider that speaks OpenAI's format, with the key of the environment."""
@@ -211,8 +242,10 @@ class LiteLLMUpstream:
         """The configured key, the client's where litellm misses one in the environment, or None."""
         if self._api_key:
             return self._api_key
-        missing = self._litellm.validate_environment(target.name)["missing_keys"]
         presented = (header(request.headers, b"authorization") or "").removeprefix("Bearer ")
+        if self._is_exact:  # litellm takes anything but nothing
+            return presented or header(request.headers, b"x-api-key") or "none"
+        missing = self._litellm.validate_environment(target.name)["missing_keys"]
         return presented if any(name.endswith("API_KEY") for name in missing) else None
 
 

@@ -458,6 +458,10 @@ class FaultyUpstream:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
+    def respond(self, request: Received) -> Response:
+        """What it does with a request; upstreams of other formats do something else."""
+        return respond(request)
+
     @property
     def last(self) -> Received:
         return self.requests[-1]
@@ -528,7 +532,7 @@ class FaultyUpstream:
         self, request: Received, reader: _Reader, writer: asyncio.StreamWriter
     ) -> bool:
         """Plays the response; whether the connection lives on."""
-        playing = asyncio.create_task(_play(respond(request), request, writer))
+        playing = asyncio.create_task(_play(self.respond(request), request, writer))
         gone = asyncio.create_task(reader.gone.wait())
         await asyncio.wait({playing, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()

@@ -28,6 +28,7 @@ from calibrator import Item, Score, Scorer
 from policies import parse_policy
 from proxy.app import create_app
 from proxy.config import Config
+from proxy.websocket_server import websocket_settings
 
 ROOT = Path(__file__).parent.parent
 Json = dict[str, Any]
@@ -156,6 +157,7 @@ class LiveProxy:
                 server_header=False,
                 date_header=False,
                 timeout_graceful_shutdown=1,
+                **websocket_settings(config.limits.max_body),
             )
         )
         self._thread = threading.Thread(

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from proxy.formats.chat import ChatFormat
-from proxy.formats.format import MEMBER, Assembler, Choice, Format, Json, Sight
+from proxy.formats.completions import CompletionsFormat
+from proxy.formats.format import MEMBER, Assembler, Choice, Format, Json, NoAnswerError, Sight
+from proxy.formats.messages import MessagesFormat
+from proxy.formats.responses import ResponsesFormat
 
 CHAT = ChatFormat()
-FORMATS: tuple[Format, ...] = (CHAT,)
+COMPLETIONS = CompletionsFormat()
+RESPONSES = ResponsesFormat()
+MESSAGES = MessagesFormat()
+FORMATS: tuple[Format, ...] = (CHAT, COMPLETIONS, RESPONSES, MESSAGES)
 
-__all__ = ["CHAT", "FORMATS", "MEMBER", "Assembler", "Choice", "Format", "Json", "Sight"]
+__all__ = [
+    "CHAT",
+    "COMPLETIONS",
+    "FORMATS",
+    "MEMBER",
+    "MESSAGES",
+    "RESPONSES",
+    "Assembler",
+    "Choice",
+    "Format",
+    "Json",
+    "NoAnswerError",
+    "Sight",
+]

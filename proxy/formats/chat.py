@@ -206,3 +206,6 @@ class ChatAssembler:
         ]
         usage = {} if self._usage is None else {"usage": self._usage}
         return {**self._head, "object": _OBJECT, "choices": listed, **usage}
+
+    def continued(self, completion: Json) -> None:
+        """Its chunks have no order that a whole stream could break."""

@@ -42,9 +42,22 @@ class Sight:
     is_end: bool = False  # nothing that follows belongs to the answer
     is_error: bool = False
     calls_tool: bool = False  # a part of a tool call
+    bare: bytes | None = None  # an error's event without the parts of an answer that are in it
 
 
 NOTHING = Sight()
+
+
+class NoAnswerError(Exception):
+    """An object of a format that is no answer: one that is not there yet, or a failure told so.
+
+    `part` is the member that may hold a piece of an answer all the same.
+    """
+
+    def __init__(self, reason: str, part: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason  # a machine word
+        self.part = part
 
 
 class Assembler(Protocol):
@@ -60,6 +73,13 @@ class Assembler(Protocol):
 
     def completion(self) -> Json:
         """What the same reply would have been, had it not been streamed."""
+        ...
+
+    def continued(self, completion: Json) -> list[bytes] | None:
+        """The completion as what follows on the events before the first part of a tool call.
+
+        None where a whole stream, as `Format.events` makes it, may follow on them.
+        """
         ...
 
 
@@ -94,7 +114,7 @@ class Format(Protocol):
     # the answer
 
     def choices(self, completion: Json) -> list[Choice]:
-        """An empty list when it is no completion of this format."""
+        """An empty list when it is no completion of this format; raises NoAnswerError."""
         ...
 
     def assembler(self) -> Assembler: ...

@@ -73,7 +73,7 @@ class MessagesAssembler:
 
     def __init__(self) -> None:
         self.model: str | None = None
-        self._message: Json | None = None  # all but its content
+        self._message: Json | None = None  # without the blocks that arrive later
         self._blocks: dict[int, Json] = {}
         self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
         self._open: set[int] = set()  # blocks whose stop has not come
@@ -88,7 +88,7 @@ class MessagesAssembler:
         return NOTHING
 
     def _add(self, data: Json) -> Sight:
-        match data.get("type"):
+        match data.get("type", "error" if "error" in data else None):
             case "content_block_delta":
                 self._extend(index_of(data, 0), data.get("delta"))
             case "content_block_start":
@@ -101,14 +101,14 @@ class MessagesAssembler:
                 return self._finish(data)
             case "message_stop":
                 return _END
-            case kind if kind == "error" or (kind is None and "error" in data):
+            case "error":
                 return _ERROR
         return NOTHING
 
     def _begin(self, message: Any) -> None:
         if not isinstance(message, dict) or self._message is not None:
             return
-        self._message = {key: value for key, value in message.items() if key != "content"}
+        self._message = dict(message)
         model, blocks = message.get("model"), message.get("content")
         self.model = model if isinstance(model, str) and model else None
         for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
@@ -121,9 +121,8 @@ class MessagesAssembler:
         if calls_tool and self._before_calls is None:
             sent = max(self._blocks, default=-1) + 1
             self._before_calls = sent, frozenset(self._open)
-        self._blocks[index] = {}
+        self._blocks[index] = block
         self._open.add(index)
-        merge(self._blocks[index], block)
         return _CALLS_TOOL if calls_tool else NOTHING
 
     def _extend(self, index: int, delta: Any) -> None:
@@ -134,22 +133,23 @@ class MessagesAssembler:
             if key == "partial_json" and isinstance(value, str):
                 self._arguments.setdefault(index, Pieces()).append(value)
             elif key == "citation":
-                block["citations"] = [*(block.get("citations") or ()), value]
+                block["citations"] = block.get("citations") or []
+                block["citations"].append(value)
             elif key == "signature":
                 block[key] = value
+            elif isinstance(value, str) and isinstance(block.get(key), str) and key != "type":
+                block[key] = Pieces([block[key], value])
             elif key != "type":
                 merge(block, {key: value})
 
     def _finish(self, data: Json) -> Sight:
         message = self._message = self._message or {}
-        delta, usage = data.get("delta"), data.get("usage")
-        was_finished = isinstance(message.get("stop_reason"), str)
-        if isinstance(delta, dict):
-            given = {key: value for key, value in delta.items() if value is not None}
-            message.update({key: delta[key] for key in _OF_DELTA[:2] if key in delta} | given)
-        if isinstance(usage, dict):  # totals; what is not told again stays
-            told = {key: value for key, value in usage.items() if value is not None}
-            message["usage"] = {**(message.get("usage") or {}), **told}
+        was_finished = message.get("stop_reason") is not None
+        if isinstance(delta := data.get("delta"), dict):
+            _update(message, delta)
+        if isinstance(usage := data.get("usage"), dict):  # totals, not parts
+            message["usage"] = dict(message.get("usage") or {})
+            _update(message["usage"], usage)
         left_out = ("type", "delta", "usage", MEMBER)
         message.update({key: value for key, value in data.items() if key not in left_out})
         is_finish = isinstance(message.get("stop_reason"), str) and not was_finished
@@ -167,10 +167,7 @@ class MessagesAssembler:
 
     def completion(self) -> Json:
         blocks = [self._whole(index) for index in sorted(self._blocks)]
-        message = self._message or {}
-        head = {key: message.pop(key) for key in ("id", "type", "role", "model") if key in message}
-        self._message = {**head, **message}
-        return {**head, "content": blocks, **message}
+        return {**(self._message or {}), "content": blocks}
 
     def _whole(self, index: int) -> Json:
         block: Json = joined(self._blocks[index])
@@ -184,6 +181,11 @@ class MessagesAssembler:
         next_index, still_open = self._before_calls or (0, frozenset())
         stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]
         return [*stops, *remaining_events(completion, next_index)]
+
+
+def _update(told: Json, news: Json) -> None:
+    """Takes news in; null says nothing about what was told before."""
+    told.update({k: v for k, v in news.items() if v is not None or told.get(k) is None})
 
 
 # A message as events

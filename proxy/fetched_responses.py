@@ -1,0 +1,106 @@
+"""A response fetched by its id: one made in the background, or one that somebody wants once more.
+
+It is scored and decided on like the answer to its request would have been, so that a background
+response cannot be read past the policy, nor a held one under upstream's id. What was asked is
+remembered in this process (`conversations`); for what is not, the confidence is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qs, unquote
+
+from calibrator import NotScorableError
+from policies import Escalate, StreamMode
+from proxy.answer import Answer
+from proxy.asgi import Reply, Request
+from proxy.chat import Completions, Way
+from proxy.completion_request import CompletionRequest, tags_of
+from proxy.errors import UnknownModelError
+from proxy.exchange import Exchange, hash_key
+from proxy.formats import RESPONSES, Json
+from proxy.headers import DOMAIN, TAGS
+from proxy.held import fetch_held
+from proxy.outcome import Outcome
+from proxy.surfaces import path_after_v1
+from proxy.upstream import Headers, UpstreamRequest
+
+_FETCH = re.compile(r"/v1/+responses/+([^/]+)/*")
+_CANCEL = re.compile(r"/v1/+responses/+([^/]+)/+cancel/*")  # of a finished one it answers the same
+
+
+def fetched_id(method: str, path: str) -> str | None:
+    """The id of the response that a request of this kind answers with, if it is of one."""
+    pattern = {"GET": _FETCH, "POST": _CANCEL}.get(method)
+    found = pattern.fullmatch(unquote(path)) if pattern else None
+    return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownRequest(CompletionRequest):
+    """What this process does not remember was asked elsewhere, or too long ago."""
+
+    def question(self) -> str:
+        raise NotScorableError("unknown_response", "what was asked is not known here")
+
+
+async def fetch_response(parts: Completions, request: Request) -> Reply:
+    """Raises ProxyError as the request itself would have."""
+    id, key_hash = fetched_id(request.method, request.path) or "", hash_key(request)
+    if held_id := parts.conversations.held_id(id, key_hash):
+        return await fetch_held(parts.store, RESPONSES, held_id, key_hash, parts.config.attach)
+    exchange = Exchange(request, parts.records)
+    is_stream = parse_qs(request.query).get("stream") == ["true"]
+    with exchange:
+        remembered = parts.conversations.get(id, key_hash)
+        if remembered is not None:
+            asked, upstream = remembered.request(is_stream=is_stream), remembered.upstream
+            return await _Fetched(parts, exchange, asked, upstream=upstream).go()
+        if (default := parts.router.default_name()) is None:
+            raise UnknownModelError("the configuration routes no model")
+        unknown = _unknown(request, is_stream=is_stream)
+        return await _Fetched(parts, exchange, unknown, upstream=default).go()
+
+
+def _unknown(request: Request, *, is_stream: bool) -> UnknownRequest:
+    domain, tags = request.header(DOMAIN), tags_of(request.header(TAGS))
+    return UnknownRequest(RESPONSES, b"", {}, "", is_stream, domain, tags)
+
+
+@dataclass(slots=True)
+class _Fetched(Way):
+    """The way of an answer that the client's request names."""
+
+    upstream: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return not isinstance(self.asked, UnknownRequest)
+
+    def _stream_mode(self) -> StreamMode:
+        """Without the model's name nobody can say which rules might apply."""
+        if self.is_known or not self.parts.policy.is_enforced:
+            return Way._stream_mode(self)
+        return StreamMode("buffer")
+
+    def _upstream_of(self, model: str) -> str:
+        return self.upstream
+
+    def _request(self, model: str, headers: Headers) -> UpstreamRequest:
+        request = self.exchange.request
+        path = path_after_v1(request.path)
+        return UpstreamRequest(request.method, path, headers, request.body, request.query)
+
+    async def _judge(self, answer: Answer) -> Outcome:
+        if not self.is_known:
+            self.asked = replace(self.asked, model=answer.model or "")
+        return await Way._judge(self, answer)
+
+    def _remember(self, completion: Json) -> None:
+        if self.is_known:
+            Way._remember(self, completion)
+
+    async def _second_answer(self, escalate: Escalate) -> Answer | None:
+        """There is no request here that another model could be asked with."""
+        return None

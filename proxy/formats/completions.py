@@ -1,0 +1,185 @@
+"""`/v1/completions`, the format before chat: a prompt, and the text that follows on it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from calibrator import NotScorableError, question_text
+from proxy.errors import ProxyError
+from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.merging import index_of, joined, merge
+from proxy.formats.openai import annotated, error_body, error_event
+from proxy.json_splice import dumps, json_object
+from proxy.sse import DONE, Event, event_bytes
+
+_OBJECT = "text_completion"  # of chunks too
+
+
+class CompletionsFormat:
+    """OpenAI's legacy completions, which many servers of open models still speak."""
+
+    name = "completions"
+    path = "/completions"
+    held_prefix = "cmpl-held-"
+    fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
+    marks = re.compile(rb'"finish_reason"\s*:\s*"|"error"|\[DONE\]')
+
+    def question(self, payload: Json) -> str:
+        if payload.get("echo") is True:
+            raise NotScorableError("echo", "the prompt is part of the answer")
+        if payload.get("suffix"):
+            raise NotScorableError("suffix", "the answer stands between a prompt and a suffix")
+        return question_text([{"role": "user", "content": _prompt(payload.get("prompt"))}])
+
+    def last_question(self, payload: Json) -> str:
+        prompt = payload.get("prompt")
+        listed = prompt if isinstance(prompt, list) else [prompt]
+        return "\n\n".join(text for text in listed if isinstance(text, str))
+
+    def count(self, payload: Json) -> int:
+        wanted = payload.get("n")
+        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+
+    def wants_schema(self, payload: Json) -> bool:
+        """Only dialects of some servers can ask for one here."""
+        wanted = payload.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def choices(self, completion: Json) -> list[Choice]:
+        listed = completion.get("choices")
+        if not isinstance(listed, list):
+            return []
+        choices = []
+        for position, choice in enumerate(listed):
+            if not isinstance(choice, dict) or not isinstance(choice.get("text"), str):
+                return []
+            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
+            choices.append(
+                Choice(
+                    index_of(choice, position),
+                    {"role": "assistant", "content": choice["text"]},
+                    reason if isinstance(reason, str) else None,
+                    logprobs if isinstance(logprobs, dict) else None,
+                )
+            )
+        return choices
+
+    def assembler(self) -> Assembler:
+        return CompletionsAssembler()
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        choices = [
+            {"text": text, "index": c.index, "logprobs": None, "finish_reason": ending}
+            for c in self.choices(completion)
+        ]
+        return {**completion, "choices": choices}
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
+        return self.restated({**empty, "choices": [{"text": ""}]}, text, "content_filter")
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """Each choice whole, with its finish; usage where it was asked for; [DONE]."""
+        head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
+        chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
+        if MEMBER in completion and chunks:
+            chunks[-1][MEMBER] = completion[MEMBER]
+        options = payload.get("stream_options")
+        if isinstance(options, dict) and options.get("include_usage") is True:
+            chunks.append({**head, "choices": [], "usage": completion.get("usage")})
+        return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)
+
+
+def _prompt(prompt: Any) -> str:
+    """The one text that is asked about; raises NotScorableError."""
+    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
+        [prompt] = prompt
+    if isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, list) or not prompt:
+        raise NotScorableError("prompt", "the request has no prompt that can be read")
+    if all(isinstance(part, int) for part in prompt):
+        raise NotScorableError("tokens", "the prompt is a list of tokens, not a text")
+    raise NotScorableError("several_prompts", "the request has several prompts")
+
+
+class CompletionsAssembler:
+    """Chunks with `choices[].text`."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, Json] = {}  # text and logprobs, still growing
+        self._reasons: dict[int, str] = {}
+        self.model: str | None = None
+        self._head: Json = {}
+        self._usage: Json | None = None
+
+    def add(self, event: Event) -> Sight:
+        if event.data == DONE:
+            return Sight(is_end=True)
+        chunk = json_object(event.data) if event.data else None
+        if chunk is None:
+            return NOTHING
+        if "error" in chunk:
+            return Sight(is_end=True, is_error=True)
+        if not self._head and "id" in chunk:
+            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self.model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        listed = chunk.get("choices")
+        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
+
+    def _add_parts(self, parts: list[Any]) -> Sight:
+        finished: list[int] = []
+        for position, part in enumerate(parts):
+            if not isinstance(part, dict):
+                continue
+            index = index_of(part, position)
+            grown = {key: part[key] for key in ("text", "logprobs") if part.get(key) is not None}
+            with contextlib.suppress(RecursionError):  # no answer is nested that deeply
+                merge(self._choices.setdefault(index, {}), grown)
+            if isinstance(part.get("finish_reason"), str) and index not in self._reasons:
+                self._reasons[index] = part["finish_reason"]
+                finished.append(index)
+        return Sight(tuple(finished)) if finished else NOTHING
+
+    def choices(self) -> list[Choice]:
+        return [self._whole(index, joined(self._choices[index])) for index in sorted(self._choices)]
+
+    def _whole(self, index: int, grown: Json) -> Choice:
+        text, logprobs = grown.get("text"), grown.get("logprobs")
+        return Choice(
+            index,
+            {"role": "assistant", "content": text if isinstance(text, str) else ""},
+            self._reasons.get(index),
+            logprobs if isinstance(logprobs, dict) else None,
+        )
+
+    def completion(self) -> Json:
+        listed = [
+            {
+                "text": choice.message["content"],
+                "index": choice.index,
+                "logprobs": choice.logprobs,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in self.choices()
+        ]
+        usage = {} if self._usage is None else {"usage": self._usage}
+        return {"object": _OBJECT, **self._head, "choices": listed, **usage}
+
+    def continued(self, completion: Json) -> None:
+        """There are no tool calls to wait for."""

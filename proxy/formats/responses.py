@@ -1,0 +1,138 @@
+"""`/v1/responses`: items in, items out, one answer a request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from calibrator import NotScorableError, question_text
+from proxy.errors import ProxyError
+from proxy.formats.chat import plain_text
+from proxy.formats.format import Assembler, Choice, Ending, Json, NoAnswerError
+from proxy.formats.openai import error_body
+from proxy.formats.responses_events import Writer, annotated, error_event
+from proxy.formats.responses_items import answer_message, as_items, chat_messages, chat_tools
+from proxy.formats.responses_stream import ResponsesAssembler, finish_reason
+from proxy.sse import Event
+
+ELSEWHERE = {  # parameters that stand for text which is not in the request, and the reason's word
+    "previous_response_id": "unknown_previous_response",
+    "conversation": "conversation",
+    "prompt": "prompt_template",
+}
+_UNFINISHED = {
+    "queued": "background",
+    "in_progress": "background",
+    "failed": "upstream_error",
+    "cancelled": "upstream_error",
+}
+
+
+class ResponsesFormat:
+    """OpenAI's responses, as coding agents and newer SDKs speak them."""
+
+    name = "responses"
+    path = "/responses"
+    held_prefix = "resp_held_"
+    fetch_path = path
+    marks = re.compile(
+        rb'response\.(?:completed|incomplete|failed|cancelled)"|output_item|_call[_.]|"error"'
+        rb"|\[DONE\]"
+    )
+
+    def question(self, payload: Json) -> str:
+        """The input as chat messages; its text must be here, or be remembered (conversations)."""
+        for name, reason in ELSEWHERE.items():
+            if payload.get(name):
+                raise NotScorableError(reason, f"{name!r} stands for text that is not here")
+        try:
+            messages = chat_messages(as_items(payload.get("input")))
+            if instructions := payload.get("instructions"):
+                messages.insert(0, {"role": "system", "content": plain_text(instructions)})
+            return question_text(messages, chat_tools(payload.get("tools")))
+        except ValueError as error:  # upstream accepted what we cannot read
+            raise NotScorableError("input", str(error)) from error
+
+    def last_question(self, payload: Json) -> str:
+        given = payload.get("input")
+        if not isinstance(given, list):
+            return given if isinstance(given, str) else ""
+        asked = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
+        return plain_text(asked[-1].get("content")) if asked else ""
+
+    def count(self, payload: Json) -> int:
+        return 1
+
+    def wants_schema(self, payload: Json) -> bool:
+        text = payload.get("text")
+        wanted = text.get("format") if isinstance(text, dict) else None
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def choices(self, completion: Json) -> list[Choice]:
+        """One, or none for what is no response; raises NoAnswerError for one without an answer."""
+        items = completion.get("output")
+        if completion.get("object", "response") != "response" or not isinstance(items, list):
+            return []
+        if reason := _UNFINISHED.get(str(completion.get("status"))):
+            raise NoAnswerError(reason, part="output" if items else None)
+        return [Choice(0, answer_message(items), finish_reason(completion) or "stop")]
+
+    def assembler(self) -> Assembler:
+        return ResponsesAssembler()
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        is_whole = ending == "stop"
+        status = "completed" if is_whole else "incomplete"
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        message = {
+            "id": "msg_" + str(completion.get("id")).removeprefix("resp_"),
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [part],
+        }
+        restated = {
+            **completion,
+            "status": status,
+            "incomplete_details": None if is_whole else {"reason": ending},
+            "output": [message],
+        }
+        return restated | ({"output_text": text} if "output_text" in completion else {})
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        empty: Json = {
+            "id": id,
+            "object": "response",
+            "created_at": created,
+            "status": "incomplete",
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "model": model,
+            "output": [],
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+        }
+        return self.restated(empty, text, "content_filter")
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        writer = Writer()
+        writer.start(completion)
+        for index, item in enumerate(completion.get("output") or []):
+            writer.item(index, item)
+        writer.finish(completion)
+        return writer.events
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)

@@ -1,0 +1,205 @@
+"""The items of `/v1/responses`, which conversations and answers consist of, as chat messages.
+
+Items are messages, calls of tools, what tools gave back, and reasoning. A policy and the calibrator
+see them as chat completions would have them: calls in `tool_calls`, results in messages of `tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from calibrator import NotScorableError
+from calibrator.transcript import HISTORY_CHARACTERS
+from proxy.formats.format import Json
+from proxy.json_splice import dumps
+
+_NO_ARGUMENTS = {  # what a call tells besides what it asks for
+    *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
+    *("server_label", "output", "outputs", "result", "results", "error"),
+}
+_IMAGES = ("computer_call_output", "image_generation_call")
+_LEFT_OUT = {  # what says nothing about the question
+    *("reasoning", "mcp_list_tools", "mcp_approval_response", "additional_tools"),
+    *("tool_search_output", "program_output", "compaction_trigger"),
+}
+_TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
+
+
+def is_call(item: Any) -> bool:
+    """Whether an item calls a tool: one of the client's, or one that runs upstream."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    return isinstance(kind, str) and (
+        kind.endswith("_call") or kind in ("mcp_approval_request", "program")
+    )
+
+
+def tool_call(item: Mapping[str, Any]) -> Json:
+    """The call in the form of chat; where a call has no name, its type is the tool's name."""
+    kind = str(item["type"])
+    name = item.get("name") if isinstance(item.get("name"), str) else None
+    id = item.get("call_id") or item.get("id")
+    if kind == "custom_tool_call":
+        custom = {"name": name or kind, "input": str(item.get("input") or "")}
+        return {"id": id, "type": "custom", "custom": custom}
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        told = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
+        arguments = dumps(told if arguments is None else arguments).decode()
+    function = {"name": name or kind, "arguments": arguments}
+    return {"id": id, "type": "function", "function": function}
+
+
+def answer_message(items: Iterable[Any]) -> Json:
+    """The one assistant message that the output of a response amounts to."""
+    texts: list[str] = []
+    refusals: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Json] = []
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        if is_call(item):
+            calls.append(tool_call(item))
+        elif item.get("type") == "reasoning":
+            thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
+        elif item.get("type") == "message":
+            texts += _texts(item.get("content"), "text")
+            refusals += _texts(item.get("content"), "refusal")
+    message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    if refusals:
+        message["refusal"] = "\n".join(refusals)
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _texts(parts: Any, key: str) -> list[str]:
+    """The texts that stand under `key` in content parts."""
+    listed = parts if isinstance(parts, list) else []
+    found = (part.get(key) for part in listed if isinstance(part, dict))
+    return [text for text in found if isinstance(text, str) and text]
+
+
+def as_items(given: Any) -> list[Any]:
+    """A request's `input`, whose short form is the text of one message; raises ValueError."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise ValueError(f"'input' must be a string or a list, not {type(given).__name__}")
+    return given
+
+
+def chat_messages(items: Sequence[Any]) -> list[Json]:
+    """Raises NotScorableError for items whose text is not there, ValueError for what is no item."""
+    messages: list[Json] = []
+    for item in items:
+        if not isinstance(item, Mapping):
+            raise ValueError(f"an input item must be an object, not {type(item).__name__}")
+        for message in _messages_of(item):
+            _append(messages, message)
+    return messages
+
+
+def _append(messages: list[Json], message: Json) -> None:
+    """Calls of the same turn belong to one message, as they would in chat."""
+    last = messages[-1] if messages else {}
+    if "tool_calls" in message and last.get("role") == "assistant":
+        calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
+        messages[-1] = {**last, "tool_calls": calls}
+    else:
+        messages.append(message)
+
+
+def _messages_of(item: Mapping[str, Any]) -> list[Json]:
+    kind = item.get("type") or ("message" if "role" in item else "item_reference")
+    if kind == "message":
+        return [{"role": item.get("role", "user"), "content": item.get("content")}]
+    if kind in _LEFT_OUT:
+        return []
+    if kind in _IMAGES:
+        raise NotScorableError("image", f"the question has an item of type {kind}")
+    if is_call(item):
+        call: Json = {"role": "assistant", "content": None, "tool_calls": [tool_call(item)]}
+        output = item.get("output")  # of tools that run upstream
+        return [call, _result(output)] if output else [call]
+    if str(kind).endswith("_output"):
+        return [_result(item.get("output"))]
+    known = ("item_reference", "compaction")
+    raise NotScorableError(
+        kind if kind in known else "unknown_item", f"the text of an item of type {kind} is not here"
+    )
+
+
+def _result(output: Any) -> Json:
+    is_parts = isinstance(output, list) and all(isinstance(p, dict) and "type" in p for p in output)
+    is_text = isinstance(output, str) or output is None
+    content = output if is_text or is_parts else dumps(output).decode()
+    return {"role": "tool", "content": content}
+
+
+def chat_tools(tools: Any) -> list[Json]:
+    """The tools with a description of the client's own, in the form of chat."""
+    offered: list[Json] = []
+    for tool in tools if isinstance(tools, list) else []:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind in ("function", "custom"):
+            offered.append({"type": kind, kind: tool})
+        elif kind == "namespace":
+            offered += chat_tools(tool.get("tools"))
+    return offered
+
+
+def recent(items: Sequence[Any]) -> list[Any]:
+    """What a later question can still be made of: the last turn, some text before it, no files.
+
+    Of parts that are no text only the type is kept, so that a question with them stays one.
+    """
+    kept: list[Any] = []
+    characters = 0
+    has_user = False
+    for item in reversed(items):
+        light = _light(item)
+        is_special = not isinstance(light, dict) or _is_beyond_text(light)
+        if characters < HISTORY_CHARACTERS or is_special:
+            kept.append(light)
+        characters += _length(light) if has_user else 0
+        has_user = has_user or (isinstance(item, dict) and item.get("role") == "user")
+    return kept[::-1]
+
+
+def _length(item: Any) -> int:
+    """How many characters an item has in the history of a question, at least."""
+    if not isinstance(item, dict):
+        return 0
+    told = [item.get(key) for key in ("content", "output", "arguments", "input")]
+    parts = [p for value in told if isinstance(value, list) for p in value if isinstance(p, dict)]
+    texts = [*told, *(part.get("text") for part in parts)]
+    return sum(len(text) for text in texts if isinstance(text, str))
+
+
+def _light(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    kept = {k: v for k, v in item.items() if k not in ("encrypted_content", "result")}
+    for key in ("content", "output"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [_light_part(part) for part in kept[key]]
+        elif isinstance(kept.get(key), dict):
+            kept[key] = _light_part(kept[key])
+    return kept
+
+
+def _light_part(part: Any) -> Any:
+    """Texts without what is told about them; of anything else its type."""
+    if not isinstance(part, dict) or "type" not in part:
+        return part
+    told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
+    return {key: part[key] for key in told if key in part}
+
+
+def _is_beyond_text(item: Json) -> bool:
+    held = [item[key] for key in ("content", "output") if isinstance(item.get(key), list)]
+    parts = [part for listed in held for part in listed if isinstance(part, dict)]
+    is_part = any(part.get("type", "text") not in _TEXTS for part in parts)
+    return is_part or item.get("type") in (*_IMAGES, "compaction", "item_reference")

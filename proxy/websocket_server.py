@@ -1,0 +1,84 @@
+"""The server's end of a WebSocket: what uvicorn is told, and where its protocol is completed.
+
+`websockets` stands at both ends (`realtime.py` has the other one): it needs no further package and
+checks a message's size before it is read. Messages are not compressed on either way: the proxy
+would have to unpack and pack each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
+
+from proxy.errors import BadRequestError
+
+HEADER_LIMIT = 64 * 1024  # bytes in a line of a handshake, as for relayed requests
+PING_EVERY_S = 20.0
+PONG_WITHIN_S = 60.0  # of a peer that reads; one that does not has to be gone for longer
+LINGER_S = 2.0
+
+http11.MAX_LINE_LENGTH = HEADER_LIMIT
+
+
+def websocket_settings(max_size: int) -> dict[str, Any]:
+    """The arguments of `uvicorn.Config`; messages of more than `max_size` bytes end with 1009."""
+    return {
+        "ws": WebSocketProtocol,
+        "ws_max_size": max_size,
+        "ws_ping_interval": PING_EVERY_S,
+        "ws_ping_timeout": PONG_WITHIN_S,
+        "ws_per_message_deflate": False,
+    }
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's, which would leave two mistakes of a client without an answer that arrives."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse_handshake()
+
+    def _refuse_handshake(self) -> None:
+        """Nobody else sees a handshake that cannot be read: its client would wait for ever."""
+        if self.transport.is_closing():
+            return
+        kind = type(self.conn.handshake_exc).__name__
+        body = BadRequestError(
+            f"the WebSocket handshake cannot be read ({kind})", code="invalid_handshake"
+        ).body()
+        head = (
+            "HTTP/1.1 400 Bad Request\r\nconnection: close\r\nx-pinocchio-error: true\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # refused; else uvicorn logs that nobody answered
+
+    def handle_parser_exception(self) -> None:
+        """Closes as the protocol says, but hangs up only when the client has, or had time to.
+
+        Closed at once, a client that is still sending its oversize message meets a reset and never
+        reads why. Until then, what it sends is dropped.
+        """
+        if self.close_timer is not None:
+            return
+        closed = self.conn.close_sent
+        assert closed is not None
+        self.queue.put_nowait(
+            {"type": "websocket.disconnect", "code": closed.code, "reason": closed.reason}
+        )
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(LINGER_S, self.transport.close)
