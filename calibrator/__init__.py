@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from calibrator.batching import Batcher
+from calibrator.batching import Batcher, Ticket
 from calibrator.errors import (
     CalibratorError,
     CheckpointError,
@@ -55,6 +55,7 @@ __all__ = [
     "RowError",
     "Score",
     "Scorer",
+    "Ticket",
     "TrainingError",
     "check_checkpoint",
     "cli",

@@ -9,19 +9,52 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
 
 from calibrator.errors import CalibratorError, QueueFullError
 from calibrator.scorer import Item, Score, Scorer
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
+class Ticket:
+    """A score to come. What `concurrent.futures` does with a lock at every touch is done here with
+    plain attributes: one thread finishes a ticket, others only look or cancel."""
+
     item: Item
     size: int
-    future: Future[Score] = field(default_factory=Future)
+    on_done: Callable[[], None] | None = None  # called once, by the scorer's thread or by `close`
+    is_done: bool = False
+    is_cancelled: bool = False
+    score: Score | None = None
+    error: BaseException | None = None
+    _event: threading.Event | None = None
+
+    def cancel(self) -> bool:
+        """Gives the score up; False when it is there already."""
+        if not self.is_done:
+            self.is_cancelled = True
+        return self.is_cancelled
+
+    def result(self, timeout_s: float | None = None) -> Score:
+        """Waits; raises what the scorer raised, CancelledError or TimeoutError."""
+        self._event = threading.Event()
+        if not self.is_done and not self.is_cancelled and not self._event.wait(timeout_s):
+            raise TimeoutError
+        if self.error is not None:
+            raise self.error
+        if self.score is None:
+            raise CancelledError
+        return self.score
+
+    def finish(self, score: Score | None = None, error: BaseException | None = None) -> None:
+        self.score, self.error = score, error
+        self.is_done = True
+        if self.on_done is not None:
+            self.on_done()
+        if self._event is not None:
+            self._event.set()
 
 
 class Batcher:
@@ -39,7 +72,7 @@ class Batcher:
         self._max_queue = max_queue
         self._batch_characters = batch_characters
         self._max_item_characters = max_item_characters
-        self._jobs: deque[_Job] = deque()
+        self._waiting: deque[Ticket] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
@@ -49,32 +82,38 @@ class Batcher:
     def name(self) -> str:
         return self._scorer.name
 
-    def submit(self, items: Sequence[Item]) -> list[Future[Score]]:
-        """A future for each item; raises QueueFullError when they do not all fit.
+    def submit(
+        self, items: Sequence[Item], on_done: Callable[[], None] | None = None
+    ) -> list[Ticket]:
+        """A ticket for each item; raises QueueFullError when they do not all fit.
 
-        A future that is cancelled before its batch starts costs nothing, no place in the queue
-        either.
+        `on_done` is called for each, on another thread as a rule. A ticket that is cancelled before
+        its batch starts costs nothing, no place in the queue either.
         """
-        jobs = [_Job(item, self._size(item)) for item in items]
+        tickets = [Ticket(item, self._size(item), on_done) for item in items]
         with self._changed:
             if self._is_closed:
                 raise CalibratorError("the scorer is closed")
-            if len(self._jobs) + len(jobs) > self._max_queue:
-                self._jobs = deque(job for job in self._jobs if not job.future.cancelled())
-            if len(self._jobs) + len(jobs) > self._max_queue:
-                raise QueueFullError(f"{len(self._jobs)} items are waiting, {self._max_queue} may")
-            self._jobs.extend(jobs)
+            if len(self._waiting) + len(tickets) > self._max_queue:
+                self._waiting = deque(t for t in self._waiting if not t.is_cancelled)
+            if len(self._waiting) + len(tickets) > self._max_queue:
+                raise QueueFullError(
+                    f"{len(self._waiting)} items are waiting, {self._max_queue} may"
+                )
+            self._waiting.extend(tickets)
             self._changed.notify()
-        return [job.future for job in jobs]
+        return tickets
 
     def close(self) -> None:
         """Cancels what is waiting and ends the thread after its current batch."""
         with self._changed:
             self._is_closed = True
-            for job in self._jobs:
-                job.future.cancel()
-            self._jobs.clear()
+            given_up = list(self._waiting)
+            self._waiting.clear()
             self._changed.notify()
+        for ticket in given_up:
+            ticket.cancel()
+            ticket.finish()
         self._thread.join(timeout=10)
 
     def _size(self, item: Item) -> int:
@@ -83,41 +122,41 @@ class Batcher:
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            running = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
                 self._score(running)
 
-    def _next_batch(self) -> list[_Job]:
+    def _next_batch(self) -> list[Ticket]:
         """Waits for work, then takes from the head of the queue; empty when closed."""
         with self._changed:
-            while not self._jobs and not self._is_closed:
+            while not self._waiting and not self._is_closed:
                 self._changed.wait()
-            batch: list[_Job] = []
+            batch: list[Ticket] = []
             longest = 0
-            while self._jobs:
-                longest = max(longest, self._jobs[0].size)
+            while self._waiting:
+                longest = max(longest, self._waiting[0].size)
                 if batch and longest * (len(batch) + 1) > self._batch_characters:
                     break
-                batch.append(self._jobs.popleft())
+                batch.append(self._waiting.popleft())
             return batch
 
-    def _score(self, jobs: Sequence[_Job]) -> None:
+    def _score(self, tickets: Sequence[Ticket]) -> None:
         try:
-            scores = self._scorer.score_batch([job.item for job in jobs])
-            if len(scores) != len(jobs):
+            scores = self._scorer.score_batch([ticket.item for ticket in tickets])
+            if len(scores) != len(tickets):
                 raise CalibratorError(
-                    f"{self.name} gave {len(scores)} scores for {len(jobs)} items"
+                    f"{self.name} gave {len(scores)} scores for {len(tickets)} items"
                 )
         except BaseException as error:  # whatever it is, those who wait must hear of it
-            self._isolate(jobs, error)
+            self._isolate(tickets, error)
             return
-        for job, score in zip(jobs, scores, strict=True):
-            job.future.set_result(score)
+        for ticket, score in zip(tickets, scores, strict=True):
+            ticket.finish(score)
 
-    def _isolate(self, jobs: Sequence[_Job], error: BaseException) -> None:
+    def _isolate(self, tickets: Sequence[Ticket], error: BaseException) -> None:
         """One bad item must not take its batch along: each is tried alone, once."""
-        if len(jobs) == 1:
-            jobs[0].future.set_exception(error)
+        if len(tickets) == 1:
+            tickets[0].finish(error=error)
             return
-        for job in jobs:
-            self._score([job])
+        for ticket in tickets:
+            self._score([ticket])

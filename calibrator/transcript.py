@@ -92,7 +92,7 @@ def _turns(messages: Sequence[Any], characters: int) -> list[str]:
     for message in reversed(messages):
         if size > characters:
             break
-        if not isinstance(message, Mapping):
+        if type(message) is not dict and not isinstance(message, Mapping):
             raise ValueError(f"a message must be an object, not {type(message).__name__}")
         if message.get("role") not in ("system", "developer"):
             turns.append(_turn_text(message))
@@ -101,6 +101,9 @@ def _turns(messages: Sequence[Any], characters: int) -> list[str]:
 
 
 def _turn_text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if type(content) is str and content and not message.get("tool_calls"):  # nearly every turn
+        return f"[{message.get('role', 'user')}] {content}"
     text = " ".join(
         filter(None, (content_text(message.get("content")), calls_text(message.get("tool_calls"))))
     )

@@ -19,7 +19,7 @@ from proxy.chat import Completions
 from proxy.config import CalibratorConfig, Config
 from proxy.errors import HostNotAllowedError, NotFoundError
 from proxy.fetched_responses import fetch_response, fetched_id
-from proxy.formats import FORMATS, MESSAGES, RESPONSES
+from proxy.formats import FORMATS, MESSAGES
 from proxy.host_check import check_host
 from proxy.records import Records
 from proxy.results import Results
@@ -141,8 +141,7 @@ class App:
         """Whoever answers what is no exact path of ours."""
         method, path = scope["method"], scope["path"]
         is_anthropics = path.startswith(f"/v1{MESSAGES.path}/")
-        response_id = fetched_id(method, path)
-        if response_id and not response_id.startswith(RESPONSES.held_prefix):
+        if fetched_id(method, path):
             return self._response
         if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:
             return self._held_messages if is_anthropics else self._held

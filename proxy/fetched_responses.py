@@ -20,8 +20,9 @@ from proxy.completion_request import CompletionRequest, tags_of
 from proxy.errors import UnknownModelError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import RESPONSES, Json
-from proxy.headers import DOMAIN, TAGS
+from proxy.headers import DOMAIN, TAGS, without
 from proxy.held import fetch_held
+from proxy.json_splice import json_object
 from proxy.outcome import Outcome
 from proxy.surfaces import path_after_v1
 from proxy.upstream import Headers, UpstreamRequest
@@ -48,10 +49,13 @@ class UnknownRequest(CompletionRequest):
 async def fetch_response(parts: Completions, request: Request) -> Reply:
     """Raises ProxyError as the request itself would have."""
     id, key_hash = fetched_id(request.method, request.path) or "", hash_key(request)
-    if held_id := parts.conversations.held_id(id, key_hash):
-        return await fetch_held(parts.store, RESPONSES, held_id, key_hash, parts.config.attach)
-    exchange = Exchange(request, parts.records)
     is_stream = parse_qs(request.query).get("stream") == ["true"]
+    held_id = parts.conversations.held_id(id, key_hash)
+    if held_id or id.startswith(RESPONSES.held_prefix):
+        attach = parts.config.attach
+        reply = await fetch_held(parts.store, RESPONSES, held_id or id, key_hash, attach)
+        return _streamed(reply) if is_stream else reply
+    exchange = Exchange(request, parts.records)
     with exchange:
         remembered = parts.conversations.get(id, key_hash)
         if remembered is not None:
@@ -61,6 +65,14 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
             raise UnknownModelError("the configuration routes no model")
         unknown = _unknown(request, is_stream=is_stream)
         return await _Fetched(parts, exchange, unknown, upstream=default).go()
+
+
+def _streamed(reply: Reply) -> Reply:
+    """A stored response as the stream that its client wants."""
+    assert isinstance(reply.body, bytes)
+    events = RESPONSES.events(json_object(reply.body) or {}, {})
+    headers = [*without(reply.headers, b"content-type"), (b"content-type", b"text/event-stream")]
+    return Reply(reply.status, headers, b"".join(events))
 
 
 def _unknown(request: Request, *, is_stream: bool) -> UnknownRequest:

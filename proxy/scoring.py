@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,8 +22,8 @@ from calibrator import (
     Item,
     NotScorableError,
     QueueFullError,
-    Score,
     Scorer,
+    Ticket,
     message_text,
 )
 from proxy.formats import Choice
@@ -122,10 +121,11 @@ class Scoring:
         batcher = self._batcher
         if batcher is None:
             return [self._absence] * len(choices)
+        waiting = self._waiting(len(choices))
         try:
             asked = question()
             items = [Item(asked, message_text(choice.message), model) for choice in choices]
-            futures = batcher.submit(items)
+            tickets = batcher.submit(items, waiting.report)
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
@@ -133,44 +133,52 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
-        return await self._gather(futures)
+        try:
+            await waiting.until(self._timeout_s)
+            return [_confidence(ticket) for ticket in tickets]
+        finally:
+            for ticket in tickets:
+                ticket.cancel()  # no-op on what is done; also when nobody waits any longer
 
-    async def _gather(self, futures: Sequence[Future[Score]]) -> list[Confidence]:
-        """What is there at the deadline; the rest is cancelled."""
-        if not futures:
-            return []
+    def _waiting(self, count: int) -> _Waiting:
         loop = asyncio.get_running_loop()
         if self._arrivals is None or self._arrivals.loop is not loop:
             self._arrivals = _Arrivals(loop)
-        waiting = _Waiting(loop.create_future(), len(futures))
-        arrivals = self._arrivals
-        for future in futures:
-            future.add_done_callback(lambda _: arrivals.report(waiting))
-        timer = loop.call_later(self._timeout_s, waiting.end)
-        try:
-            await waiting.over
-            return [_confidence(future) for future in futures]
-        finally:
-            timer.cancel()
-            for future in futures:
-                future.cancel()  # no-op on what is done; also when nobody waits any longer
+        return _Waiting(self._arrivals, count)
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that waits for its scores; used on the event loop only."""
+    """A request that waits for so many scores."""
 
-    over: asyncio.Future[None]
-    missing: int
+    __slots__ = ("_arrivals", "_missing", "_over")
+
+    def __init__(self, arrivals: _Arrivals, count: int) -> None:
+        self._arrivals = arrivals
+        self._missing = count
+        self._over: asyncio.Future[None] = arrivals.loop.create_future()
+
+    def report(self) -> None:
+        """A score is there; from any thread."""
+        self._arrivals.report(self)
 
     def arrived(self) -> None:
-        self.missing -= 1
-        if not self.missing:
-            self.end()
+        self._missing -= 1
+        if not self._missing:
+            self._end()
 
-    def end(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
+    async def until(self, timeout_s: float) -> None:
+        """Returns when all scores are there, or after `timeout_s`."""
+        if not self._missing:
+            return
+        timer = self._arrivals.loop.call_later(timeout_s, self._end)
+        try:
+            await self._over
+        finally:
+            timer.cancel()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
 
 class _Arrivals:
@@ -201,15 +209,14 @@ def _described(error: BaseException) -> dict[str, str]:
     return {**message, "kind": type(error).__name__}
 
 
-def _confidence(future: Future[Score]) -> Confidence:
-    if not future.done():
+def _confidence(ticket: Ticket) -> Confidence:
+    if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
-    if future.cancelled():
-        return Confidence(None, Status.ERROR, "scorer_closed")
-    if (error := future.exception()) is not None:
-        log.error("score_failed", **_described(error))
+    if ticket.error is not None:
+        log.error("score_failed", **_described(ticket.error))
         return Confidence(None, Status.ERROR, "scorer_failed")
-    score = future.result()
+    if (score := ticket.score) is None:
+        return Confidence(None, Status.ERROR, "scorer_closed")
     if not 0 <= score.confidence <= 1:  # nor is NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")

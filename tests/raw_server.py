@@ -171,7 +171,9 @@ class RawServer:
     def _play(self, sock: socket.socket, number: int) -> None:
         try:
             if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_side=True)
+                sock = self._tls.wrap_socket(sock, True, do_handshake_on_connect=False)
+                self._peers.append(sock)  # the other one has lost its descriptor to it
+                sock.do_handshake()
             self._script(Peer(sock, self, number))
         except OSError:
             pass  # the client left, as many tests want it to

@@ -71,8 +71,11 @@ class ResponsesUpstream:
 
     def __enter__(self) -> ResponsesUpstream:
         self._listening = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(self._app, log_config=None, access_log=False, lifespan="off")
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._app, interface="asgi3", lifespan="off", log_config=None, access_log=False
+            )
+        )
         run = {"sockets": [self._listening]}
         self._thread = threading.Thread(target=self._server.run, kwargs=run, daemon=True)
         self._thread.start()
@@ -321,7 +324,9 @@ async def _parts(model: str, response: Json) -> AsyncIterator[bytes]:
         data = b'{"type" : "response.completed","n":1e5,"response":%b,"x":1.0 }' % VENDOR.strip()
         told[-1] = b"event: response.completed\nid: 7\ndata: %b\n\n" % data.replace(b"\n", b"")
     if model == "bare-end":
-        told[-1] = told[-1].replace(json.dumps(response["output"], ensure_ascii=False).encode(), b"[]")
+        told[-1] = told[-1].replace(
+            json.dumps(response["output"], ensure_ascii=False).encode(), b"[]"
+        )
     if model == "no-end":
         told = told[:-1]
     if model == "error-event":

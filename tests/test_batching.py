@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrator import Batcher, CalibratorError, Item, QueueFullError, Score
+from calibrator import Batcher, CalibratorError, Item, QueueFullError, Score, Ticket
 
 TIMEOUT_S = 10
 
@@ -63,8 +63,8 @@ def busy(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
         yield made
 
 
-def results(futures: Sequence[Future[Score]]) -> list[Score]:
-    return [future.result(TIMEOUT_S) for future in futures]
+def results(tickets: Sequence[Ticket]) -> list[Score]:
+    return [ticket.result(TIMEOUT_S) for ticket in tickets]
 
 
 def test_every_item_gets_its_own_score() -> None:
@@ -81,7 +81,7 @@ def test_what_arrives_meanwhile_forms_the_next_batch() -> None:
     """A busy scorer fills its batches; nobody waits for a batch to fill."""
     scorer = LengthScorer()
     with busy(scorer) as made:
-        waiting = [future for n in range(5) for future in made.submit(items(f"{n}"))]
+        waiting = [ticket for n in range(5) for ticket in made.submit(items(f"{n}"))]
         scorer.gate.set()
         results(waiting)
     assert scorer.batches == [["first"], ["0", "1", "2", "3", "4"]]
@@ -127,7 +127,7 @@ def test_a_batch_of_cancelled_items_does_not_end_the_thread() -> None:
     """After a batch in which nobody waits any more, scoring goes on."""
     scorer = LengthScorer()
     with busy(scorer) as made:
-        assert all(future.cancel() for future in made.submit(items("a", "b")))
+        assert all(ticket.cancel() for ticket in made.submit(items("a", "b")))
         scorer.gate.set()
         results(made.submit(items("c")))
         results(made.submit(items("d")))
@@ -152,7 +152,7 @@ def test_cancelled_items_make_room() -> None:
     scorer = LengthScorer()
     with busy(scorer, max_queue=2) as made:
         given_up = made.submit(items("a", "b"))
-        assert all(future.cancel() for future in given_up)
+        assert all(ticket.cancel() for ticket in given_up)
         waiting = made.submit(items("c", "d"))
         scorer.gate.set()
         results(waiting)
@@ -182,9 +182,9 @@ def test_a_scorer_that_gives_too_few_scores_is_not_believed(count: int) -> None:
 
     scorer = Wrong()
     with batcher(scorer) as made:
-        for future in made.submit(items("a", "b")):
+        for ticket in made.submit(items("a", "b")):
             with pytest.raises(CalibratorError, match="length gave 0 scores for 1 items"):
-                future.result(TIMEOUT_S)
+                ticket.result(TIMEOUT_S)
 
 
 def test_whatever_a_scorer_raises_reaches_those_who_wait() -> None:
@@ -212,9 +212,9 @@ def test_close_cancels_what_waits_and_ends_the_thread() -> None:
     waiting = made.submit(items("a", "b"))
     closing = threading.Thread(target=made.close)
     closing.start()
-    for future in waiting:
+    for ticket in waiting:
         with pytest.raises(CancelledError):
-            future.result(TIMEOUT_S)
+            ticket.result(TIMEOUT_S)
     scorer.gate.set()
     closing.join(TIMEOUT_S)
     assert running.result(TIMEOUT_S) == score_of(Item("", "running"))
@@ -232,7 +232,7 @@ def test_a_closed_scorer_takes_nothing() -> None:
 
 
 def test_nothing_is_nothing() -> None:
-    """Submitting no items gives no futures."""
+    """Submitting no items gives no tickets."""
     with batcher(LengthScorer()) as made:
         assert made.submit([]) == []
 

@@ -245,6 +245,7 @@ def test_any_split_gives_the_same_bytes(
         "role": "assistant",
         "content": [thinking, {"type": "text", "text": text}, call],
         "stop_reason": "tool_use",
+        "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 5},
     }
     raw = b"".join(events_for(message))

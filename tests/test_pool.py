@@ -185,7 +185,7 @@ def test_a_request_is_what_it_was_given(run: Run[Any]) -> None:
             port = client.server.port
             seen = client.server.requests[0]
             assert seen.head == (
-                b"POST /v1/x?b=%20&c HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n"
+                b"POST /v1/x?b=%%20&c HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n"
                 b"content-type: application/json\r\nx-a: 1\r\nx-a: \xc3\xa9\xe9\r\n"
                 b"content-length: 8\r\n\r\n" % port
             )
@@ -373,24 +373,34 @@ def test_large_bodies_go_both_ways(run: Run[Any]) -> None:
     run(scenario())
 
 
-def test_a_slow_upstream_takes_a_large_body_at_its_pace(run: Run[Any]) -> None:
+def test_a_slow_upstream_takes_a_large_body_at_its_pace(
+    run: Run[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Uploading may take longer than `timeout_s`, as long as upstream goes on reading."""
-    body = BODY * 16
+    body = BODY * 4
+    new_socket = pool_module._new_socket
+
+    def with_small_buffer(address: tuple[Any, ...]) -> socket.socket:
+        sock = new_socket(address)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**18)
+        return sock
+
+    monkeypatch.setattr(pool_module, "_new_socket", with_small_buffer)
 
     def script(peer: Peer) -> None:
-        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**18)
         peer.head()
         size = len(peer._rest)
         while size < len(body):
-            size += len(peer.sock.recv(2**19, socket.MSG_WAITALL))
-            time.sleep(0.02)
+            size += len(peer.sock.recv(2**18, socket.MSG_WAITALL))
+            time.sleep(0.04)
         peer.send(OK)
 
     async def scenario() -> None:
         async with asking(script, timeout_s=0.4) as client:
             started = time.perf_counter()
             assert (await client.ask(body=body)).body == b"ok"
-            assert time.perf_counter() - started > 0.5
+            assert time.perf_counter() - started > 0.6
 
     run(scenario())
 
@@ -494,7 +504,7 @@ CUTS = st.lists(st.integers(0, 2**16), max_size=40)
 
 
 @pytest.mark.parametrize("kind", LOOPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_how_a_reply_is_split(kind: str, name: str, cuts: list[int]) -> None:
     """Any split into TCP writes gives the same status, fields and body."""
@@ -545,13 +555,12 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
     return Got(exchange.status, exchange.headers, b"".join(exchange.parts)), is_kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_where_a_read_ends(name: str, cuts: list[int]) -> None:
     """The same with exact reads: also what is known about keeping the connection is the same."""
     raw, expected = REPLIES[name]
     assert parsed(pieces_of(raw, cuts)) == (expected, parsed([raw])[1])
-    assert parsed([raw[i : i + 1] for i in range(len(raw))])[0] == expected
 
 
 def test_a_head_reply_has_no_body(run: Run[Any]) -> None:
@@ -1121,7 +1130,7 @@ def dropping(times: int, started: bytes = b"") -> Script:
 
 
 def test_a_post_is_never_sent_twice(run: Run[Any]) -> None:
-    """Where a kept connection closes after a POST was written, it is an error, not a second POST."""
+    """Where a kept connection closes after a POST was written, the POST is an error, not redone."""
 
     async def scenario() -> None:
         async with asking(dropping(1)) as client:

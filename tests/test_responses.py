@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,9 +55,7 @@ def upstream(running: ResponsesUpstream) -> ResponsesUpstream:
 
 
 @pytest.fixture(scope="module")
-def start(
-    running: ResponsesUpstream, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Start]:
+def start(running: ResponsesUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Starts a proxy in front of the upstream, or gives the one that has these options."""
     started: dict[str, LiveProxy] = {}
 
@@ -85,9 +84,7 @@ def ask(proxy: LiveProxy, model: str = "ok", text: Any = TEXT, **fields: Any) ->
 
 
 def fetch(proxy: LiveProxy, id: str, query: str = "", key: str = "sk-client") -> httpx.Response:
-    return proxy.http.get(
-        f"/v1/responses/{id}{query}", headers={"authorization": f"Bearer {key}"}
-    )
+    return proxy.http.get(f"/v1/responses/{id}{query}", headers={"authorization": f"Bearer {key}"})
 
 
 def without_member(body: bytes) -> bytes:
@@ -119,13 +116,14 @@ def final_of(stream: bytes) -> Json:
     return response
 
 
-def direct(upstream: ResponsesUpstream, proxied: RawReply, asked: Json) -> bytes:
-    """What upstream itself answers; ids are counted, so ours is put in the place of the next."""
-    told = post_raw(f"{upstream.base_url}/responses", asked).body
-    for line in (proxied.body, told):
-        assert b"resp_" in line
-    mine, theirs = (body.split(b'"id": "resp_')[1].split(b'"')[0] for body in (proxied.body, told))
-    return told.replace(b'"resp_%b"' % theirs, b'"resp_%b"' % mine)
+def uncounted(body: bytes) -> bytes:
+    """The bytes without the numbers by which the upstream counts its responses."""
+    return re.sub(rb"resp_\d+", b"resp_N", body)
+
+
+def told_by(upstream: ResponsesUpstream, asked: Json) -> bytes:
+    """What upstream itself answers."""
+    return uncounted(post_raw(f"{upstream.base_url}/responses", asked).body)
 
 
 def release(proxy: LiveProxy, id: str, state: str = "released") -> None:
@@ -153,11 +151,7 @@ def test_without_member_the_bytes_are_upstreams(
     asked = {"model": model, "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert got.body.count(b'"pinocchio":') == 1
-    told = without_member(got.body)
-    if model == "vendor" and not is_stream:
-        assert told == post_raw(f"{upstream.base_url}/responses", asked).body
-    else:
-        assert told == direct(upstream, got, asked)
+    assert uncounted(without_member(got.body)) == told_by(upstream, asked)
     assert json.loads(upstream.received[0].body) == asked
 
 
@@ -168,7 +162,7 @@ def test_with_attach_body_off_the_bytes_are_identical(
     """With `attach.body: false` not even a member is added."""
     asked = {"model": "many", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{start(attach={'body': False}).base_url}/responses", asked)
-    assert got.body == direct(upstream, got, asked)
+    assert uncounted(got.body) == told_by(upstream, asked)
 
 
 @pytest.mark.parametrize("policy", [None, UNSURE % ("hold", "hold")])
@@ -311,7 +305,9 @@ def test_a_conversation_goes_on(start: Start, is_stream: bool) -> None:
     assert scorer.seen[-1].question == "[user] I am Ada.\n[assistant] I am Ada.\n\nWho am I? p=0.8"
     third = ask(proxy, text="Sure?", previous_response_id=json.loads(second.body)["id"])
     assert third.headers["x-pinocchio-confidence-status"] == "scored"
-    assert scorer.seen[-1].question.startswith("[user] I am Ada.\n[assistant] I am Ada.\n[user] Who")
+    assert scorer.seen[-1].question.startswith(
+        "[user] I am Ada.\n[assistant] I am Ada.\n[user] Who"
+    )
     fields = {"model": "ok", "input": "x", "previous_response_id": id}
     other = post_raw(f"{proxy.base_url}/responses", fields, authorization="Bearer sk-other")
     assert other.headers["x-pinocchio-confidence-reason"] == "unknown_previous_response"
@@ -360,7 +356,9 @@ def test_headers_of_a_held_response_do_not_lead_to_it(start: Start) -> None:
     assert b"resp_" not in told.replace(b"resp_held_", b"")
 
 
-@pytest.mark.parametrize("model, fields", [("tools", {}), ("ok", {"text": {"format": {"type": "json_schema"}}})])
+@pytest.mark.parametrize(
+    "model, fields", [("tools", {}), ("ok", {"text": {"format": {"type": "json_schema"}}})]
+)
 def test_what_a_client_would_parse_is_held_with_an_error(
     start: Start, model: str, fields: Json
 ) -> None:
@@ -376,7 +374,7 @@ def test_what_a_client_would_parse_is_held_with_an_error(
 
 def test_clarify_asks_in_place_of_the_answer(start: Start) -> None:
     """A clarifying question is a completed response with one message; ids and usage stay."""
-    proxy = start(policy=UNSURE % ("hold", "{clarify: {text: Which one?}}"))
+    proxy = start(policy=UNSURE % ("hold", '{clarify: {text: "Which one?"}}'))
     response = proxy.openai.responses.create(model="many", input="p=0.2")
     assert response.output_text == "Which one?"
     assert [item.type for item in response.output] == ["message"]
@@ -412,7 +410,9 @@ def test_policies_see_every_kind_of_call(start: Start) -> None:
     """Names and arguments of all calls reach the conditions on tools; a nameless one has its type."""
     rule = "{tools: [%s]}"
     for name in ("run_sql", "shell_call", "send_email"):
-        policy = "{version: 1, name: t, rules: [{name: r, when: %s, then: block}], default: deliver}"
+        policy = (
+            "{version: 1, name: t, rules: [{name: r, when: %s, then: block}], default: deliver}"
+        )
         proxy = start(policy=policy % (rule % name))
         assert ask(proxy, "many", "p=0.9").status == 422
         assert ask(proxy, "tools", "p=0.9").status == 200
@@ -423,7 +423,7 @@ def test_shadow_changes_nothing(start: Start, upstream: ResponsesUpstream) -> No
     proxy = start()
     asked = {"model": "ok", "input": "p=0.2"}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    assert without_member(got.body) == direct(upstream, got, asked)
+    assert uncounted(without_member(got.body)) == told_by(upstream, asked)
     assert got.headers["x-pinocchio-would-action"] == "hold"
 
 
@@ -469,7 +469,7 @@ def test_a_refused_call_ends_the_stream_with_an_error(start: Start, then: str) -
     assert set(last) == {"type", "code", "message", "param", "sequence_number", "error"}
 
 
-@pytest.mark.parametrize("then", ["{hold: {reply: placeholder}}", "{clarify: {text: Where?}}"])
+@pytest.mark.parametrize("then", ["{hold: {reply: placeholder}}", "{clarify: {text: Where to}}"])
 def test_what_replaces_a_call_continues_the_stream(start: Start, then: str) -> None:
     """Numbers and indices go on, and the final response has the live text and the replacement."""
     proxy = start(policy=TOOLS % then)
@@ -479,7 +479,7 @@ def test_what_replaces_a_call_continues_the_stream(start: Start, then: str) -> N
     final = final_of(body)
     first, second = final["output"]
     assert first["content"][0]["text"] == "Let me look. "
-    assert "held for review" in str(second) or "Where?" in str(second)
+    assert "held for review" in str(second) or "Where to" in str(second)
     assert final["pinocchio"]["action"] in then
     added = [e for e in events_in(body) if e["type"] == "response.output_item.added"]
     assert [e["output_index"] for e in added] == [0, 1]
@@ -487,12 +487,12 @@ def test_what_replaces_a_call_continues_the_stream(start: Start, then: str) -> N
 
 def test_the_stream_helper_reads_a_continuation(start: Start) -> None:
     """`responses.stream` accumulates live text and a clarifying question into one response."""
-    proxy = start(policy=TOOLS % "{clarify: {text: Where?}}")
+    proxy = start(policy=TOOLS % "{clarify: {text: Where to}}")
     with proxy.openai.responses.stream(model="tools", input="p=0.2") as stream:
         snapshots = [e.snapshot for e in stream if e.type == "response.output_text.delta"]
         final = stream.get_final_response()
-    assert snapshots[-2:] == ["Let me look. ", "Where?"]
-    assert final.output_text == "Let me look. Where?"
+    assert snapshots[-2:] == ["Let me look. ", "Where to"]
+    assert final.output_text == "Let me look. Where to"
 
 
 def test_an_escalated_answer_continues_the_stream(start: Start) -> None:
@@ -510,7 +510,7 @@ def test_text_does_not_wait_for_calls(start: Start, upstream: ResponsesUpstream)
     asked = {"model": "ok", "input": "p=0.2", "stream": True}
     got = post_raw(f"{proxy.base_url}/responses", asked)
     assert got.headers["x-pinocchio-confidence-status"] == "pending"
-    assert without_member(got.body) == direct(upstream, got, asked)
+    assert uncounted(without_member(got.body)) == told_by(upstream, asked)
 
 
 # Failures
@@ -539,7 +539,7 @@ def test_a_failed_response_is_upstreams_own_error(
     """What failed is relayed as it came, with no number, and no policy decides on it."""
     asked = {"model": "failed", "input": TEXT, "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
-    assert got.body == direct(upstream, got, asked)
+    assert uncounted(got.body) == told_by(upstream, asked)
     if not is_stream:
         assert got.headers["x-pinocchio-confidence-status"] == "skipped"
         assert got.headers["x-pinocchio-confidence-reason"] == "upstream_error"
@@ -629,7 +629,9 @@ def test_a_response_of_another_process_has_no_confidence(
     assert fetch(lenient, id).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1//responses/{id}", "/v1/responses/{id}/", "/v1/responses//{id}"])
+@pytest.mark.parametrize(
+    "path", ["/v1//responses/{id}", "/v1/responses/{id}/", "/v1/responses//{id}"]
+)
 def test_no_spelling_of_the_path_leads_past_the_policy(start: Start, path: str) -> None:
     """A held response is not readable under another spelling of its path."""
     proxy = start(policy=UNSURE % ("hold", "hold"))
