@@ -153,12 +153,20 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
     try:
         choices = format.choices(completion) if completion else []
     except NoAnswerError as error:
-        bare = replace_member(body, error.part, []) if error.part else None
+        bare = _without_part(body, completion or {}, error.part) if error.part else None
         return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
     headers = without(to_client(reply.headers), b"content-length")
     return Answer(reply.status, headers, completion, choices, body, raw)
+
+
+def _without_part(body: bytes, completion: Json, part: str) -> bytes:
+    """The body with a list that is empty; only what is nested too deeply is written anew."""
+    try:
+        return replace_member(body, part, [])
+    except ValueError:
+        return dumps({**completion, part: []})
 
 
 async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> list[Event]:

@@ -165,6 +165,7 @@ class Exchange:
         """One value for each column of `records.COLUMNS`."""
         outcome, request = self.outcome, self.request
         total_ms = (time.perf_counter() - request.started) * 1_000
+        overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
         told: tuple[Any, ...] = (None,) * 9
         score_ms = None
         if outcome is not None:
@@ -189,6 +190,6 @@ class Exchange:
             *asked,
             *told,
             total_ms,
-            self.overhead_ms(),
+            overhead_ms,
             score_ms,
         )

@@ -282,8 +282,9 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        if self._unsent is not None:
+        if self.exchange is not None and not self._is_read_paused:
             self.deadline = self._clock() + self._timeout_s
+        if self._unsent is not None:
             self._write_after_reading()
 
     def _write_on(self) -> None:

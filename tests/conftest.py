@@ -10,6 +10,7 @@ import pytest
 
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess
+from tests.responses_upstream import ResponsesUpstream
 
 StartProxy = Callable[..., LiveProxy]
 
@@ -41,13 +42,16 @@ def start_proxy(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartProxy]:
     """Starts a proxy in front of the faulty upstream, or gives the one that has these options."""
+    yield from _starting(running_upstream.base_url, tmp_path_factory)
+
+
+def _starting(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartProxy]:
     started: dict[str, LiveProxy] = {}
 
     def start(**options: Any) -> LiveProxy:
         key = repr(sorted(options.items()))
         if key not in started:
-            folder = tmp_path_factory.mktemp("proxy")
-            started[key] = LiveProxy(running_upstream.base_url, folder, **options)
+            started[key] = LiveProxy(base_url, tmp_path_factory.mktemp("proxy"), **options)
         return started[key]
 
     yield start
@@ -55,6 +59,27 @@ def start_proxy(
         proxy.ask_to_stop()
     for proxy in started.values():
         proxy.stop()
+
+
+@pytest.fixture(scope="session")
+def running_responses() -> Iterator[ResponsesUpstream]:
+    with ResponsesUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def responses_upstream(running_responses: ResponsesUpstream) -> ResponsesUpstream:
+    """The upstream for responses; it remembers the requests of this test only."""
+    running_responses.forget()
+    return running_responses
+
+
+@pytest.fixture(scope="module")
+def start_responses(
+    running_responses: ResponsesUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartProxy]:
+    """As `start_proxy`, in front of the upstream for responses."""
+    yield from _starting(running_responses.base_url, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ What a session does is chosen by `model` in the query:
 
     echo            every message comes back; some say what else happens, see `_obey`
     gpt-realtime    OpenAI's events: a session that can be updated and answers with text
-    sink            messages are taken, and nothing is said
     flood           64 KB messages, each with its number in front, as fast as they are taken
     stall           nothing is read until `proceed()`
     slow            the handshake is answered after `proceed()`
@@ -21,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -131,7 +131,7 @@ class RealtimeUpstream:
             compression=None,
             max_size=None,
             max_queue=1,
-            close_timeout=1,
+            close_timeout=0.3,
         )
 
     async def _stop(self) -> None:
@@ -162,7 +162,7 @@ class RealtimeUpstream:
 
     async def _serve(self, socket: ServerConnection) -> None:
         session: Session = socket.session  # type: ignore[attr-defined]  # set in the handshake
-        behave = {"sink": _sink, "flood": _flood, "stall": _stall, "gpt-realtime": _converse}
+        behave = {"flood": _flood, "stall": _stall, "gpt-realtime": _converse}
         try:
             is_response = urlsplit(session.target).path.endswith("/responses")
             behaviour = _respond if is_response else behave.get(session.model, _echo)
@@ -200,7 +200,8 @@ async def _echo(socket: ServerConnection, session: Session) -> None:
     async for message in socket:
         session.received.append(message)
         if isinstance(message, bytes) or not await _obey(message, socket, session):
-            await socket.send(message)
+            with suppress(ConnectionClosed):  # what came before the end is still taken
+                await socket.send(message)
 
 
 async def _obey(message: str, socket: ServerConnection, session: Session) -> bool:
@@ -228,11 +229,6 @@ async def _obey(message: str, socket: ServerConnection, session: Session) -> boo
     else:
         return False
     return True
-
-
-async def _sink(socket: ServerConnection, session: Session) -> None:
-    async for message in socket:
-        session.received.append(message)
 
 
 async def _flood(socket: ServerConnection, session: Session) -> None:

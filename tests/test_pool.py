@@ -392,7 +392,7 @@ def test_a_slow_upstream_takes_a_large_body_at_its_pace(
         peer.head()
         size = len(peer._rest)
         while size < len(body):
-            size += len(peer.sock.recv(2**18, socket.MSG_WAITALL))
+            size += len(peer.sock.recv(min(2**18, len(body) - size), socket.MSG_WAITALL))
             time.sleep(0.04)
         peer.send(OK)
 

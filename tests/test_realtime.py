@@ -285,9 +285,12 @@ async def test_an_upstream_that_does_not_answer_is_a_gateway_error(
     assert await error_of(dial(proxy, f"model={model}")) == expected
 
 
-async def test_an_unreachable_upstream_is_a_502(new_proxy: Callable[..., LiveProxy]) -> None:
-    """Where nobody listens the handshake is answered 502, and the record says why."""
-    proxy = new_proxy(f"http://127.0.0.1:{free_port()}/v1")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{closed}/v1", "https://127.0.0.1:{plain}/v1"])
+async def test_an_unreachable_upstream_is_a_502(
+    upstream: RealtimeUpstream, new_proxy: Callable[..., LiveProxy], url: str
+) -> None:
+    """Where nobody listens, or nobody speaks TLS, the answer is 502 and the record says why."""
+    proxy = new_proxy(url.format(closed=free_port(), plain=upstream.port))
     assert await error_of(dial(proxy)) == (502, "upstream_unreachable")
     until(lambda: records(proxy))
     row = records(proxy)[0]
@@ -370,7 +373,7 @@ async def test_the_clients_close_reaches_upstream(
     proxy: LiveProxy, upstream: RealtimeUpstream, code: int, reason: str
 ) -> None:
     """Upstream gets the client's close code and reason, after all of its messages."""
-    async with dial(proxy, "model=sink") as session:
+    async with dial(proxy) as session:
         for number in range(100):
             await session.send(f"message {number}")
         await session.close(code, reason)
@@ -678,6 +681,23 @@ async def test_frames_against_the_protocol_end_the_session(
             assert closed is not None
             assert closed.code == code
         assert upstream.last.wait_for_end() is not None
+
+
+@pytest.mark.parametrize("broken", ["path_after_v1", "relay_messages"])
+async def test_a_fault_of_the_proxy_is_told(
+    proxy: LiveProxy, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """An error inside the proxy is 500 before the handshake and 1011 after it, never silence."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(f"proxy.realtime.{broken}", fail)
+    if broken == "path_after_v1":
+        assert await error_of(dial(proxy)) == (500, "internal_error")
+        return
+    async with dial(proxy) as session:
+        assert await end_of(session) == Close(1011, "the proxy failed; its log says where")
 
 
 async def test_a_server_that_cannot_refuse_in_http_closes() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calibrator import NotScorableError
-from calibrator.transcript import HISTORY_CHARACTERS
+from calibrator.transcript import AFTER_CHARACTERS, HISTORY_CHARACTERS
 from proxy.formats.format import Json
 from proxy.json_splice import dumps
 
@@ -151,20 +151,29 @@ def chat_tools(tools: Any) -> list[Json]:
 
 
 def recent(items: Sequence[Any]) -> list[Any]:
-    """What a later question can still be made of: the last turn, some text before it, no files.
+    """What a later question can still be made of: the last turn and some text before it, no files.
 
     Of parts that are no text only the type is kept, so that a question with them stays one.
     """
+    last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items))
+    before, after = items[:last], items[last + 1 :]
+    asked = [_light(item) for item in items[last : last + 1]]
+    return [*_latest(before, HISTORY_CHARACTERS), *asked, *_latest(after, AFTER_CHARACTERS)]
+
+
+def _is_users(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "user"
+
+
+def _latest(items: Sequence[Any], characters: int) -> list[Any]:
+    """As many of the last items as the calibrator looks at to see so many characters."""
     kept: list[Any] = []
-    characters = 0
-    has_user = False
+    size = 0
     for item in reversed(items):
-        light = _light(item)
-        is_special = not isinstance(light, dict) or _is_beyond_text(light)
-        if characters < HISTORY_CHARACTERS or is_special:
-            kept.append(light)
-        characters += _length(light) if has_user else 0
-        has_user = has_user or (isinstance(item, dict) and item.get("role") == "user")
+        if size > characters:
+            break
+        kept.append(_light(item))
+        size += _length(kept[-1])
     return kept[::-1]
 
 
@@ -196,10 +205,3 @@ def _light_part(part: Any) -> Any:
         return part
     told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
     return {key: part[key] for key in told if key in part}
-
-
-def _is_beyond_text(item: Json) -> bool:
-    held = [item[key] for key in ("content", "output") if isinstance(item.get(key), list)]
-    parts = [part for listed in held for part in listed if isinstance(part, dict)]
-    is_part = any(part.get("type", "text") not in _TEXTS for part in parts)
-    return is_part or item.get("type") in (*_IMAGES, "compaction", "item_reference")
