@@ -16,7 +16,6 @@ import math
 import os
 import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,7 +25,9 @@ from pathlib import Path
 
 import aiohttp
 from bench_calibrator import checkpoint_folder, score_ms
-from bench_servers import QUESTION, Server, start, start_proxy
+from bench_http import QUESTION
+from bench_servers import Server, start, start_proxy
+from bench_table import say, shown, table
 
 SERVERS = Path(__file__).parent / "bench_servers.py"
 DIRECT, HTTPX, OFF, ON = "direct", "httpx", "off", "on"  # as the columns are called
@@ -190,30 +191,6 @@ Medians over {rounds} rounds of at most {requests} requests and {at_most_s:g} s.
 direct: upstream alone; httpx: a minimal pass-through; off, on: the proxy by its scoring.
 CPU is that of the server asked; for direct it is upstream's own.
 """
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def table(rows: list[list[str]]) -> str:
-    """Aligned columns: the first to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    )
-
-
-def shown(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
 def ratio(value: float, base: float) -> float:

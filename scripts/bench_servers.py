@@ -1,7 +1,7 @@
 """The servers of the benchmark: each a process of its own on a free port of loopback.
 
-    python scripts/bench_servers.py upstream           a canned completion of about 1 KB
-    python scripts/bench_servers.py pass-through URL   the least that Starlette and httpx need
+    python scripts/bench_servers.py upstream                 a canned completion of about 1 KB
+    python scripts/bench_servers.py pass-through URL [PORT]  the least that Starlette and httpx need
 
 Both print their URL first, as `pinocchio serve` does in its greeting; `start` reads it.
 """
@@ -9,7 +9,6 @@ Both print their URL first, as `pinocchio serve` does in its greeting; `start` r
 from __future__ import annotations
 
 import json
-import math
 import re
 import socket
 import subprocess
@@ -24,24 +23,8 @@ from typing import Any
 
 import httpx
 import uvicorn
-
-QUESTION = "A train leaves at 23:50 and needs 25 minutes. When, and on what day, does it arrive?"
-_SENTENCE = "It leaves ten minutes before midnight, so fifteen of the minutes lie after midnight. "
-_COMPLETION = {
-    "id": "chatcmpl-bench",
-    "object": "chat.completion",
-    "created": 1767225600,
-    "model": "bench",
-    "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": _SENTENCE * 8 + "At 00:15 the next day."},
-            "logprobs": None,
-            "finish_reason": "stop",
-        }
-    ],
-    "usage": {"prompt_tokens": 23, "completion_tokens": 150, "total_tokens": 173},
-}
+from bench_http import ANSWER, completion
+from bench_process import cpu_s, launched
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +35,26 @@ class Server:
     url: str
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far; nan where there is no /proc."""
-        folder = Path(f"/proc/{self.pid}/task")
-        try:  # nanoseconds, where /proc/PID/stat counts in hundredths of a second
-            times = [int((t / "schedstat").read_text().split()[0]) for t in folder.iterdir()]
-        except (OSError, ValueError, IndexError):
-            return math.nan
-        return sum(times) / 1e9
+        """CPU time of all its threads so far; nan where it cannot be read."""
+        return cpu_s(self.pid)
 
 
 @contextmanager
 def start(arguments: Sequence[str]) -> Iterator[Server]:
     """Runs `python ARGUMENTS..` until the block ends; raises RuntimeError if it fails to."""
-    with tempfile.TemporaryFile("w+") as log:
-        command = [sys.executable, *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    command = [sys.executable, *arguments]
+    with (
+        tempfile.TemporaryFile("w+b") as log,
+        launched(command, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         assert process.stdout is not None
-        try:
-            found = re.search(r"http://\S+", process.stdout.readline())
+        with process.stdout as greeting:
+            found = re.search(r"http://\S+", greeting.readline().decode())
             if found is None or not _is_ready(found[0]):
                 log.seek(0)
-                raise RuntimeError(f"{' '.join(arguments)} did not come up:\n{log.read()[-2_000:]}")
+                told = log.read()[-2_000:].decode(errors="replace")
+                raise RuntimeError(f"{' '.join(arguments)} did not come up:\n{told}")
             yield Server(process.pid, found[0])
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
 
 
 def _is_ready(url: str, within_s: float = 120) -> bool:
@@ -107,24 +80,35 @@ async def upstream(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": _BODY})
 
 
-_BODY = json.dumps(_COMPLETION).encode()
+_BODY = json.dumps(completion(ANSWER)).encode()
 
 
 def pass_through(url: str) -> Any:
-    """A relay as one would write it in ten minutes: no scores, no policies, no streams."""
+    """A relay as one would write it in ten minutes: no scores, no policies; streams as they come.
+
+    Its pool may keep every connection, without which httpx would open new ones above 20 at a time.
+    """
     from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
     from starlette.requests import Request
-    from starlette.responses import PlainTextResponse, Response
+    from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
-    client = httpx.AsyncClient(trust_env=False, timeout=60)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    client = httpx.AsyncClient(trust_env=False, timeout=60, limits=limits)
 
     async def relay(request: Request) -> Response:
         kept = {k: v for k, v in request.headers.items() if k not in ("host", "content-length")}
         target = url + request.url.path.removeprefix("/v1")
-        reply = await client.post(target, content=await request.body(), headers=kept)
+        asked = client.build_request("POST", target, content=await request.body(), headers=kept)
+        reply = await client.send(asked, stream=True)
         media_type = reply.headers["content-type"]
-        return Response(reply.content, reply.status_code, media_type=media_type)
+        if media_type.startswith("text/event-stream"):
+            chunks, closing = reply.aiter_raw(), BackgroundTask(reply.aclose)
+            return StreamingResponse(
+                chunks, reply.status_code, media_type=media_type, background=closing
+            )
+        return Response(await reply.aread(), reply.status_code, media_type=media_type)
 
     async def ready(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -138,27 +122,39 @@ def pass_through(url: str) -> Any:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
+def proxy_config(
+    upstream_url: str, calibrator: dict[str, object], database: Path
+) -> dict[str, object]:
+    """A configuration with one upstream for everything."""
+    return {
+        "upstreams": {"bench": {"base_url": upstream_url}},
+        "models": [{"match": "*", "upstream": "bench"}],
+        "calibrator": calibrator,
+        "store": f"sqlite:///{database}",
+    }
+
+
 @contextmanager
 def start_proxy(upstream_url: str, checkpoint: str, folder: Path) -> Iterator[Server]:
     """`pinocchio serve` with its default policy in front of the upstream."""
     path = folder / f"{'off' if checkpoint == 'none' else 'on'}.yaml"
-    config = {
-        "upstreams": {"bench": {"base_url": upstream_url}},
-        "models": [{"match": "*", "upstream": "bench"}],
-        "calibrator": {"checkpoint": checkpoint, "device": "cpu", "timeout_s": 30.0},
-        "store": f"sqlite:///{folder / 'bench.db'}",
-    }
+    calibrator = {"checkpoint": checkpoint, "device": "cpu", "timeout_s": 30.0}
+    config = proxy_config(upstream_url, calibrator, folder / "bench.db")
     path.write_text(json.dumps(config))  # JSON is YAML
     with start(["-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]) as server:
         yield server
 
 
-def _serve(app: Any) -> None:
-    listening = socket.create_server(("127.0.0.1", 0), backlog=2_048)
+def _serve(app: Any, port: int = 0) -> None:
+    listening = socket.create_server(("127.0.0.1", port), backlog=2_048)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", flush=True)
     settings = uvicorn.Config(app, log_level="warning", access_log=False, http="httptools")
     uvicorn.Server(settings).run(sockets=[listening])
 
 
 if __name__ == "__main__":
-    _serve(upstream if sys.argv[1] == "upstream" else pass_through(sys.argv[2]))
+    what, *rest = sys.argv[1:]
+    if what == "upstream":
+        _serve(upstream)
+    else:
+        _serve(pass_through(rest[0]), *map(int, rest[1:]))

@@ -1,0 +1,65 @@
+"""What the peer benchmark has measured: a value for each figure, target and round."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+BUSY = 0.10  # more CPU time than this taken by others makes a measurement doubtful
+LOADED = 0.90  # load and upstream this busy may be what limits
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of them lie; nan without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
+
+
+@dataclass(slots=True)
+class Board:
+    """Figures by name, target and round."""
+
+    values: dict[str, dict[str, dict[int, float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    busy: dict[str, float] = field(default_factory=dict)  # what was measured -> share of others
+    limited: set[str] = field(default_factory=set)  # measured where the load was the limit
+    shed: Counter[str] = field(default_factory=Counter)  # replies without a score, by status
+    unrecorded: list[str] = field(default_factory=list)  # sentences about missing rows
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, number: int, target: str, **figures: float) -> None:
+        """What round `number` gave."""
+        for name, value in figures.items():
+            self.values[name][target][number] = value
+
+    def median(self, figure: str, target: str) -> float:
+        found = [v for v in self.values[figure][target].values() if not math.isnan(v)]
+        return statistics.median(found) if found else math.nan
+
+    def factor(self, figure: str, ours: str, other: str, *, is_cost: bool) -> float:
+        """How many times better ours is: the median of the rounds' ratios."""
+        mine, theirs = self.values[figure][ours], self.values[figure][other]
+        ratios = [
+            theirs[number] / mine[number] if is_cost else mine[number] / theirs[number]
+            for number in mine
+            if mine[number] > 0 and theirs.get(number, 0) > 0
+        ]
+        return statistics.median(ratios) if ratios else math.nan
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    @property
+    def doubtful(self) -> dict[str, float]:
+        """Round and target of which others took more than a tenth of the cores, the most of it."""
+        found: dict[str, float] = defaultdict(float)
+        for what, share in self.busy.items():
+            if share > BUSY:
+                place = what.partition(":")[0]
+                found[place] = max(found[place], share)
+        return found

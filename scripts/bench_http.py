@@ -1,0 +1,178 @@
+"""HTTP/1.1 as the peer benchmark's two ends speak it: requests, canned replies, one small reader.
+
+Load and upstream must cost a fraction of what stands between them, so both are raw asyncio
+protocols, and this reader knows no more than it needs: one message at a time, a body by
+content-length or in chunks. It is strict in what it needs: a body counts only with its end.
+"""
+
+from __future__ import annotations
+
+import json
+
+DELTAS = 60
+MESSAGES = 10
+SHORT, LONG, EMBEDDING, BIG = "bench", "bench-long", "bench-embedding", "bench-big"
+SPACED = "bench-spaced"  # a model whose deltas come one at a time
+
+CHAT, EMBED = "/v1/chat/completions", "/v1/embeddings"
+QUESTION = "A train leaves at 23:50 and needs 25 minutes. When, and on what day, does it arrive?"
+SENTENCE = "It leaves ten minutes before midnight, so fifteen of the minutes lie after midnight. "
+LAST_SENTENCE = "At 00:15 the next day."
+ANSWER = SENTENCE * 8 + LAST_SENTENCE
+BIG_ANSWER = SENTENCE * (2**20 // len(SENTENCE)) + LAST_SENTENCE
+STAMP = "@%020d@"  # upstream's monotonic clock, in nanoseconds, in the first of the spaced deltas
+WORDS = ["when it arrives "] * DELTAS
+
+
+class Reader:
+    """The messages of one side of a connection; `head` is in lower case, `body` without chunks."""
+
+    __slots__ = ("_chunks", "_has_head", "_is_chunked", "_length", "_waiting", "body", "head")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.head = b""
+        self.body = bytearray()
+        self._waiting = b""
+        self._has_head = False
+
+    def feed(self, data: bytes) -> bool:
+        """Whether the message is complete; ValueError for what is no message, or more than one."""
+        if not self._has_head:
+            data = self._waiting + data
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self._waiting = data
+                return False
+            self._read_head(data[: end + 2].lower())
+            data = data[end + 4 :]
+        if self._is_chunked:
+            return self._feed_chunks(data)
+        self.body += data
+        if len(self.body) > self._length:
+            raise ValueError(f"{len(self.body)} bytes of a body of {self._length}")
+        return len(self.body) == self._length
+
+    def _read_head(self, head: bytes) -> None:
+        self.head, self._has_head, self._waiting = head, True, b""
+        self._is_chunked = b"\r\ntransfer-encoding: chunked" in head
+        at = head.find(b"\r\ncontent-length:")
+        self._length = 0 if at < 0 else int(head[at + 17 : head.index(b"\r\n", at + 17)])
+        is_reply = head.startswith(b"http/")
+        if is_reply and at < 0 and not self._is_chunked:
+            raise ValueError(f"a reply whose end cannot be told: {head!r}")
+
+    def _feed_chunks(self, data: bytes) -> bool:
+        data = self._waiting + data
+        at = 0
+        while (end := data.find(b"\r\n", at)) >= 0:
+            size = int(data[at:end].partition(b";")[0], 16)
+            if len(data) < end + 2 + size + 2:
+                break
+            if size == 0:
+                if len(data) != end + 4:
+                    raise ValueError(f"bytes after the last chunk: {data[end:]!r}")
+                return True
+            self.body += data[end + 2 : end + 2 + size]
+            at = end + 2 + size + 2
+        self._waiting = data[at:]
+        return False
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def conversation(messages: int) -> list[dict[str, str]]:
+    """So many messages of about 150 characters, the last from the user."""
+    roles = ("user", "assistant") if messages % 2 else ("assistant", "user")
+    return [
+        {"role": roles[i % 2], "content": f"{i}. {SENTENCE if i % 2 else QUESTION} {SENTENCE[:64]}"}
+        for i in range(messages)
+    ]
+
+
+def request(
+    path: str,
+    model: str,
+    *,
+    messages: int = MESSAGES,
+    is_stream: bool = False,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> bytes:
+    """What a client sends, head and body; every target gets the same but for `headers`."""
+    payload: dict[str, object] = {"model": model, "messages": conversation(messages)}
+    if path == EMBED:
+        payload = {"model": model, "input": QUESTION}
+    elif is_stream:
+        payload["stream"] = True
+    body = json.dumps(payload).encode()
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Accept: */*",
+        "User-Agent: bench",
+        "Content-Type: application/json",
+        "Authorization: Bearer bench",
+        *(f"{name}: {value}" for name, value in headers),
+        f"Content-Length: {len(body)}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+# --- what upstream answers -----------------------------------------------------------------------
+
+HEADERS = (
+    b"content-type: %b\r\nx-request-id: req_bench\r\nopenai-processing-ms: 12\r\n"
+    b"openai-version: 2020-10-01\r\nx-ratelimit-remaining-requests: 9999\r\n"
+)
+
+
+def json_reply(payload: object) -> bytes:
+    body = json.dumps(payload).encode()
+    head = b"HTTP/1.1 200 OK\r\n" + HEADERS % b"application/json"
+    return head + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+def completion(content: str) -> dict[str, object]:
+    message = {"role": "assistant", "content": content, "refusal": None}
+    usage = {"prompt_tokens": 323, "completion_tokens": 150, "total_tokens": 473}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {
+        "id": "chatcmpl-bench",
+        "object": "chat.completion",
+        "created": 1767225600,
+        "model": "bench",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def embedding() -> dict[str, object]:
+    vector = [round(0.001 * i, 3) for i in range(128)]
+    return {
+        "object": "list",
+        "model": "bench",
+        "data": [{"object": "embedding", "index": 0, "embedding": vector}],
+        "usage": {"prompt_tokens": 23, "total_tokens": 23},
+    }
+
+
+def event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
+    data = {
+        "id": "chatcmpl-bench",
+        "object": "chat.completion.chunk",
+        "created": 1767225600,
+        "model": "bench",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}],
+    }
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def events() -> list[bytes]:
+    """60 deltas; the finish chunk and `[DONE]` come with the last one's successor."""
+    deltas = [event({"role": "assistant", "content": WORDS[0]})]
+    deltas += [event({"content": word}) for word in WORDS[1:]]
+    return [*deltas, event({}, "stop"), b"data: [DONE]\n\n"]

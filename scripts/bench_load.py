@@ -1,0 +1,292 @@
+"""The load of the peer benchmark: keep-alive clients that check every reply and cost little.
+
+A `ClosedLoop` asks again as soon as it is answered; `Paced` asks at a fixed rate, whatever the
+answers do. Both end by waiting for all that is under way, so that what was sent, what was served
+and what has to stand in the record are the same number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import uvloop
+from bench_http import STAMP, Reader
+
+T = TypeVar("T")
+
+GRACE_S = 60  # for what is under way at the end
+TAIL = 4_096  # bytes of a body in which `must_hold` is looked for
+DONE = b"data: [DONE]"
+_STAMP = re.compile(rb"@(\d{%d})@" % (len(STAMP % 0) - 2))
+_STATUS = re.compile(rb"x-pinocchio-confidence-status: (\S+)")
+_REASON = re.compile(rb"x-pinocchio-confidence-reason: (\S+)")
+
+
+class LoadError(RuntimeError):
+    """A reply of another kind than the job's, a connection that broke, or none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kind of request, where it goes, and what every reply must hold near its end."""
+
+    port: int
+    request: bytes
+    must_hold: bytes
+    is_stream: bool = False
+    is_stamped: bool = False  # upstream writes the time into the first delta
+
+    def check(self, head: bytes, body: bytes | bytearray) -> None:
+        """Raises LoadError for what is not this job's answer."""
+        is_whole = not self.is_stream or body.rstrip().endswith(DONE)
+        has_it = body.find(self.must_hold, max(0, len(body) - TAIL)) >= 0
+        if not head.startswith(b"http/1.1 200") or not is_whole or not has_it:
+            text = f"{head.decode(errors='replace')}\n...{bytes(body[-800:])!r}"
+            raise LoadError(
+                f"not the answer that was asked for, without {self.must_hold!r}: {text}"
+            )
+
+
+@dataclass(slots=True)
+class Sample:
+    """What came of one run."""
+
+    times_ms: list[float] = field(default_factory=list)
+    first_ms: list[float] = field(default_factory=list)  # request sent to first delta
+    transit_ms: list[float] = field(default_factory=list)  # first delta written to received
+    statuses: Counter[str] = field(default_factory=Counter)  # of Paced: how each was scored
+    reconnects: int = 0
+    took_s: float = 0.0
+
+    @property
+    def served(self) -> int:
+        return len(self.times_ms)
+
+    @property
+    def per_s(self) -> float:
+        return self.served / self.took_s
+
+
+class Run:
+    """Connections that share a job; a subclass says in `ready` what a free one does next."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.sample = Sample()
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+
+    def ready(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+    def lost(self, connection: Connection) -> None:
+        """A connection went away that nothing was asked on."""
+
+    async def connect(self) -> None:
+        await self.loop.create_connection(lambda: Connection(self), "127.0.0.1", self.job.port)
+
+    def reconnect(self) -> None:
+        self.sample.reconnects += 1
+        self.loop.create_task(self.connect())
+
+    def fail(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def take(self, connection: Connection) -> None:
+        """A whole reply is there."""
+        now, sample, reader = time.monotonic_ns(), self.sample, connection.reader
+        self.job.check(reader.head, reader.body)
+        sample.times_ms.append((now - connection.sent_ns) / 1e6)
+        if self.job.is_stamped:
+            sample.first_ms.append((connection.first_ns - connection.sent_ns) / 1e6)
+            sample.transit_ms.append((connection.first_ns - connection.stamp_ns) / 1e6)
+
+
+class Connection(asyncio.Protocol):
+    """One client, with at most one request under way."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.reader = Reader()
+        self.is_waiting = False
+        self.sent_ns = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
+        self.run.ready(self)
+
+    def send(self) -> None:
+        self.is_waiting = True
+        self.first_ns = self.stamp_ns = 0
+        self.sent_ns = time.monotonic_ns()
+        self.transport.write(self.run.job.request)
+
+    def data_received(self, data: bytes) -> None:
+        now = time.monotonic_ns() if self.run.job.is_stamped else 0
+        try:
+            is_whole = self.reader.feed(data)
+            if now and not self.first_ns and (found := _STAMP.search(self.reader.body)):
+                self.first_ns, self.stamp_ns = now, int(found[1])
+            if not is_whole:
+                return
+            self.run.take(self)
+        except (ValueError, LoadError) as error:
+            self.run.fail(error)
+            self.transport.close()
+            return
+        self.is_waiting = False
+        is_last = b"\r\nconnection: close" in self.reader.head
+        self.reader.reset()
+        if is_last:
+            self.transport.close()
+            self.run.reconnect()
+        else:
+            self.run.ready(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.is_waiting:
+            self.run.fail(LoadError(f"the connection broke under a request: {error}"))
+        else:
+            self.run.lost(self)
+
+
+class ClosedLoop(Run):
+    """So many clients, each asking again as soon as it is answered."""
+
+    async def run(self, concurrency: int, for_s: float) -> Sample:
+        self.open = concurrency
+        started = time.monotonic()
+        self.deadline_s = started + for_s
+        for _ in range(concurrency):
+            await self.connect()
+        async with asyncio.timeout(for_s + GRACE_S):
+            await self.ended
+        self.sample.took_s = time.monotonic() - started
+        return self.sample
+
+    def ready(self, connection: Connection) -> None:
+        if time.monotonic() < self.deadline_s and not self.ended.done():
+            connection.send()
+            return
+        connection.transport.close()
+        self.open -= 1
+        if self.open == 0:
+            self.end()
+
+
+class Paced(Run):
+    """`at_first` requests, then more at a fixed rate until `stop`; at most `most` at a time."""
+
+    def __init__(self, job: Job, per_s: float, at_first: int = 1, most: int = 512) -> None:
+        super().__init__(job)
+        self.per_s, self.at_first, self.most = per_s, at_first, most
+        self.idle: list[Connection] = []
+        self.open = 0
+        self.is_stopped = False
+
+    async def run(self) -> Sample:
+        started = time.monotonic()
+        for _ in range(self.at_first - 1):
+            self._ask()
+        self._tick(started)
+        await self.ended
+        self.sample.took_s = time.monotonic() - started
+        return self.sample
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        for connection in self.idle:
+            connection.transport.close()
+        self.open -= len(self.idle)
+        self.idle.clear()
+        self._end_if_done()
+
+    def _tick(self, due_s: float) -> None:
+        if self.is_stopped or self.ended.done():
+            return
+        self._ask()
+        next_s = max(due_s + 1 / self.per_s, time.monotonic())
+        self.loop.call_at(next_s, self._tick, next_s)
+
+    def _ask(self) -> None:
+        if self.idle:
+            self.idle.pop().send()
+        elif self.open < self.most:
+            self.open += 1
+            self.loop.create_task(self.connect())
+
+    def ready(self, connection: Connection) -> None:
+        if self.is_stopped:
+            connection.transport.close()
+            self.open -= 1
+            self._end_if_done()
+        elif not connection.sent_ns:  # opened because something is due
+            connection.send()
+        else:
+            self.idle.append(connection)
+
+    def take(self, connection: Connection) -> None:
+        super().take(connection)
+        head = connection.reader.head
+        found = [pattern.search(head) for pattern in (_STATUS, _REASON)]
+        self.sample.statuses["/".join(f[1].decode() for f in found if f)] += 1
+
+    def lost(self, connection: Connection) -> None:
+        if connection in self.idle:
+            self.idle.remove(connection)
+            self.open -= 1
+
+    def _end_if_done(self) -> None:
+        if self.open == 0:
+            self.end()
+
+
+def ask(port: int, request: bytes, timeout_s: float = 30) -> tuple[bytes, bytes]:
+    """Head and body of one reply, blocking; raises OSError or ValueError where there is none."""
+    reader = Reader()
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+        connection.sendall(request)
+        while not reader.feed(data := connection.recv(2**16)):
+            if not data:
+                raise ConnectionResetError("the connection was closed before the reply's end")
+    return reader.head, bytes(reader.body)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a load on uvloop, without garbage collection in its middle."""
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    finally:
+        gc.enable()
+
+
+async def closed_loop(job: Job, concurrency: int, for_s: float) -> Sample:
+    return await ClosedLoop(job).run(concurrency, for_s)
+
+
+async def beside(
+    work: Callable[[], Coroutine[Any, Any, Sample]], paced: Paced, first_s: float
+) -> tuple[Sample, Sample]:
+    """The work's sample with the paced load beside it, which began `first_s` earlier."""
+    pacing = asyncio.create_task(paced.run())
+    await asyncio.sleep(first_s)
+    sample = await work()
+    paced.stop()
+    async with asyncio.timeout(GRACE_S):
+        return sample, await pacing

@@ -1,0 +1,174 @@
+"""What the figures are held against: ratios to the peers, and limits of our own.
+
+A factor says how many times better ours is: 80 means an eightieth of the cost, or 80 times the
+throughput. `goal` is what is wanted, `floor` the least that is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench_board import Board
+from bench_launches import EMBEDDED, ENFORCE, NGINX, OBSERVE
+from bench_process import Cores
+from bench_table import shown, table
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A ratio to a peer."""
+
+    figure: str
+    label: str
+    peer: str
+    goal: float | None
+    floor: float | None = None
+    is_cost: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A figure that may not be exceeded, whatever the peers do."""
+
+    figure: str
+    target: str
+    label: str
+    limit: float
+    needs_spare_core: bool = False
+
+
+def _marks(
+    figure: str, label: str, goals: dict[str, tuple[float, float | None]], *, is_cost: bool = True
+) -> list[Mark]:
+    return [
+        Mark(figure, label, peer, goal, floor, is_cost) for peer, (goal, floor) in goals.items()
+    ]
+
+
+LITELLM, PORTKEY, HTTPX, ROUTER = "litellm", "portkey", "httpx", "sglang-router"
+MARKS: Final[Sequence[Mark]] = (
+    *_marks(
+        "cpu_ms",
+        "CPU per request, 64 at once",
+        {LITELLM: (80, 40), PORTKEY: (15, 7.5), HTTPX: (20, 10), ROUTER: (1, None)},
+    ),
+    *_marks(
+        "per_s",
+        "requests per second",
+        {LITELLM: (60, 30), PORTKEY: (12, 6), HTTPX: (15, 10), ROUTER: (1, None)},
+        is_cost=False,
+    ),
+    *_marks(
+        "added_ms",
+        "added latency, 1 at once",
+        {LITELLM: (60, 30), PORTKEY: (8, 4), HTTPX: (4, None), ROUTER: (1 / 1.1, None)},
+    ),
+    *_marks(
+        "stream_cpu_ms",
+        "CPU per stream of 60 deltas",
+        {LITELLM: (100, 50), PORTKEY: (10, 5), ROUTER: (1.4, None)},
+    ),
+    Mark("stream_cpu_ms", "CPU per stream of 60 deltas", HTTPX, None, 10),
+    *_marks(
+        "streams_per_s",
+        "streams per second",
+        {LITELLM: (70, 35), PORTKEY: (9, 4.5), ROUTER: (5, None)},
+        is_cost=False,
+    ),
+    Mark("streams_per_s", "streams per second", HTTPX, None, 10, is_cost=False),
+    Mark("first_p99_ms", "added time to first delta, p99", ROUTER, 8),
+    Mark("cpu_ms", "share of nginx: CPU", NGINX, 0.2),
+    Mark("per_s", "share of nginx: throughput", NGINX, 0.2, is_cost=False),
+)
+LIMITS: Final[Sequence[Limit]] = (
+    Limit("long_ratio", OBSERVE, "CPU of 200 messages / of 10", 2.5),
+    Limit("big_cpu_ms", OBSERVE, "CPU of a 1 MB reply, ms", 1.5),
+    Limit("start_s", OBSERVE, "start to first reply, no calibrator, s", 1.0),
+    Limit("start_mb", OBSERVE, "memory then, MB", 75.0),
+    Limit("lost_share", EMBEDDED, "throughput lost while scoring, share", 0.2, True),
+    Limit("added_p99_ms", EMBEDDED, "p99 added while scoring, ms", 5.0, True),
+    Limit("first_idle_ms", EMBEDDED, "first delta, scoring idle, ms", 2.0),
+    Limit("first_scoring_ms", EMBEDDED, "first delta, scoring saturated, ms", 2.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A mark with what was measured; `observe` decides, `enforce` stands beside it."""
+
+    mark: Mark
+    observe: float
+    enforce: float
+
+    @property
+    def outcome(self) -> str:
+        if self.mark.goal is not None and self.observe >= self.mark.goal:
+            return "goal met"
+        if self.mark.floor is not None and self.observe >= self.mark.floor:
+            return "floor met"
+        return "not met"
+
+
+def verdicts(board: Board) -> list[Verdict]:
+    """For the marks of which there are figures."""
+    found = []
+    for mark in MARKS:
+        ours, enforcing = (
+            board.factor(mark.figure, name, mark.peer, is_cost=mark.is_cost)
+            for name in (OBSERVE, ENFORCE)
+        )
+        if not math.isnan(ours):
+            found.append(Verdict(mark, ours, enforcing))
+    return found
+
+
+def marks_table(board: Board) -> str:
+    header = ["times better than", "", "ours", "ours-enforce", "goal", "floor", ""]
+    rows = [
+        [
+            v.mark.label,
+            v.mark.peer,
+            _factor(v.observe),
+            _factor(v.enforce),
+            _factor(v.mark.goal),
+            _factor(v.mark.floor),
+            v.outcome,
+        ]
+        for v in verdicts(board)
+    ]
+    return table([header, *rows]) if rows else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitVerdict:
+    limit: Limit
+    measured: float
+    outcome: str
+
+
+def limit_verdicts(board: Board, cores: Cores) -> list[LimitVerdict]:
+    """For the limits of which there are figures."""
+    found = []
+    for limit in LIMITS:
+        value = board.median(limit.figure, limit.target)
+        outcome = "met" if value <= limit.limit else "not met"
+        if limit.needs_spare_core and not cores.spare:
+            outcome = "no core to spare"
+        if not math.isnan(value):
+            found.append(LimitVerdict(limit, value, outcome))
+    return found
+
+
+def limits_table(board: Board, cores: Cores) -> str:
+    rows = [
+        [v.limit.label, shown(v.measured), shown(v.limit.limit), v.outcome]
+        for v in limit_verdicts(board, cores)
+    ]
+    return table([["limits of ours", "measured", "at most", ""], *rows]) if rows else ""
+
+
+def _factor(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.3g}"

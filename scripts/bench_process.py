@@ -1,0 +1,172 @@
+"""Processes of the benchmarks: pinned to cores, watched through /proc, and ended with the block."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MB = 10**6
+PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of Linux: nanoseconds of all threads, ended ones too
+STOP_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Who runs where; load and upstream share a core where there are fewer than four."""
+
+    target: frozenset[int]
+    load: frozenset[int]
+    upstream: frozenset[int]
+    spare: frozenset[int]  # for scoring; empty on two cores
+
+    @property
+    def all(self) -> frozenset[int]:
+        return self.target | self.load | self.upstream | self.spare
+
+    def __str__(self) -> str:
+        places = {"target": self.target, "load": self.load, "upstream": self.upstream}
+        spare = f"scoring {sorted(self.spare)}" if self.spare else "none to spare for scoring"
+        return ", ".join([*(f"{who} {sorted(on)}" for who, on in places.items()), spare])
+
+
+def share_cores() -> Cores:
+    """One core for the target, others for the load, as far as there are any."""
+    if not hasattr(os, "sched_getaffinity"):
+        return Cores(frozenset(), frozenset(), frozenset(), frozenset())
+    available = sorted(os.sched_getaffinity(0))
+    target, load = frozenset(available[:1]), frozenset(available[1:2] or available)
+    if len(available) < 4:
+        return Cores(target, load, load, frozenset(available[2:]))
+    return Cores(target, load, frozenset(available[2:3]), frozenset(available[3:]))
+
+
+def pin(cores: Iterable[int]) -> None:
+    """Binds this process; where the system knows no such thing, nothing happens."""
+    if cores := set(cores):
+        os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def launched(
+    command: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cores: frozenset[int] = frozenset(),
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process until the block ends, its children with it: it leads a session of its own."""
+    process = subprocess.Popen(
+        command,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        start_new_session=True,
+        preexec_fn=lambda: pin(cores),
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all below it."""
+    found = [pid]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except OSError:  # a thread that has just ended
+                continue
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, its threads and its children so far; nan where it cannot be read."""
+    try:
+        return sum(time.clock_gettime((~each << 3) | PROCESS_CLOCK) for each in tree(pid))
+    except (OSError, OverflowError):
+        return math.nan
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process and its children, shared pages counted in each."""
+    try:
+        pages = [Path(f"/proc/{each}/statm").read_text().split()[1] for each in tree(pid)]
+    except OSError:
+        return math.nan
+    return sum(map(int, pages)) * PAGE / MB
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """How busy `cores` are but for this process and `pids` with theirs, from here to `share`."""
+
+    cores: frozenset[int]
+    pids: tuple[int, ...]
+    busy_s: float
+    ours_s: float
+    at_s: float
+
+    @classmethod
+    def watch(cls, cores: frozenset[int], pids: Iterable[int]) -> Others:
+        own = tuple(pids)
+        return cls(cores, own, _busy_s(cores), _ours_s(own), time.monotonic())
+
+    def share(self) -> float:
+        """CPU time of others over the time that the cores had, 0 to 1."""
+        took = (time.monotonic() - self.at_s) * max(1, len(self.cores))
+        foreign = _busy_s(self.cores) - self.busy_s - (_ours_s(self.pids) - self.ours_s)
+        return max(0.0, foreign / took)
+
+
+def _ours_s(pids: Iterable[int]) -> float:
+    return time.process_time() + sum(map(cpu_s, pids))
+
+
+def _busy_s(cores: frozenset[int]) -> float:
+    """Time that the cores were not idle, stolen time included."""
+    try:
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    except OSError:
+        return math.nan
+    wanted = {f"cpu{core}" for core in cores}
+    ticks = 0
+    for name, *values in lines:
+        if name in wanted:
+            user, nice, system, _, _, irq, softirq, steal = map(int, values[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    return ticks / TICKS_PER_S
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port

@@ -1,0 +1,215 @@
+"""The scenarios of the peer benchmark that all targets go through, and those of ours alone.
+
+Every function measures one round of one scenario and puts its figures on the board. CPU is that
+of the target's processes, read once the record of exchanges has settled, so that writing it counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench_board import LOADED, Board, quantile
+from bench_http import BIG, SPACED
+from bench_launches import BARE, DIRECT, ENFORCE, INFO, OBSERVE
+from bench_load import Job, Sample, ask, closed_loop, run
+from bench_process import Others, cpu_s, launched, memory_mb
+from bench_records import Records
+from bench_targets import Launch, Place, Target, wait_until_it_answers
+
+AT_ONCE, STREAMS_AT_ONCE, BIG_AT_ONCE = 64, 16, 8
+LONG_MESSAGES = 200
+IS_STREAMING_MS = 20  # between first and last delta, of which there are 60, about 1 ms apart
+SETTLE_S = 0.25  # for what peers do after a reply
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long each measurement takes, and how often."""
+
+    rounds: int
+    warm_up_s: float
+    latency_s: float
+    load_s: float
+    streams_s: float
+    starts: int
+
+
+FULL = Plan(rounds=5, warm_up_s=0.7, latency_s=3, load_s=5, streams_s=6, starts=3)
+QUICK = Plan(rounds=2, warm_up_s=0.2, latency_s=0.6, load_s=1.2, streams_s=1.2, starts=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    sample: Sample
+    cpu_ms: float  # of the target, for each request
+    load_share: float  # how busy load and upstream kept their cores, 0 to 1
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run of the benchmark: where, how much, and what came of it."""
+
+    place: Place
+    plan: Plan
+    upstream_pid: int
+    board: Board = field(default_factory=Board)
+    records: dict[int, Records] = field(default_factory=dict)  # by the target's process
+
+    def measure(self, target: Target, what: str, job: Job, at_once: int, for_s: float) -> Measured:
+        """A closed loop after a warm-up of the same kind."""
+        self.recorded(target)
+        warm = run(closed_loop(job, at_once, self.plan.warm_up_s))
+        measured = self.watched(target, what, lambda: closed_loop(job, at_once, for_s))
+        if at_once > 1 and target.name != DIRECT and measured.load_share > LOADED:
+            self.board.limited.add(what)
+        self.check_records(target, what, warm.served + measured.sample.served)
+        return measured
+
+    def watched(
+        self, target: Target, what: str, work: Callable[[], Coroutine[Any, Any, Sample]]
+    ) -> Measured:
+        """The work's sample, with the target's CPU and an eye on the rest of the machine."""
+        cores, pids = self.place.cores, {target.pid, self.upstream_pid}
+        others = Others.watch(cores.target | cores.load | cores.upstream, pids)
+        before, load_before = target.cpu_s(), self._load_cpu_s()
+        sample = run(work())
+        self.board.busy[what] = others.share()
+        load = (self._load_cpu_s() - load_before) / sample.took_s
+        self._settle(target)
+        cpu_ms = (target.cpu_s() - before) * 1_000 / sample.served
+        return Measured(sample, cpu_ms, load / len(cores.load | cores.upstream))
+
+    def _load_cpu_s(self) -> float:
+        return time.process_time() + cpu_s(self.upstream_pid)
+
+    def _settle(self, target: Target) -> None:
+        """Until what was served is recorded, or where nothing is, for a moment."""
+        records = self.records.get(target.pid)
+        if records is None or not records.is_kept:
+            time.sleep(SETTLE_S)
+        else:
+            records.settle()
+
+    def recorded(self, target: Target) -> None:
+        """Begins to count the rows of one of ours."""
+        if target.launch.records is not None and target.pid not in self.records:
+            self.records[target.pid] = records = Records(target.launch.records)
+            if not records.is_kept:
+                self.board.note("no records yet: this version of the proxy has no exchanges table")
+
+    def check_records(self, target: Target, what: str, served: int) -> None:
+        records = self.records.get(target.pid)
+        if records is not None and (missing := records.missing(served)):
+            self.board.unrecorded.append(
+                f"{what}: {served} requests served, {served - missing} rows written"
+            )
+
+    def connections(self) -> int:
+        """How many connections upstream has accepted so far."""
+        _, body = ask(self.place.upstream, b"GET /stats HTTP/1.1\r\n\r\n")
+        return int(body.split(b'"connections": ')[1].split(b",")[0])
+
+
+def json_round(bench: Bench, target: Target, number: int) -> None:
+    """Latency with one request at a time; CPU and throughput with 64."""
+    plan, board, name = bench.plan, bench.board, target.name
+    what, job = f"round {number} {name}: JSON", target.job()
+    if name != INFO:
+        alone = bench.measure(target, f"{what}, 1 at once", job, 1, plan.latency_s)
+        latency = quantile(alone.sample.times_ms, 0.5)
+        board.add(number, name, latency_ms=latency)
+        if name == DIRECT:
+            return
+        direct = board.values["latency_ms"][DIRECT][number]
+        board.add(number, name, added_ms=latency - direct)
+    before = bench.connections()
+    loaded = bench.measure(target, f"{what}, {AT_ONCE} at once", job, AT_ONCE, plan.load_s)
+    board.add(
+        number,
+        name,
+        cpu_ms=loaded.cpu_ms,
+        per_s=loaded.sample.per_s,
+        upstream_connections=bench.connections() - before - 1,
+        reconnects=loaded.sample.reconnects,
+    )
+
+
+def stream_round(bench: Bench, target: Target, number: int) -> None:
+    """CPU and first deltas with deltas 1 ms apart; streams per second with all in one write."""
+    plan, board, name = bench.plan, bench.board, target.name
+    if name == INFO:
+        return
+    what = f"round {number} {name}: streams"
+    job = target.job(SPACED, is_stream=True, is_stamped=True)
+    alone = bench.measure(target, f"{what}, 1 at once", job, 1, plan.latency_s).sample
+    board.add(number, name, first_alone_ms=quantile(alone.transit_ms, 0.5))
+    spans = [t - f for t, f in zip(alone.times_ms, alone.first_ms, strict=True)]
+    if name != ENFORCE and quantile(spans, 0.5) < IS_STREAMING_MS:
+        board.note(f"{name} buffers streams: the first delta comes with the last one")
+    spaced = bench.measure(target, what, job, STREAMS_AT_ONCE, plan.streams_s)
+    first = spaced.sample.first_ms
+    board.add(number, name, first_ms=quantile(first, 0.5))
+    if name == DIRECT:
+        return
+    if name != ENFORCE:  # whose rules buffer a stream until it is scored
+        direct = board.values["first_ms"][DIRECT][number]
+        added = {"first_p50_ms": quantile(first, 0.5), "first_p99_ms": quantile(first, 0.99)}
+        board.add(number, name, **{figure: value - direct for figure, value in added.items()})
+    job = target.job(is_stream=True)
+    burst = bench.measure(target, f"{what} in one write", job, STREAMS_AT_ONCE, plan.streams_s / 2)
+    board.add(
+        number,
+        name,
+        stream_cpu_ms=spaced.cpu_ms,
+        burst_cpu_ms=burst.cpu_ms,
+        streams_per_s=burst.sample.per_s,
+    )
+
+
+def size_round(bench: Bench, target: Target, number: int) -> None:
+    """What a long conversation and a large reply cost ours."""
+    plan = bench.plan
+    if target.name != OBSERVE:
+        return
+    what = f"round {number} {OBSERVE}:"
+    short = bench.measure(target, f"{what} 10 messages", target.job(), AT_ONCE, plan.load_s)
+    job = target.job(messages=LONG_MESSAGES)
+    long = bench.measure(target, f"{what} 200 messages", job, AT_ONCE, plan.load_s)
+    big = bench.measure(target, f"{what} 1 MB reply", target.job(BIG), BIG_AT_ONCE, plan.load_s)
+    bench.board.add(
+        number,
+        OBSERVE,
+        short_cpu_ms=short.cpu_ms,
+        long_cpu_ms=long.cpu_ms,
+        long_ratio=long.cpu_ms / short.cpu_ms,
+        big_cpu_ms=big.cpu_ms,
+    )
+
+
+def start_up(bench: Bench, name: str, launch: Launch, number: int) -> None:
+    """Seconds from exec to the first relayed reply, and the memory then."""
+    with ExitStack() as stack:
+        log = stack.enter_context((bench.place.scratch / f"{name}-start.log").open("wb"))
+        started = time.monotonic()
+        process = stack.enter_context(
+            launched(
+                launch.command,
+                stdout=log,
+                stderr=log,
+                env=launch.env,
+                cwd=launch.cwd,
+                cores=bench.place.cores.target,
+            )
+        )
+        target = Target(name, process.pid, launch)
+        error = wait_until_it_answers(target, lambda: process.poll() is None, pause_s=0.005)
+        took = time.monotonic() - started
+        if error is not None:
+            bench.board.note(f"{name} did not start: {error}")
+            return
+        shown_as = OBSERVE if name == BARE else name
+        bench.board.add(number, shown_as, start_s=took, start_mb=memory_mb(process.pid))

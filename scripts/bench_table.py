@@ -1,0 +1,30 @@
+"""How the benchmarks speak: figures in aligned columns, progress on stderr."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def table(rows: list[list[str]]) -> str:
+    """Aligned columns: the first to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    )
+
+
+def shown(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"

@@ -1,0 +1,150 @@
+"""What stands between load and upstream while it is measured, and whether it relays rightly."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench_http import (
+    ANSWER,
+    CHAT,
+    LAST_SENTENCE,
+    MESSAGES,
+    SHORT,
+    SPACED,
+    WORDS,
+    request,
+)
+from bench_load import Job, LoadError, ask
+from bench_process import Cores, cpu_s, launched
+
+READY_S: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where everything is: the tree to measure, peers' environments, scratch, upstream's port."""
+
+    root: Path
+    peers: Path
+    scratch: Path
+    cores: Cores
+    upstream: int
+
+    @property
+    def upstream_url(self) -> str:
+        return f"http://127.0.0.1:{self.upstream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How one target is started on `port`, and what its clients have to send and expect."""
+
+    port: int
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    must_hold: bytes = LAST_SENTENCE.encode()
+    must_hold_once_ready: bytes | None = None  # None: the same
+    records: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running one."""
+
+    name: str
+    pid: int
+    launch: Launch
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name.startswith("ours")
+
+    def cpu_s(self) -> float:
+        return cpu_s(self.pid)
+
+    def job(
+        self,
+        model: str = SHORT,
+        *,
+        path: str = CHAT,
+        messages: int = MESSAGES,
+        is_stream: bool = False,
+        is_stamped: bool = False,
+        must_hold: bytes | None = None,
+    ) -> Job:
+        """The same request for all, but for the headers that a peer needs to find upstream."""
+        head = request(
+            path, model, messages=messages, is_stream=is_stream, headers=self.launch.headers
+        )
+        if must_hold is None:
+            has_mark = not is_stream or self.is_ours
+            must_hold = self.launch.must_hold if has_mark else b""
+        return Job(self.launch.port, head, must_hold, is_stream, is_stamped)
+
+
+@contextmanager
+def running(
+    name: str, place: Place, launch: Launch, cores: frozenset[int] | None = None
+) -> Iterator[Target]:
+    """The target until the block ends, pinned to its core; raises RuntimeError if it fails."""
+    log_path = place.scratch / f"{name}.log"
+    with (
+        log_path.open("wb") as log,
+        launched(
+            launch.command,
+            stdout=log,
+            stderr=log,
+            env=launch.env,
+            cwd=launch.cwd,
+            cores=place.cores.target if cores is None else cores,
+        ) as process,
+    ):
+        target = Target(name, process.pid, launch)
+        error = wait_until_it_answers(target, lambda: process.poll() is None)
+        if error is not None:
+            raise RuntimeError(f"{name} did not come up: {error}\n{log_path.read_text()[-2_000:]}")
+        yield target
+
+
+def wait_until_it_answers(
+    target: Target, is_alive: Callable[[], bool], pause_s: float = 0.05
+) -> Exception | None:
+    """None once it relays a completion rightly, else what was wrong the last time."""
+    job = target.job(must_hold=target.launch.must_hold_once_ready)
+    deadline = time.monotonic() + READY_S
+    error: Exception | None = RuntimeError("the process ended")
+    while is_alive() and time.monotonic() < deadline:
+        try:
+            job.check(*ask(job.port, job.request))
+            return None
+        except (OSError, ValueError, LoadError) as found:
+            error = found
+        time.sleep(pause_s)
+    return error
+
+
+def verify(target: Target) -> None:
+    """Whether the target relays what upstream says, whole and in order; raises LoadError."""
+    job = target.job()
+    head, body = ask(job.port, job.request)
+    job.check(head, body)
+    told = json.loads(body)["choices"][0]["message"]["content"]
+    if told != ANSWER:
+        raise LoadError(f"{target.name} changed the completion: {told!r}")
+    for model in (SHORT, SPACED):
+        job = target.job(model, is_stream=True)
+        head, body = ask(job.port, job.request)
+        job.check(head, body)
+        lines = [line[6:] for line in body.decode().splitlines() if line.startswith("data: {")]
+        deltas = [choice["delta"] for line in lines for choice in json.loads(line)["choices"]]
+        told = "".join(delta.get("content") or "" for delta in deltas)
+        if told.rpartition("@")[2] != "".join(WORDS):
+            raise LoadError(f"{target.name} changed the stream: {told!r}")

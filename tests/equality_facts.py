@@ -1,0 +1,67 @@
+"""What an answer says, whole or streamed: what is left to compare where it is written anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def chunks_in(body: bytes) -> list[Json]:
+    """The chunks of a stream, whatever its line ends."""
+    told = body.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    data = (line.removeprefix("data:").strip() for line in told if line.startswith("data:"))
+    return [json.loads(text) for text in data if text and text != "[DONE]"]
+
+
+def of_message(message: Json, choice: Json) -> Json:
+    logprobs = (choice.get("logprobs") or {}).get("content") or []
+    return {
+        "content": message.get("content"),
+        "refusal": message.get("refusal"),
+        "reasoning": message.get("reasoning_content"),
+        "annotations": message.get("annotations") or None,
+        "function": message.get("function_call"),
+        "calls": message.get("tool_calls") or [],
+        "logprobs": [(told["token"], told["logprob"], told["bytes"]) for told in logprobs],
+        "finish": choice.get("finish_reason"),
+    }
+
+
+def of_answer(completion: Json) -> Json:
+    """What an answer says."""
+    choices = {choice["index"]: choice for choice in completion["choices"]}
+    return {
+        **{name: completion.get(name) for name in ("id", "model", "created", "usage")},
+        "choices": {i: of_message(c["message"], c) for i, c in choices.items()},
+    }
+
+
+def of_stream(chunks: Iterable[Json]) -> Json:
+    """What a stream says once it is put together."""
+    head: Json = {}
+    choices: dict[int, Json] = {}
+    for chunk in chunks:
+        head |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
+        for part in chunk["choices"]:
+            choice = choices.setdefault(part["index"], {"text": "", "calls": {}, "finish": None})
+            _grow(choice, part["delta"])
+            choice["finish"] = choice["finish"] or part["finish_reason"]
+            logprobs = (part.get("logprobs") or {}).get("content") or []
+            choice.setdefault("logprobs", []).extend(told["token"] for told in logprobs)
+    return head | {"choices": choices}
+
+
+def _grow(choice: Json, delta: Json) -> None:
+    for name in ("content", "refusal", "reasoning_content"):
+        choice[name] = choice.get(name, "") + (delta.get(name) or "")
+    choice["reasoning_content"] += delta.get("reasoning") or ""  # another name for the same
+    for name in ("audio", "function_call"):
+        choice[name] = delta.get(name) or choice.get(name)
+    for piece in delta.get("tool_calls") or ():
+        call = choice["calls"].setdefault(piece["index"], {"arguments": ""})
+        function = piece["function"]
+        call["arguments"] += function.get("arguments") or ""
+        call |= {k: v for k, v in (piece | function).items() if k in ("id", "name") and v}
