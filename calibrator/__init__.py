@@ -20,7 +20,12 @@ from calibrator.errors import (
     TrainingError,
 )
 from calibrator.scorer import FakeScorer, Item, Score, Scorer
-from calibrator.transcript import message_text, question_text
+from calibrator.transcript import (
+    AFTER_CHARACTERS,
+    HISTORY_CHARACTERS,
+    message_text,
+    question_text,
+)
 
 if TYPE_CHECKING:
     from calibrator.commands import cli
@@ -42,6 +47,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AFTER_CHARACTERS",
+    "HISTORY_CHARACTERS",
     "Batcher",
     "CalibratorError",
     "CheckpointError",

@@ -148,7 +148,10 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
         return read_events(reply, format, await _whole_stream(reply, format, limit))
     raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
-    body = decode(raw, encoding) if encoding else raw
+    try:
+        body = decode(raw, encoding) if encoding else raw
+    except UpstreamBrokenError:
+        return Unread(raw, "encoding")  # perhaps the client makes something of it
     completion = json_object(body)
     try:
         choices = format.choices(completion) if completion else []
@@ -157,7 +160,7 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
         return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
-    headers = without(to_client(reply.headers), b"content-length")
+    headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)
 
 

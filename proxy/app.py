@@ -93,12 +93,7 @@ class App:
             config, policy, self._router, scoring, store, self._results, records
         )
         surfaces = Surfaces(
-            self._router,
-            store,
-            self._results,
-            config.attach,
-            records,
-            completions.conversations,
+            self._router, store, self._results, config.attach, records, completions.conversations
         )
         endpoint = partial(Endpoint, max_body=config.limits.max_body)
         self._exact: dict[tuple[str, str], ASGIApplication] = {
@@ -140,7 +135,7 @@ class App:
     async def _handler(self, scope: Scope) -> ASGIApplication:
         """Whoever answers what is no exact path of ours."""
         method, path = scope["method"], scope["path"]
-        is_anthropics = path.startswith(f"/v1{MESSAGES.path}/")
+        is_anthropics = path.startswith(f"/v1{MESSAGES.path}")
         if fetched_id(method, path):
             return self._response
         if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:

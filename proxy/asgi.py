@@ -24,6 +24,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+NOT_MODIFIED = 304
 WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
 
 
@@ -94,7 +95,7 @@ class Endpoint:
             return
         watch = _Watch(receive)
         try:
-            await self._answer(request, send, watch)
+            await self._answer(request, _for(scope, send), watch)
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
@@ -190,6 +191,39 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _with_length(reply: Reply, length: int) -> Headers:
+    """The fields with the body's length, in the place where upstream has it."""
+    field = (b"content-length", b"%d" % length)
+    if not any(name == b"content-length" for name, _ in reply.headers):
+        return [*reply.headers, field]
+    return [field if name == b"content-length" else (name, v) for name, v in reply.headers]
+
+
+def _for(scope: Scope, send: Send) -> Send:
+    """`send`, but for HTTP/1.0, which knows no chunks and is sent every body whole."""
+    if scope.get("http_version") != "1.0":
+        return send
+    started: list[Message] = []
+    parts: list[bytes] = []
+
+    async def send_whole(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            started.append(message)
+            return
+        parts.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        body = b"".join(parts)
+        start = started[0]
+        if not any(name == b"content-length" for name, _ in start["headers"]):
+            length = (b"content-length", b"%d" % len(body))
+            start = {**start, "headers": [*start["headers"], length]}
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+    return send_whole
+
+
 def _nothing() -> None:
     """There is nothing to do."""
 
@@ -200,13 +234,15 @@ async def send_reply(
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
     body: Any = reply.body
     if isinstance(body, bytes):
-        fields = names.without(reply.headers, b"content-length")
-        fields.append((b"content-length", b"%d" % len(body)))
+        fields = _with_length(reply, len(body))
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
         await send({"type": "http.response.body", "body": body})
         return
-    await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
+    fields = reply.headers
+    if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
+        fields = names.without(fields, b"content-length")
+    await send({"type": "http.response.start", "status": reply.status, "headers": fields})
     try:
         async for chunk in body:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -133,10 +133,11 @@ class Way:
             return await router.upstream(name).send(sent)
 
     def _upstream_of(self, model: str) -> str:
-        return self.parts.router.name_for(model)
+        router = self.parts.router
+        return router.name_for(model) if model else router.default()
 
     def _request(self, model: str, headers: Headers) -> UpstreamRequest:
-        path, body = self.asked.format.path, self.asked.body_for(model)
+        path, body = self.exchange.request.path.removeprefix("/v1"), self.asked.body_for(model)
         return UpstreamRequest("POST", path, headers, body, self.exchange.request.query)
 
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
@@ -370,16 +371,10 @@ class Way:
         async def settle(
             assembler: Assembler, withheld: list[Event], finishes: frozenset[int]
         ) -> bytes:
-            answer = Answer(
-                reply.status,
-                [],
-                assembler.completion(),
-                assembler.choices(),
-                events=withheld,
-                finishes=finishes,
-                continues=assembler,
-            )
-            self._remember(answer.completion)
+            whole, choices = assembler.completion(), assembler.choices()
+            answer = Answer(reply.status, [], whole, choices, events=withheld, finishes=finishes)
+            answer.continues = assembler
+            self._remember(whole)
             with exchange:
                 body = (await self._decided(answer)).body
             assert isinstance(body, bytes)  # a settled reply is whole

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from proxy.asgi import Request
-from proxy.errors import BadRequestError
+from proxy.encoding import can_decode, decode
+from proxy.errors import BadRequestError, UpstreamBrokenError
 from proxy.formats import Format
 from proxy.headers import DOMAIN, TAGS
 from proxy.json_splice import replace_member
@@ -73,40 +74,38 @@ def _parse_leniently(body: bytes) -> Any:
 
 
 def parse_completion_request(request: Request, format: Format) -> CompletionRequest:
-    """Raises BadRequestError for what cannot be routed; other mistakes are upstream's to name."""
-    encoding = (request.header(b"content-encoding") or "identity").lower()
-    if encoding != "identity":
-        raise BadRequestError(
-            f"a body with content-encoding {encoding!r} is not read; send it plain",
-            code="unsupported_encoding",
-        )
-    payload = parse_json_object(request.body)
-    model, stream = payload.get("model"), payload.get("stream")
-    if model is None and isinstance(payload.get("prompt"), dict):
-        model = ""  # stands in the prompt template that upstream keeps
-    elif model is None or model == "":
-        raise BadRequestError(
-            "you must provide a model parameter", param="model", code="missing_model"
-        )
-    if not isinstance(model, str):
-        raise BadRequestError(
-            f"model must be a string, not a {type(model).__name__}",
-            param="model",
-            code="invalid_type",
-        )
-    if stream is not None and not isinstance(stream, bool):
-        raise BadRequestError(
-            f"stream must be true or false, not {stream!r}", param="stream", code="invalid_type"
-        )
+    """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name.
+
+    A request without a model is one: servers of a single model take it, and a prompt template that
+    upstream keeps has its own.
+    """
+    payload = parse_json_object(_plain(request))
+    model = payload.get("model")
     return CompletionRequest(
         format,
         request.body,
         payload,
-        model,
-        is_stream=bool(stream),
+        model if isinstance(model, str) else "",
+        is_stream=payload.get("stream") is True,
         domain=request.header(DOMAIN),
         tags=tags_of(request.header(TAGS)),
     )
+
+
+def _plain(request: Request) -> bytes:
+    """The body to read; an encoded one goes upstream as it is."""
+    encoding = request.header(b"content-encoding")
+    if encoding is None:
+        return request.body
+    if not can_decode(encoding):
+        raise BadRequestError(
+            f"a body with content-encoding {encoding!r} is not read; send it plain",
+            code="unsupported_encoding",
+        )
+    try:
+        return decode(request.body, encoding)
+    except UpstreamBrokenError as error:
+        raise BadRequestError(f"the body is no valid {encoding}", code="invalid_encoding") from error
 
 
 def tags_of(listed: str | None) -> frozenset[str]:

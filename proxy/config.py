@@ -76,6 +76,7 @@ class UpstreamConfig(Section):
     litellm: str | None = None
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
+    http_client: Literal["pool", "aiohttp"] = "pool"
 
     @property
     def lends_a_key(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from proxy.completion_request import NO_TAGS, CompletionRequest
 from proxy.formats import RESPONSES, Json
 from proxy.formats.responses import ELSEWHERE
-from proxy.formats.responses_items import as_items, recent
+from proxy.formats.responses_items import as_items, latest, recent
 from proxy.json_splice import dumps, json_object
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
@@ -76,7 +76,7 @@ class Conversations:
             asked.domain,
             asked.tags,
             dumps(_payload(asked.payload)),
-            dumps(recent(_list(response.get("output")))),
+            dumps(latest(_list(response.get("output")))),
         )
         self._drop((id, key_hash))
         self._kept[id, key_hash] = remembered

@@ -32,7 +32,9 @@ def decode(body: bytes, encoding: str | None) -> bytes:
 
 
 def _inflate(body: bytes) -> bytes:
-    unpacker = zlib.decompressobj()
+    """With zlib's header, or without, as some servers send it and every browser takes it."""
+    has_header = body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
     decoded = unpacker.decompress(body, MAX_DECODED_BYTES + 1)
     return _whole(decoded, unpacker.eof)
 

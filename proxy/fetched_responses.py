@@ -106,6 +106,7 @@ class _Fetched(Way):
 
     async def _judge(self, answer: Answer) -> Outcome:
         if not self.is_known:
+            self.exchange.model = answer.model
             self.asked = replace(self.asked, model=answer.model or "")
         return await Way._judge(self, answer)
 

@@ -53,8 +53,13 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
     if not opening or not body.endswith(b"}", 0, end):
         raise ValueError("not a JSON object")
     is_empty = _end_of_text(body, end - 1) == opening.end()
-    member = b'%b"%b":%b' % (b"" if is_empty else b",", name.encode(), dumps(value))
+    member = member_bytes(name, value, is_empty)
     return b"".join((memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]))
+
+
+def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
+    """A member as it is put before a closing brace."""
+    return b'%b"%b":%b' % (b"" if is_first else b",", name.encode(), dumps(value))
 
 
 def _end_of_text(body: bytes, end: int) -> int:

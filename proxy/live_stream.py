@@ -169,7 +169,7 @@ class LiveStream:
         self._read_up()
         if self._has_ended:
             self.failure = None  # upstream had said all there was
-        elif self.failure is None and self._is_cut():
+        elif self.failure is None and self._withheld is not None and self._is_cut():
             self.failure = UpstreamBrokenError("upstream's stream ended before its finish chunk")
         if self.failure is not None:
             self.reason = "stream_broke_off"

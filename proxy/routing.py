@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from proxy.anthropic_relay import AnthropicRelay, with_v1, without_v1
 from proxy.config import Config, UpstreamConfig
 from proxy.errors import UnknownModelError
-from proxy.relay import Relay
+from proxy.relay import open_relay
 from proxy.spoken import SpokenUpstream
 from proxy.upstream import Upstream
 
@@ -51,6 +51,13 @@ class Router:
         """Where requests without a model go: the upstream of the last, widest route."""
         return self._routes[-1][1] if self._routes else None
 
+    def default(self) -> str:
+        """The same; raises UnknownModelError where nothing is routed."""
+        name = self.default_name()
+        if name is None:
+            raise UnknownModelError("the configuration routes no model")
+        return name
+
     def upstream(self, name: str) -> Upstream:
         return self._upstreams[name]
 
@@ -81,13 +88,15 @@ def open_upstream(config: UpstreamConfig) -> Upstream:
             timeout_s=config.timeout_s,
         )
     assert config.base_url is not None  # UpstreamConfig refuses anything else
-    return _open_spoken(config.speaks, config.base_url, key, config.timeout_s)
+    return _open_spoken(config, config.base_url, key)
 
 
-def _open_spoken(speaks: str, base_url: str, key: str, timeout_s: float) -> Upstream:
+def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
     """An upstream at `base_url`; the format that it does not speak is translated by litellm."""
+    speaks, timeout_s = config.speaks, config.timeout_s
+    relay = partial(open_relay, timeout_s=timeout_s, http_client=config.http_client)
     if speaks == "both":
-        return AnthropicRelay(Relay(base_url, "", timeout_s), key, is_both=True)
+        return AnthropicRelay(relay(base_url), key, is_both=True)
 
     def translated(provider: str, url: str) -> LiteLLMUpstream:
         from proxy.translate import LiteLLMUpstream
@@ -97,8 +106,8 @@ def _open_spoken(speaks: str, base_url: str, key: str, timeout_s: float) -> Upst
         )
 
     if speaks == "anthropic":
-        direct = AnthropicRelay(Relay(with_v1(base_url), "", timeout_s), key)
+        direct = AnthropicRelay(relay(with_v1(base_url)), key)
         chat = partial(translated, "anthropic", without_v1(base_url))
         return SpokenUpstream(direct, {"/chat/completions": chat})
     messages = partial(translated, "openai", base_url)
-    return SpokenUpstream(Relay(base_url, key, timeout_s), {"/messages": messages})
+    return SpokenUpstream(relay(base_url, key), {"/messages": messages})

@@ -24,6 +24,7 @@ from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.host_check import is_loopback
 from proxy.logs import configure_logs
 from proxy.routing import Router
+from proxy.websocket_server import websocket_settings
 
 GRACE_S = 30
 
@@ -131,6 +132,7 @@ def serve(
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        **websocket_settings(setup.config.limits.max_body),
     )
     for line in greeting(setup, url):
         say(line)

@@ -51,6 +51,8 @@ class Surfaces:
             (names.REASON, b"surface"),
             (names.REQUEST_ID, exchange.request_id.encode()),
         ]
+        if not self.attach.headers:
+            label = []
         return Reply(
             reply.status, [*to_client(reply.headers), *label], reply.chunks, on_close=reply.aclose
         )
@@ -74,10 +76,7 @@ class Surfaces:
         payload = json_object(request.body) if is_json and request.body else None
         if payload and (model := payload.get("model")) and isinstance(model, str):
             return self.router.name_for(model)
-        default = self.router.default_name()
-        if default is None:
-            raise UnknownModelError("the configuration routes no model")
-        return default
+        return self.router.default()
 
     async def models(self, request: Request) -> Reply:
         """Upstream's list with the models that are answered here; those alone without upstream."""

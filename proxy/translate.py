@@ -30,7 +30,8 @@ from proxy.errors import (
     UpstreamError,
 )
 from proxy.json_splice import replace_member
-from proxy.relay import CONNECT_TIMEOUT_S, Relay
+from proxy.pool import CONNECT_TIMEOUT_S
+from proxy.relay import open_relay
 from proxy.sse import DONE, event_bytes
 from proxy.translate_messages import MESSAGES, MessagesUpstream
 from proxy.translated_errors import broken_off, error_reply, json_reply, kept_headers
@@ -87,7 +88,7 @@ class _Target:
 
     name: str  # as litellm wants it, with the provider's prefix
     model: str  # as the provider wants it
-    relay: Relay | None
+    relay: Upstream | None
     anthropic: Upstream | None = None  # speaks Anthropic's format
 
     def way(self, path: str) -> Upstream | None:
@@ -121,7 +122,7 @@ class LiteLLMUpstream:
         self._may_relay = via == "relay"
         self._timeout_s = timeout_s
         self._litellm: Any = None
-        self._relays: dict[tuple[str, str], Relay] = {}
+        self._relays: dict[tuple[str, str], Upstream] = {}
         self._target = lru_cache(maxsize=1_024)(self._find_target)
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
@@ -182,10 +183,12 @@ class LiteLLMUpstream:
         """The way to Anthropic itself, with the key of the environment if none is configured."""
         info = self._litellm.AnthropicModelInfo
         base_url = with_v1(info.get_api_base(self._base_url))
-        relay = self._relays.setdefault((base_url, ""), Relay(base_url, "", self._timeout_s))
+        relay = self._relays.setdefault(
+            (base_url, ""), open_relay(base_url, "", self._timeout_s)
+        )
         return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
 
-    def _relay(self, provider: str, base_url: str | None, key: str | None) -> Relay | None:
+    def _relay(self, provider: str, base_url: str | None, key: str | None) -> Upstream | None:
         """The way to a provider that speaks OpenAI's format, with the key of the environment."""
         litellm = self._litellm
         if provider == "openai":
@@ -196,7 +199,7 @@ class LiteLLMUpstream:
         if not base_url or not self._may_relay:
             return None
         place = (base_url, self._api_key or ("" if key in _STAND_INS else key or ""))
-        return self._relays.setdefault(place, Relay(*place, self._timeout_s))
+        return self._relays.setdefault(place, open_relay(*place, self._timeout_s))
 
     async def _translate(self, body: Json, target: _Target, key: str | None) -> UpstreamReply:
         arguments = self._arguments(body) | {

@@ -18,7 +18,7 @@ from proxy.completion_request import parse_json_object
 from proxy.errors import BadRequestError, UpstreamBrokenError
 from proxy.formats.merging import index_of
 from proxy.formats.messages import error_type
-from proxy.formats.messages_stream import event
+from proxy.formats.messages_stream import named_event
 from proxy.headers import without
 from proxy.json_splice import dumps, json_object
 from proxy.sse import EventReader
@@ -240,7 +240,7 @@ async def _events(
             plain = _plain(data)
             if plain["type"] == "message_delta":
                 plain["delta"].setdefault("stop_sequence", None)
-            yield event(plain["type"], dumps(plain))
+            yield named_event(plain["type"], dumps(plain))
 
 
 async def _responses(

@@ -17,7 +17,7 @@ from proxy.errors import BadRequestError
 HEADER_LIMIT = 64 * 1024  # bytes in a line of a handshake, as for relayed requests
 PING_EVERY_S = 20.0
 PONG_WITHIN_S = 60.0  # of a peer that reads; one that does not has to be gone for longer
-LINGER_S = 2.0
+QUIET_S, LINGER_S = 0.2, 2.0  # how long a client whose message is refused may keep silent; may talk
 
 http11.MAX_LINE_LENGTH = HEADER_LIMIT
 
@@ -36,7 +36,12 @@ def websocket_settings(max_size: int) -> dict[str, Any]:
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's, which would leave two mistakes of a client without an answer that arrives."""
 
+    _hang_up_by: float | None = None  # on the loop's clock, once a client's message is refused
+
     def data_received(self, data: bytes) -> None:
+        if self._hang_up_by is not None:
+            self._wait_for_silence(self._hang_up_by)
+            return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self._refuse_handshake()
@@ -62,23 +67,26 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.handshake_complete = True  # refused; else uvicorn logs that nobody answered
 
     def handle_parser_exception(self) -> None:
-        """Closes as the protocol says, but hangs up only when the client has, or had time to.
+        """Closes as the protocol says, but hangs up only when the client has stopped sending.
 
-        Closed at once, a client that is still sending its oversize message meets a reset and never
-        reads why. Until then, what it sends is dropped.
+        Before that, most clients would meet a reset and never read why. What they send is dropped.
         """
-        if self.close_timer is not None:
-            return
         closed = self.conn.close_sent
         assert closed is not None
-        self.queue.put_nowait(
-            {"type": "websocket.disconnect", "code": closed.code, "reason": closed.reason}
-        )
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self.close_sent = True
+        if not self.close_sent:
+            self.queue.put_nowait(
+                {"type": "websocket.disconnect", "code": closed.code, "reason": closed.reason}
+            )
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        self.close_timer = self.loop.call_later(LINGER_S, self.transport.close)
+        self._hang_up_by = self.loop.time() + LINGER_S
+        self._wait_for_silence(self._hang_up_by)
+
+    def _wait_for_silence(self, at_most_until: float) -> None:
+        if self.close_timer is not None:
+            self.close_timer.cancel()
+        at = min(self.loop.time() + QUIET_S, at_most_until)
+        self.close_timer = self.loop.call_at(at, self.transport.close)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartProxy
-from tests.live_proxy import LiveProxy, post_raw
+from tests.live_proxy import LiveProxy, WordScorer, post_raw
 from tests.responses_requests import (
     TOOLS,
     UNSURE,

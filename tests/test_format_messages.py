@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrator import NotScorableError
+from calibrator import NotScorableError, transcript
 from proxy.errors import BlockedByPolicyError, ProxyError, UpstreamTimeoutError
 from proxy.formats import MESSAGES
 from proxy.formats.format import Sight
+from proxy.formats.messages import AFTER_LOOKED_AT, HISTORY_LOOKED_AT
 from proxy.formats.messages_stream import MessagesAssembler
 from proxy.sse import Event, EventReader
 from tests.messages_upstream import VENDOR_EVENTS, events_for
@@ -161,6 +162,16 @@ def test_the_member_is_the_last_of_the_finish() -> None:
     assert annotated == VENDOR_EVENTS[6].replace(b"2 }", b'2 ,"pinocchio":{"confidence":0.5}}')
 
 
+def test_an_event_of_several_lines_keeps_its_name() -> None:
+    """Data over several lines stays so: clients pass over an event that has lost its name."""
+    raw = b'event: message_delta\ndata: {"type":"message_delta",\ndata: "delta":{}}\n\n'
+    (event,) = EventReader().feed(raw)
+    assert MESSAGES.annotated(event, {"x": 1}) == (
+        b'event: message_delta\ndata: {"type":"message_delta",\n'
+        b'data: "delta":{},"pinocchio":{"x":1}}\n\n'
+    )
+
+
 @pytest.mark.parametrize(
     ("stop_reason", "finish_reason"),
     [
@@ -292,6 +303,23 @@ def test_a_text_beside_a_result_is_the_question() -> None:
     asked = question(user(result, text("And tomorrow?")))
     assert asked.endswith("And tomorrow?")
     assert "18 degrees" in asked
+
+
+def test_the_question_of_a_long_session_is_found() -> None:
+    """The question may be many calls ago; what came long before it is not even looked at."""
+    call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+    loop = [
+        {"role": "assistant", "content": [call]},
+        user({"type": "tool_result", "tool_use_id": "t", "content": "x" * 1_000}),
+    ] * 200
+    image = {"type": "image", "source": {"type": "url", "url": "x"}}
+    said = [user("y" * 1_000), {"role": "assistant", "content": "z" * 1_000}]
+    before = [user(image), *said * 200]
+    asked = question(*before, user("Why?"), *loop, tools=[{"name": "read", "input_schema": {}}])
+    assert "User request: Why?" in asked
+    assert len(asked) < 40_000
+    assert transcript.HISTORY_CHARACTERS < HISTORY_LOOKED_AT
+    assert transcript.AFTER_CHARACTERS < AFTER_LOOKED_AT
 
 
 @pytest.mark.parametrize(

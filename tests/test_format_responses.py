@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,9 +16,12 @@ from openai.types.responses import ResponseStreamEvent
 
 from calibrator import NotScorableError
 from proxy.errors import HeldForReviewError
-from proxy.formats import RESPONSES, NoAnswerError
+from proxy.formats import RESPONSES, Assembler, Choice, NoAnswerError
 from proxy.formats.responses_items import as_items, chat_messages, recent
 from proxy.formats.responses_stream import ResponsesAssembler
+from proxy.live_stream import LiveStream
+from proxy.outcome import Outcome
+from proxy.scoring import Status
 from proxy.sse import DONE, Event, EventReader, event_bytes
 from tests.responses_upstream import events_of, function_call, message, output_of, response_to
 
@@ -103,6 +107,46 @@ def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> N
         at += size
     assert seen == stream
     assert assembler.completion() == response
+
+
+@given(responses(), st.lists(st.integers(1, 400), max_size=30), st.booleans())
+@settings(deadline=None)
+async def test_any_split_passes_live_with_the_same_bytes(
+    response: Json, cuts: list[int], is_gated: bool
+) -> None:
+    """However it arrives, a live stream's bytes go on as they are, and are judged as a whole."""
+    stream = b"".join(events_of(response))
+    judged: list[list[Choice]] = []
+
+    async def judge(choices: list[Choice], _: str | None) -> Outcome:
+        judged.append(choices)
+        return Outcome("req_1", Status.SCORED)
+
+    async def settle(assembler: Assembler, withheld: list[Event], _: frozenset[int]) -> bytes:
+        judged.append(assembler.choices())
+        return b"".join(event.raw for event in withheld)
+
+    live = LiveStream(
+        RESPONSES,
+        judge,
+        Outcome("req_1", Status.PENDING),
+        wait_s=5,
+        attach=False,
+        max_bytes=2**20,
+        settle=settle if is_gated else None,
+    )
+    got = [part async for part in live.relay(split(stream, cuts))]
+    assert b"".join(got) == stream
+    await live.outcomes()
+    assert judged == [RESPONSES.choices(response)]
+
+
+async def split(stream: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
+    at = 0
+    for size in [*cuts, len(stream)]:
+        if part := stream[at : at + size]:
+            yield part
+        at += size
 
 
 @given(responses())
@@ -221,6 +265,16 @@ def test_an_error_event_raises_in_every_client() -> None:
     assert (told["type"], told["code"], told["message"]) == ("error", "held_for_review", "held")
     assert told["error"]["code"] == "held_for_review"
     assert ResponsesAssembler().add(event).is_error
+
+
+def test_a_failure_tells_no_call() -> None:
+    """What came to be before a failure is marked as a call's part, and can be left out."""
+    response = {**response_to({"model": "failed", "input": "x"}, "resp_1")}
+    response["output"] = [function_call("secret")]
+    sight = ResponsesAssembler().add(read(b"".join(events_of(response)))[-1])
+    assert (sight.is_error, sight.calls_tool) == (True, True)
+    assert b"secret" not in (sight.bare or b"secret")
+    assert b"oops" in (sight.bare or b"")
 
 
 # Answers

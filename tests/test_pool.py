@@ -393,14 +393,14 @@ def test_a_slow_upstream_takes_a_large_body_at_its_pace(
         size = len(peer._rest)
         while size < len(body):
             size += len(peer.sock.recv(min(2**18, len(body) - size), socket.MSG_WAITALL))
-            time.sleep(0.04)
+            time.sleep(0.025)
         peer.send(OK)
 
     async def scenario() -> None:
-        async with asking(script, timeout_s=0.4) as client:
+        async with asking(script, timeout_s=0.3) as client:
             started = time.perf_counter()
             assert (await client.ask(body=body)).body == b"ok"
-            assert time.perf_counter() - started > 0.6
+            assert time.perf_counter() - started > 0.3
 
     run(scenario())
 
@@ -1088,7 +1088,7 @@ def test_a_connection_that_upstream_closed_is_not_used(run: Run[Any], ending: st
 
     async def scenario() -> None:
         async with asking(script) as client:
-            for number in range(5):
+            for number in range(3):
                 assert (await client.ask()).body == b"ok"
                 await asyncio.sleep(0.02)
                 assert client.server.connections == number + 1
@@ -1195,7 +1195,7 @@ def test_idle_connections_grow_old(run: Run[Any], monkeypatch: pytest.MonkeyPatc
     def script(peer: Peer) -> None:
         peer.request()
         if peer.number == 1:
-            time.sleep(0.3)
+            time.sleep(0.15)
         peer.send(OK)
         assert peer.is_left_within(1)
         if peer.number == 0:
@@ -1447,15 +1447,17 @@ def test_silence_between_bytes(run: Run[Any], is_read_whole: bool) -> None:
 
 def test_an_upstream_that_does_not_read(run: Run[Any]) -> None:
     """A body that nobody takes is silence, too."""
+    gate = Gate()
 
     def script(peer: Peer) -> None:
         peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
-        time.sleep(0.5)
+        gate.wait()
 
     async def scenario() -> None:
         async with asking(script, timeout_s=0.1) as client:
             with pytest.raises(UpstreamTimeoutError):
-                await client.ask(body=BODY * 32)
+                await client.ask(body=BODY * 16)
+            gate.open()
 
     run(scenario())
 
@@ -1465,11 +1467,11 @@ def test_a_slow_reply_is_not_silence(run: Run[Any]) -> None:
 
     def script(peer: Peer) -> None:
         peer.request()
-        peer.send(STREAM, *[b"1\r\na\r\n"] * 12, b"0\r\n\r\n", pause_s=0.05)
+        peer.send(STREAM, *[b"1\r\na\r\n"] * 9, b"0\r\n\r\n", pause_s=0.04)
 
     async def scenario() -> None:
         async with asking(script, timeout_s=0.2) as client:
-            assert (await client.ask()).body == b"a" * 12
+            assert (await client.ask()).body == b"a" * 9
 
     run(scenario())
 
@@ -1480,7 +1482,7 @@ def test_a_slow_reply_is_not_silence(run: Run[Any]) -> None:
 def test_a_slow_reader_slows_upstream(run: Run[Any]) -> None:
     """While nobody reads, little is taken in, and that is no silence of upstream's."""
     sent = 0
-    total = 64 * 2**20
+    total = 32 * 2**20
 
     def script(peer: Peer) -> None:
         nonlocal sent
@@ -1493,8 +1495,8 @@ def test_a_slow_reader_slows_upstream(run: Run[Any]) -> None:
     async def scenario() -> None:
         async with asking(script, timeout_s=0.1) as client:
             reply = await client.pool.send(UpstreamRequest("POST", "/x"))
-            await asyncio.sleep(0.4)
-            assert sent < total / 4
+            await asyncio.sleep(0.3)
+            assert sent < total / 2
             first = await anext(reply.chunks)
             assert HIGH_WATER < len(first) < 3 * HIGH_WATER
             size = len(first)
@@ -1536,8 +1538,8 @@ def test_a_refused_upload_is_answered(run: Run[Any], is_reset: bool) -> None:
 
     async def scenario() -> None:
         async with asking(script) as client:
-            for number in range(3):
-                got = await client.ask(body=BODY * 32)
+            for number in range(2):
+                got = await client.ask(body=BODY * 16)
                 assert (got.status, got.body) == (413, b"big")
                 assert client.server.connections == number + 1
 

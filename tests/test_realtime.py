@@ -12,18 +12,21 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.frames import Close
+from websockets.sync.client import connect as blocking_connect
 from websockets.typing import Subprotocol
 
 from proxy.asgi import Message, Scope
 from proxy.config import Config
 from proxy.realtime import Realtime
 from proxy.routing import Router
+from proxy.websocket_relay import End, relay_messages
 from tests.live_proxy import LiveProxy, ProxyProcess, free_port, until
 from tests.realtime_upstream import PART, RealtimeUpstream, refusal
 
@@ -257,7 +260,7 @@ async def test_a_configured_key_replaces_the_clients(
 
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404, 429, 500, 503])
 async def test_a_refusal_is_answered_as_it_is(
-    proxy: LiveProxy, upstream: RealtimeUpstream, status: int
+    proxy: LiveProxy, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
     """Status, body and fields of upstream's refusal reach the client; no redirect is followed."""
     got, headers, body = await refusal_of(dial(proxy, f"model=refuse-{status}", compression=None))
@@ -267,6 +270,8 @@ async def test_a_refusal_is_answered_as_it_is(
         assert headers.get(name) == direct.headers.get(name)
     assert headers["x-pinocchio-confidence-status"] == "not_supported"
     assert "x-pinocchio-error" not in headers
+    await asyncio.sleep(0.05)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(
@@ -302,6 +307,18 @@ async def test_what_is_no_websocket_upstream_is_answered_as_http(proxy: LiveProx
     status, _, body = await refusal_of(dial(proxy, "model=not-websocket"))
     assert status == 200
     assert b"says 200" in body
+
+
+async def test_forward_proxies_of_the_environment_are_left_alone(
+    proxy: LiveProxy, upstream: RealtimeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for relayed requests, upstream is reached directly."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("ws_proxy", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    async with dial(proxy):
+        assert upstream.last.model == "echo"
 
 
 # Which upstream
@@ -413,6 +430,42 @@ async def _talk(session: ClientConnection) -> None:
     while True:
         await session.send("talk")
         await asyncio.sleep(0)
+
+
+async def test_last_words_are_delivered_before_upstreams_end_counts() -> None:
+    """While they wait for a slow client, the client's own message to a closed upstream is lost."""
+
+    class SlowClient:
+        told: list[str | bytes] = []  # noqa: RUF012  # one test, one client
+
+        async def receive(self) -> Message:
+            await asyncio.sleep(0.01)
+            return {"type": "websocket.receive", "text": "talk"}
+
+        async def send(self, data: str | bytes) -> None:
+            await asyncio.sleep(0.1)
+            self.told.append(data)
+
+        async def close(self, end: End) -> None:
+            self.told.append(f"{end.code} {end.reason}")
+
+    class ClosedUpstream:
+        words = iter(("last", "words"))
+        closed = ConnectionClosedError(Close(4008, "enough"), Close(4008, "enough"), True)
+
+        async def recv(self) -> str:
+            try:
+                return next(self.words)
+            except StopIteration:
+                raise self.closed from None
+
+        async def send(self, _: object) -> None:
+            raise self.closed
+
+    client: Any = SlowClient()
+    upstream: Any = ClosedUpstream()
+    assert await relay_messages(client, upstream) == End(4008, "enough")
+    assert client.told == ["last", "words", "4008 enough"]
 
 
 async def test_a_close_without_a_code_has_none_on_the_other_side(
@@ -558,7 +611,7 @@ async def _settled(count: Callable[[], int]) -> int:
 async def test_an_oversize_message_of_the_client_ends_with_1009(
     proxy: LiveProxy, upstream: RealtimeUpstream, parts: int
 ) -> None:
-    """More than `limits.max_body`, also in fragments, ends with a code that the client can read."""
+    """More than `limits.max_body`, also in fragments, ends both sides; nothing goes upstream."""
     part = b"x" * ((4 * LIMIT) // parts)
     async with dial(proxy) as session:
         with suppress(ConnectionClosed):
@@ -570,6 +623,31 @@ async def test_an_oversize_message_of_the_client_ends_with_1009(
     assert closed is not None
     assert closed.code == 1009
     assert upstream.last.received == []
+
+
+async def test_clients_that_are_still_sending_can_read_why_they_are_refused(
+    proxy: LiveProxy,
+) -> None:
+    """Also a client that notices a reset before what it could read gets the code, at once."""
+    url = f"ws://127.0.0.1:{proxy.port}/v1/realtime?model=echo"
+    started = time.monotonic()
+    async with aiohttp.ClientSession() as http, http.ws_connect(url) as session:
+        await session.send_bytes(b"x" * (8 * LIMIT))
+        await session.receive(5)
+        assert session.close_code == 1009
+    assert await asyncio.to_thread(_refused_code, url) == 1009
+    assert time.monotonic() - started < 1.5
+
+
+def _refused_code(url: str) -> int | None:
+    """What OpenAI's blocking client would see: it sits on this connection."""
+    with blocking_connect(url, proxy=None) as session:
+        try:
+            session.send(b"x" * (8 * LIMIT))
+            session.recv(5)
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else None
+    return None
 
 
 async def test_an_oversize_message_of_upstream_ends_with_1009(

@@ -9,6 +9,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from tests.conftest import StartProxy
 from tests.live_proxy import LiveProxy, WordScorer, error_of, post_raw, until
 from tests.responses_requests import (
     TEXT,

@@ -104,8 +104,8 @@ def assert_labelled(headers: httpx.Headers) -> None:
     ("path", "content_type", "body"),
     [
         ("/embeddings", "application/json", b'{"model":"x","input":[1.0,1e5,"\\u00e9"] }\n'),
-        ("/responses", "application/json", b'{ "model": "x", "input": "hi" }'),
-        ("/completions", "application/json; charset=utf-8", b'{"model":"x"}'),
+        ("/moderations", "application/json; charset=utf-8", b'{ "model": "x", "input": "hi" }'),
+        ("/responses/compact", "application/json", b'{"model":"x"}'),
         ("/embeddings", "application/json", b"this is no JSON"),
         ("/embeddings", "application/json", b"[1, 2]"),
         ("/embeddings", "application/json", b'{"model": 5}'),

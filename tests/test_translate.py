@@ -16,7 +16,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from proxy.errors import BadRequestError, NotFoundError, UnknownModelError
-from proxy.relay import Relay
+from proxy.pool import Pool
 from proxy.translate import LiteLLMUpstream
 from proxy.upstream import UpstreamRequest
 from tests.anthropic_server import KEY, SERVED, VERSION, AnthropicServer, serving
@@ -479,7 +479,7 @@ asyncio.run(main())
 
 
 def test_it_is_an_upstream() -> None:
-    """The rest of the proxy cannot tell it from a Relay."""
+    """The rest of the proxy cannot tell it from a Pool."""
     for name in ("send", "aclose"):
-        mine, theirs = getattr(LiteLLMUpstream, name), getattr(Relay, name)
+        mine, theirs = getattr(LiteLLMUpstream, name), getattr(Pool, name)
         assert inspect.signature(mine) == inspect.signature(theirs)

@@ -9,16 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.config import UpstreamConfig
-from proxy.routing import open_upstream
-from proxy.translate import LiteLLMUpstream
 from proxy.translate_messages import _CallsInOrder
-from proxy.upstream import UpstreamReply, UpstreamRequest
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, RawReply, members_in, post_raw
-from tests.messages_upstream import MessagesUpstream
-from tests.test_messages import (
+from tests.messages_client import (
     HEADERS,
     TOOLS,
     accumulated,
@@ -30,6 +25,7 @@ from tests.test_messages import (
     policy,
     text_of,
 )
+from tests.messages_upstream import MessagesUpstream
 
 Json = dict[str, Any]
 
@@ -308,84 +304,3 @@ def test_the_official_client_streams_from_anthropic(anthropics: LiveProxy) -> No
         completion = stream.get_final_completion()
     [call] = completion.choices[0].message.tool_calls or []
     assert json.loads(call.function.arguments)["city"] == "p=0.7"
-
-
-# Where requests go
-
-
-def upstream_of(**fields: Any) -> Any:
-    return open_upstream(UpstreamConfig.model_validate(fields))
-
-
-async def sent_to(upstream: Any, path: str, model: str = "ok") -> UpstreamReply:
-    body = json.dumps(asked(model=model)).encode()
-    headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-    headers += [(b"authorization", b"Bearer sk-client"), (b"content-type", b"application/json")]
-    try:
-        reply: UpstreamReply = await upstream.send(UpstreamRequest("POST", path, headers, body))
-        await reply.read(10**6)
-    finally:
-        await upstream.aclose()
-    return reply
-
-
-@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
-@pytest.mark.parametrize("path", ["/messages", "/chat/completions"])
-async def test_both_ways_to_write_the_base_url_work(
-    messages_upstream: MessagesUpstream, end: str, path: str
-) -> None:
-    """Anthropic's own clients are given the URL without `/v1`, others with it."""
-    base_url = messages_upstream.base_url.removesuffix("/v1") + end
-    reply = await sent_to(upstream_of(speaks="anthropic", base_url=base_url), path)
-    assert (reply.status, messages_upstream.last.path) == (200, "/messages")
-    assert messages_upstream.last.target.startswith("/v1/messages")
-
-
-async def test_an_upstream_of_both_formats_translates_nothing(upstream: FaultyUpstream) -> None:
-    """With `speaks: both` each format goes as it came, the key where that format has it."""
-    for path, key in (("/messages", "x-api-key"), ("/chat/completions", "authorization")):
-        both = upstream_of(speaks="both", base_url=upstream.base_url, api_key="sk-ours")
-        await sent_to(both, path)
-        assert upstream.last.path == path
-        keys = {name: upstream.last.header(name) for name in ("x-api-key", "authorization")}
-        assert keys.pop(key) in ("sk-ours", "Bearer sk-ours")
-        assert list(keys.values()) == [None]
-
-
-async def test_without_a_key_the_clients_headers_stay(upstream: FaultyUpstream) -> None:
-    """Nothing of ours takes a client's keys away where there is no other."""
-    for speaks in ("anthropic", "both"):
-        await sent_to(upstream_of(speaks=speaks, base_url=upstream.base_url), "/messages")
-        assert upstream.last.header("x-api-key") == HEADERS["x-api-key"]
-        assert upstream.last.header("authorization") == "Bearer sk-client"
-    await sent_to(upstream_of(base_url=upstream.base_url), "/embeddings")
-    assert upstream.last.header("x-api-key") == HEADERS["x-api-key"]
-
-
-@pytest.mark.parametrize("model", ["ok", "anthropic/ok"])
-async def test_litellms_anthropic_is_relayed(
-    messages_upstream: MessagesUpstream, monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
-    """`litellm: anthropic` needs no translation for messages: bytes, with the key it knows."""
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", messages_upstream.base_url.removesuffix("/v1"))
-    reply = await sent_to(LiteLLMUpstream("anthropic"), "/messages", model)
-    assert reply.status == 200
-    assert messages_upstream.last.body == json.dumps(asked(model="ok")).encode()
-    assert messages_upstream.last.header("x-api-key") == "sk-environment-canary"
-    assert messages_upstream.last.header("authorization") is None
-
-
-async def test_litellms_others_are_translated(upstream: FaultyUpstream) -> None:
-    """A provider of OpenAI's kin gets messages as a chat completion, for all it speaks."""
-    reply = await sent_to(upstream_of(litellm="deepseek", base_url=upstream.base_url), "/messages")
-    assert (reply.status, upstream.last.path) == (200, "/chat/completions")
-
-
-async def test_via_litellm_translates_messages_too(messages_upstream: MessagesUpstream) -> None:
-    """With `via: litellm` a message goes by way of OpenAI's format to Anthropic."""
-    upstream = LiteLLMUpstream(
-        "anthropic", messages_upstream.base_url.removesuffix("/v1"), "sk-ours", via="litellm"
-    )
-    reply = await sent_to(upstream, "/messages")
-    assert (reply.status, messages_upstream.last.path) == (200, "/messages")
-    assert messages_upstream.last.body != json.dumps(asked()).encode()

@@ -11,9 +11,10 @@ from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, Assembler, Choice, Ending, Json
 from proxy.formats.messages_stream import (
     MessagesAssembler,
-    event,
     finish_reason,
+    is_call,
     message_of,
+    named_event,
     opening_events,
     remaining_events,
 )
@@ -22,6 +23,8 @@ from proxy.json_splice import dumps
 from proxy.sse import Event
 
 STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": "refusal"}
+HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer
+AFTER_LOOKED_AT = 20_100  # the same for what followed on it
 _FORCING = ("any", "tool")  # kinds of tool_choice
 _ERROR_TYPES = {  # Anthropic's words; where it has none, ours
     400: "invalid_request_error",
@@ -48,7 +51,7 @@ class MessagesFormat:
 
     def question(self, payload: Json) -> str:
         try:
-            messages = list(_chat_messages(payload.get("messages")))
+            messages = _chat_messages(payload.get("messages"))
             return question_text(messages, _chat_tools(payload.get("tools")))
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("messages", str(error)) from error
@@ -108,7 +111,7 @@ class MessagesFormat:
         return dumps({"type": "error", "error": told})
 
     def error_event(self, error: ProxyError) -> bytes:
-        return event("error", self.error_body(error))
+        return named_event("error", self.error_body(error))
 
 
 def error_type(status: int, otherwise: str) -> str:
@@ -119,22 +122,63 @@ def error_type(status: int, otherwise: str) -> str:
 # The question, in the form of chat messages
 
 
-def _chat_messages(messages: Any) -> Iterator[Any]:
-    """Raises ValueError for what is no list of messages."""
+def _chat_messages(messages: Any) -> list[Any]:
+    """The turns that belong to the question; raises ValueError for what is no list of messages.
+
+    What is too long ago is not converted: a question may not cost more with every turn before it.
+    """
     if not isinstance(messages, list):
         raise ValueError("'messages' must be a list with at least one message")
-    for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
-        if not isinstance(content, list):
-            yield message
-            continue
-        results = [block for block in content if _kind(block) == "tool_result"]
-        yield from ({"role": "tool", "content": _parts(b.get("content"))} for b in results)
-        rest = [block for block in content if _kind(block) != "tool_result"]
-        if rest or not results:
-            calls = message_of([block for block in rest if isinstance(block, dict)])
-            turn = {"role": message.get("role"), "content": _parts(rest)}
-            yield turn | ({"tool_calls": calls["tool_calls"]} if "tool_calls" in calls else {})
+    asked = next((i for i in reversed(range(len(messages))) if _asks(messages[i])), 0)
+    return [
+        *_latest(messages[:asked], HISTORY_LOOKED_AT),
+        *(turn for message in messages[asked : asked + 1] for turn in _turns(message)),
+        *_latest(messages[asked + 1 :], AFTER_LOOKED_AT),
+    ]
+
+
+def _asks(message: Any) -> bool:
+    """Whether this is a turn of the user's, and not one that brings nothing but results."""
+    if not isinstance(message, dict):
+        return True
+    content = message.get("content")
+    if message.get("role") != "user" or not isinstance(content, list):
+        return message.get("role") == "user"
+    return any(_kind(block) != "tool_result" for block in content)
+
+
+def _latest(messages: list[Any], characters: int) -> list[Any]:
+    """As many of the last turns as are needed for so many characters."""
+    turns: list[Any] = []
+    size = 0
+    for message in reversed(messages):
+        if size > characters:
+            break
+        turns += reversed(latest := list(_turns(message)))
+        size += sum(_size(turn) for turn in latest)
+    return turns[::-1]
+
+
+def _size(turn: Any) -> int:
+    content = turn.get("content") if isinstance(turn, dict) else None
+    return len(_text_of(content))
+
+
+def _turns(message: Any) -> Iterator[Any]:
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        yield message
+        return
+    rest = []
+    for block in content:
+        if _kind(block) == "tool_result":
+            yield {"role": "tool", "content": _parts(block.get("content"))}
+        else:
+            rest.append(block)
+    if rest or not content:
+        turn = {"role": message.get("role"), "content": _parts(rest)}
+        is_calling = any(is_call(block) for block in rest)
+        yield turn | ({"tool_calls": message_of(rest)["tool_calls"]} if is_calling else {})
 
 
 def _kind(block: Any) -> Any:
@@ -145,7 +189,10 @@ def _parts(content: Any) -> Any:
     """Content as chat messages have it; images and files stay what cannot be scored."""
     if not isinstance(content, list):
         return content
-    return [part for block in content for part in _parts_of(block)]
+    parts = []
+    for block in content:
+        parts += [block] if _kind(block) == "text" else _parts_of(block)
+    return parts
 
 
 def _parts_of(block: Any) -> list[Any]:
@@ -156,7 +203,7 @@ def _parts_of(block: Any) -> list[Any]:
         return [{"type": "file"}]
     if kind == "search_result":
         return _parts(block.get("content") or [])  # type: ignore[no-any-return]
-    if kind in ("text", "image") or not isinstance(block, dict):
+    if kind == "image" or not isinstance(block, dict):
         return [block]
     return []  # thinking, tool calls, results of Anthropic's own tools
 

@@ -191,13 +191,13 @@ def _update(told: Json, news: Json) -> None:
 # A message as events
 
 
-def event(name: str, data: bytes) -> bytes:
+def named_event(name: str, data: bytes) -> bytes:
     """Anthropic's clients pass over an event without a name."""
     return b"event: %b\n%b" % (name.encode(), event_bytes(data))
 
 
 def _event(**data: Any) -> bytes:
-    return event(data["type"], dumps(data))
+    return named_event(data["type"], dumps(data))
 
 
 def opening_events(completion: Json) -> list[bytes]:

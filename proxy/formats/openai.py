@@ -7,19 +7,32 @@ from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER
-from proxy.json_splice import add_member
+from proxy.json_splice import json_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes
+
+_BOM = b"\xef\xbb\xbf"
 
 
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
     """The event with the member in its object; untouched if it carries no object."""
-    if event.data is None or event.data == DONE:
+    data = json_object(event.data) if event.data and event.data != DONE else None
+    if data is None:
         return event.raw
-    data = event.data.encode()
-    try:
-        return with_data(event, data, add_member(data, MEMBER, member))
-    except ValueError:
-        return event.raw
+    end = _end_of_object(event.raw)
+    return b"%b%b%b" % (event.raw[:end], member_bytes(MEMBER, member, not data), event.raw[end:])
+
+
+def _end_of_object(raw: bytes) -> int:
+    """Where the last brace stands in the last line of an event's data that has one."""
+    end = len(raw)
+    while end > 0:
+        start = max(raw.rfind(b"\n", 0, end), raw.rfind(b"\r", 0, end)) + 1
+        if raw.startswith((b"data:", _BOM + b"data:"), start):
+            brace = raw.rfind(b"}", start, end)
+            if brace >= 0:
+                return brace
+        end = start - 1
+    raise ValueError("an event without an object")
 
 
 def with_data(event: Event, data: bytes, changed: bytes) -> bytes:

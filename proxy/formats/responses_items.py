@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from calibrator import NotScorableError
-from calibrator.transcript import AFTER_CHARACTERS, HISTORY_CHARACTERS
+from calibrator import AFTER_CHARACTERS, HISTORY_CHARACTERS, NotScorableError
 from proxy.formats.format import Json
 from proxy.json_splice import dumps
 
@@ -155,17 +154,17 @@ def recent(items: Sequence[Any]) -> list[Any]:
 
     Of parts that are no text only the type is kept, so that a question with them stays one.
     """
-    last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items))
+    last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
     asked = [_light(item) for item in items[last : last + 1]]
-    return [*_latest(before, HISTORY_CHARACTERS), *asked, *_latest(after, AFTER_CHARACTERS)]
+    return [*latest(before, HISTORY_CHARACTERS), *asked, *latest(after)]
 
 
 def _is_users(item: Any) -> bool:
     return isinstance(item, dict) and item.get("role") == "user"
 
 
-def _latest(items: Sequence[Any], characters: int) -> list[Any]:
+def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any]:
     """As many of the last items as the calibrator looks at to see so many characters."""
     kept: list[Any] = []
     size = 0

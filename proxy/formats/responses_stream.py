@@ -84,7 +84,7 @@ class ResponsesAssembler:
         if kind == "error" or value.get("error"):
             return Sight(is_end=True, is_error=True)
         if kind in _FAILED:
-            return Sight(is_end=True, is_error=True, bare=_bare(kind, value))
+            return _failure(kind, value)
         if kind in _FINISHED:
             return self._finish(value)
         if kind in _BEGUN:
@@ -171,12 +171,15 @@ def _index(value: Mapping[str, Any], default: int) -> int:
     return index if isinstance(index, int) else default
 
 
-def _bare(kind: str, value: Json) -> bytes | None:
-    """A failure's event without the output that came to be before it; None where there is none."""
+def _failure(kind: str, value: Json) -> Sight:
+    """A failure; what came to be before it stands in its event all the same."""
     response = value.get("response")
-    if not isinstance(response, dict) or not response.get("output"):
-        return None
-    return named_event(kind, dumps({**value, "response": {**response, "output": []}}))
+    items = response.get("output") if isinstance(response, dict) else None
+    if not items or not isinstance(items, list):
+        return Sight(is_end=True, is_error=True)
+    bare = named_event(kind, dumps({**value, "response": {**value["response"], "output": []}}))
+    has_call = any(map(is_call, items))
+    return Sight(is_end=True, is_error=True, calls_tool=has_call, bare=bare)
 
 
 def _opened(item: Any) -> Any:
