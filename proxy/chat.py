@@ -33,13 +33,13 @@ from proxy.answer import (
 from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
-from proxy.conversations import Conversations
+from proxy.conversations import Conversations, going_on_with
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.headers import to_client, to_upstream, without
 from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
-from proxy.held import held_reply, new_held_id, placeholder_for
+from proxy.held import held_reply, new_held_id, placeholder_for, released_id
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined, summarise
 from proxy.records import Records
@@ -87,8 +87,16 @@ class Completions:
         with exchange:
             asked = parse_completion_request(request, format)
             if format is RESPONSES:
-                asked = self.conversations.resumed(asked, hash_key(request))
+                asked = await self._resumed(asked, hash_key(request))
             return await Way(self, exchange, asked).go()
+
+    async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
+        """With the text that it goes on with, and upstream's id of a reply released under ours."""
+        previous = asked.payload.get("previous_response_id")
+        if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
+            theirs = await released_id(self.store, previous, key_hash)
+            asked = asked if theirs is None else going_on_with(asked, theirs)
+        return self.conversations.resumed(asked, key_hash)
 
 
 @dataclass(slots=True)

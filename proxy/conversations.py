@@ -18,7 +18,7 @@ from proxy.completion_request import NO_TAGS, CompletionRequest
 from proxy.formats import RESPONSES, Json
 from proxy.formats.responses import ELSEWHERE
 from proxy.formats.responses_items import as_items, latest, recent
-from proxy.json_splice import dumps, json_object
+from proxy.json_splice import dumps, json_object, replace_member
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
 _Key = tuple[str, str]  # the response's id, and the hash of the key that asked
@@ -113,6 +113,15 @@ class Conversations:
 
     def held_id(self, id: str, key_hash: str) -> str | None:
         return self._held.get((id, key_hash))
+
+
+def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
+    """The request with another previous response; an encoded body stays as it is."""
+    try:
+        body = replace_member(asked.body, "previous_response_id", id)
+    except ValueError:
+        return asked
+    return replace(asked, body=body, payload={**asked.payload, "previous_response_id": id})
 
 
 def _payload(payload: Json) -> Json:

@@ -15,7 +15,7 @@ from proxy.completion_request import CompletionRequest
 from proxy.config import AttachConfig
 from proxy.errors import NotFoundError
 from proxy.formats import FORMATS, MEMBER, Format, Json
-from proxy.json_splice import add_member, dumps, replace_member
+from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
 from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.upstream import Headers
@@ -98,6 +98,15 @@ async def fetch_held(
     body = add_member(body, MEMBER, facts) if attach.body else body
     fields: Headers = [(b"content-type", b"application/json")]
     return Reply(200, [*fields, *(_headers(facts) if attach.headers else [])], body)
+
+
+async def released_id(store: Store, id: str, key_hash: str) -> str | None:
+    """Upstream's id of a reply that was released, for the client that asked; else None."""
+    held = await store.get(id)
+    if held is None or held.state != RELEASED or not hmac.compare_digest(held.key_hash, key_hash):
+        return None
+    theirs = (json_object(held.reply) or {}).get("id")
+    return theirs if isinstance(theirs, str) else None
 
 
 def _facts(held: HeldReply, action: str) -> dict[str, Any]:

@@ -66,8 +66,9 @@ class EventReader:
 
         Raises EventTooLargeError when it completes none.
         """
-        if not self._buffer and chunk.endswith(b"\n\n") and b"\r" not in chunk:
-            return chunk
+        is_whole = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
+        if is_whole and not self._buffer and b"\r" not in chunk:
+            return chunk  # what nearly every chunk is: events, and nothing begun
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
         end = 0

@@ -104,6 +104,8 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
         if name not in _TRANSLATED | _LEFT_OUT:
             text = f"'{name}' cannot be translated for this upstream"
             raise BadRequestError(text, param=name, code="unsupported_parameter")
+    if not isinstance(given.get("model"), str):
+        raise BadRequestError("the body names no model", param="model")
     _check_messages(given.get("messages"))
     wanted = {key: value for key, value in given.items() if key in _TRANSLATED}
     try:

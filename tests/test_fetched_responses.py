@@ -68,6 +68,21 @@ def test_a_background_response_is_held_when_it_is_there(start_responses: StartPr
     assert proxy.openai.responses.retrieve(id).output_text == "secret p=0.2"
 
 
+def test_a_released_response_can_be_gone_on_with(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """After its release a held reply's id stands for upstream's, which alone upstream knows."""
+    proxy = start_responses(policy=UNSURE % ("hold", "hold"))
+    held = json.loads(ask(proxy, text="secret p=0.2").body)["id"]
+    ask(proxy, text="p=0.9", previous_response_id=held)
+    assert responses_upstream.last.json()["previous_response_id"] == held
+    release(proxy, held)
+    got = ask(proxy, text="p=0.9", previous_response_id=held)
+    theirs = responses_upstream.last.json()["previous_response_id"]
+    assert theirs in responses_upstream.stored
+    assert got.headers["x-pinocchio-confidence"] == "0.9000"
+
+
 def test_cancelling_is_no_way_past_the_policy(start_responses: StartProxy) -> None:
     """The answer in the reply to a cancellation is decided on like any other."""
     proxy = start_responses(policy=UNSURE % ("hold", "hold"))

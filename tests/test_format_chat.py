@@ -424,7 +424,7 @@ def test_json_object(data: bytes | str, expected: Json | None) -> None:
     [
         (b'data: {"a":1.0}\n\n', b'data: {"a":1.0,"pinocchio":{"c":1}}\n\n'),
         (b'data:{"a":1} \r\n\r\n', b'data:{"a":1,"pinocchio":{"c":1}} \r\n\r\n'),
-        (b"id: 3\ndata: {}\n: {}\n\n", b'data: {"pinocchio":{"c":1}}\n\n'),
+        (b"id: 3\ndata: {}\n: {}\n\n", b'id: 3\ndata: {"pinocchio":{"c":1}}\n: {}\n\n'),
         (b"event: x\nid: 3\ndata: {}\n\n", b'event: x\nid: 3\ndata: {"pinocchio":{"c":1}}\n\n'),
         (b'data: {\ndata: "a":1}\n\n', b'data: {\ndata: "a":1,"pinocchio":{"c":1}}\n\n'),
         (b"data: [DONE]\n\n", b"data: [DONE]\n\n"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from proxy.translate_messages import _CallsInOrder
+from proxy.errors import BadRequestError
+from proxy.translate_messages import _TRANSLATED, _CallsInOrder, _to_chat
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, RawReply, members_in, post_raw
@@ -34,6 +38,28 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning"),
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
 ]
+
+KEYS = (
+    "type",
+    "text",
+    "role",
+    "content",
+    "name",
+    "input_schema",
+    "budget_tokens",
+    "source",
+    "format",
+)
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["x", "user", "tool_use", "enabled"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +235,14 @@ def test_messages_that_are_none_are_the_clients_fault(
     got = ask(proxy, asked() | {"messages": messages})
     assert (got.status, error_of(got.body)["type"]) == (400, "invalid_request_error")
     assert upstream.requests == []
+
+
+@given(st.dictionaries(st.sampled_from(sorted(_TRANSLATED - {"model"})), ODD))
+@settings(max_examples=200, deadline=None)
+def test_odd_values_are_the_clients_fault(fields: Json) -> None:
+    """No value of any field is a fault of ours: it is translated, or refused with a 400."""
+    with contextlib.suppress(BadRequestError):
+        _to_chat(asked() | fields)
 
 
 def test_anthropics_bookkeeping_is_left_out(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
