@@ -104,7 +104,6 @@ class UpstreamConfig(Section):
             raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
         return self
 
-
     def _check_speaks(self) -> None:
         """`speaks` is about bytes that are relayed to a `base_url`."""
         if self.demo:

@@ -183,9 +183,7 @@ class LiteLLMUpstream:
         """The way to Anthropic itself, with the key of the environment if none is configured."""
         info = self._litellm.AnthropicModelInfo
         base_url = with_v1(info.get_api_base(self._base_url))
-        relay = self._relays.setdefault(
-            (base_url, ""), open_relay(base_url, "", self._timeout_s)
-        )
+        relay = self._relays.setdefault((base_url, ""), open_relay(base_url, "", self._timeout_s))
         return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
 
     def _relay(self, provider: str, base_url: str | None, key: str | None) -> Upstream | None:

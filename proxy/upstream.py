@@ -1,8 +1,9 @@
 """What the proxy knows of an upstream: bytes go in, bytes come out.
 
 Four parts speak this protocol: `pool.py` and `relay.py` (an upstream whose format the client
-speaks, over HTTP), `demo.py` (canned answers, no network) and `translate.py` (litellm). The rest of
-the proxy cannot tell them apart.
+speaks, over HTTP), `demo.py` (canned answers, no network) and `translate.py` (litellm). So do those
+that stand before them: `anthropic_relay.py` (whose key goes where), `translate_messages.py` and
+`spoken.py` (which way a format goes). The rest of the proxy cannot tell them apart.
 """
 
 from __future__ import annotations

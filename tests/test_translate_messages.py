@@ -338,3 +338,29 @@ def test_the_official_client_streams_from_anthropic(anthropics: LiveProxy) -> No
         completion = stream.get_final_completion()
     [call] = completion.choices[0].message.tool_calls or []
     assert json.loads(call.function.arguments)["city"] == "p=0.7"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_an_escalation_crosses_formats(
+    start_proxy: StartProxy,
+    upstream: FaultyUpstream,
+    messages_upstream: MessagesUpstream,
+    is_stream: bool,
+) -> None:
+    """A message may be escalated to a model that only an upstream of the other format has."""
+    proxy = start_proxy(
+        policy=policy("{escalate: {to: say strong p=0.8, keep: best}}"),
+        upstreams={
+            "claude": {"speaks": "anthropic", "base_url": messages_upstream.base_url},
+            "openai": {"base_url": upstream.base_url},
+        },
+        models=(
+            {"match": "say *", "upstream": "openai"},
+            {"match": "*", "upstream": "claude"},
+        ),
+    )
+    got = ask(proxy, asked("weak p=0.1", stream=is_stream))
+    message = message_of(got, is_stream)
+    assert message["content"] == [{"type": "text", "text": "strong p=0.8"}]
+    assert member_in(got, is_stream)["escalated_from"] == "ok"
+    assert upstream.last.path == "/chat/completions"
