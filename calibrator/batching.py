@@ -83,12 +83,18 @@ class Batcher:
         return self._scorer.name
 
     def submit(
-        self, items: Sequence[Item], on_done: Callable[[], None] | None = None
+        self,
+        items: Sequence[Item],
+        on_done: Callable[[], None] | None = None,
+        *,
+        wake: bool = True,
     ) -> list[Ticket]:
         """A ticket for each item; raises QueueFullError when they do not all fit.
 
         `on_done` is called for each, on another thread as a rule. A ticket that is cancelled before
-        its batch starts costs nothing, no place in the queue either.
+        its batch starts costs nothing, no place in the queue either. Without `wake` the scorer may
+        sleep on until `wake` is called: waking a thread costs more than a small request, so those
+        who submit much do it once for several submissions.
         """
         tickets = [Ticket(item, self._size(item), on_done) for item in items]
         with self._changed:
@@ -101,8 +107,13 @@ class Batcher:
                     f"{len(self._waiting)} items are waiting, {self._max_queue} may"
                 )
             self._waiting.extend(tickets)
-            self._changed.notify()
+            if wake:
+                self._changed.notify()
         return tickets
+
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
 
     def close(self) -> None:
         """Cancels what is waiting and ends the thread after its current batch."""

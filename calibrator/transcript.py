@@ -16,6 +16,7 @@ from typing import Any
 from calibrator.errors import NotScorableError
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
+_INSTRUCTIONS = ("system", "developer")
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
 
@@ -94,9 +95,9 @@ def _turns(messages: Sequence[Any], characters: int) -> list[str]:
             break
         if type(message) is not dict and not isinstance(message, Mapping):
             raise ValueError(f"a message must be an object, not {type(message).__name__}")
-        if message.get("role") not in ("system", "developer"):
-            turns.append(_turn_text(message))
-            size += len(turns[-1]) + 1
+        if message.get("role") not in _INSTRUCTIONS:
+            turns.append(text := _turn_text(message))
+            size += len(text) + 1
     return turns[::-1]
 
 

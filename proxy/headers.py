@@ -38,32 +38,47 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+MAX_NAMES = 10_000  # that are remembered; clients choose them
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
-def _crossing(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Headers:
-    kept = []
+class _Fates(dict[bytes, bool]):
+    """Whether fields of a name cross; names are few, and each is looked at once."""
+
+    def __init__(self, dropped: frozenset[bytes]) -> None:
+        self._dropped = dropped
+
+    def __missing__(self, name: bytes) -> bool:
+        crosses = name not in self._dropped and not name.startswith(PREFIX)
+        if len(self) < MAX_NAMES:
+            self[name] = crosses
+        return crosses
+
+
+_TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
+
+
+def _crossing(headers: Iterable[tuple[bytes, bytes]], crosses: _Fates) -> Headers:
     named: set[bytes] = set()
+    kept = []
     for field in headers:
-        name = field[0]
-        if name in dropped:
-            if name == b"connection":
-                named.update(part.strip() for part in field[1].lower().split(b","))
-        elif not name.startswith(PREFIX):
+        if crosses[field[0]]:
             kept.append(field)
-    if not named.isdisjoint(name for name, _ in kept):
+        elif field[0] == b"connection":
+            named.update(part.strip() for part in field[1].lower().split(b","))
+    if named and not named.isdisjoint(name for name, _ in kept):
         return [field for field in kept if field[0] not in named]
     return kept
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """A client's header fields without those of its connection and ours."""
-    return _crossing(headers, REPLACED_IN_REQUESTS)
+    return _crossing(headers, _TO_UPSTREAM)
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Upstream's header fields without those of its connection and any in our name."""
-    return _crossing(headers, HOP_BY_HOP)
+    return _crossing(headers, _TO_CLIENT)
 
 
 def without(headers: Iterable[tuple[bytes, bytes]], *names: bytes) -> Headers:

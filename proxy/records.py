@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -51,6 +53,17 @@ TELL_EVERY_S = 10.0
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""
+
+
+ROWS_AT_ONCE = 100  # in one statement: every statement makes the event loop wait for its lock
+
+
+@lru_cache(maxsize=ROWS_AT_ONCE)
+def _insert(rows: int) -> str:
+    """The statement that inserts so many rows."""
+    one = str(exchanges.insert().compile(dialect=sqlite.dialect()))
+    values = one[one.index("VALUES ") + len("VALUES ") :]
+    return one + f", {values}" * (rows - 1)
 
 
 class Records:
@@ -103,7 +116,6 @@ class Records:
         self._thread = None
 
     def _run(self) -> None:
-        insert = str(exchanges.insert().compile(dialect=sqlite.dialect()))
         forget_at = 0.0
         while not self._is_closed or self._rows:
             self._wake.wait()
@@ -115,19 +127,21 @@ class Records:
             self._wake.clear()
             while self._rows:
                 batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
-                self._write(insert, batch)
+                self._write(batch)
 
-    def _write(self, insert: str, batch: list[Row]) -> None:
+    def _write(self, batch: list[Row]) -> None:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
         try:
             with self._engine.begin() as connection:
-                connection.exec_driver_sql(insert, batch)
+                for start in range(0, len(batch), ROWS_AT_ONCE):
+                    rows = batch[start : start + ROWS_AT_ONCE]
+                    connection.exec_driver_sql(_insert(len(rows)), tuple(chain(*rows)))
         except (SQLAlchemyError, ValueError) as error:
             if len(batch) == 1:
                 self._shed(1, cause(error))
                 return
             for row in batch:
-                self._write(insert, [row])
+                self._write([row])
 
     def _forget(self) -> None:
         """Deletes the rows that are older than they are kept."""

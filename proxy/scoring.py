@@ -125,7 +125,8 @@ class Scoring:
         try:
             asked = question()
             items = [Item(asked, message_text(choice.message), model) for choice in choices]
-            tickets = batcher.submit(items, waiting.report)
+            tickets = batcher.submit(items, waiting.report, wake=False)
+            waiting.arrivals.wake_soon(batcher)
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
@@ -150,16 +151,16 @@ class Scoring:
 class _Waiting:
     """A request that waits for so many scores."""
 
-    __slots__ = ("_arrivals", "_missing", "_over")
+    __slots__ = ("_missing", "_over", "arrivals")
 
     def __init__(self, arrivals: _Arrivals, count: int) -> None:
-        self._arrivals = arrivals
+        self.arrivals = arrivals
         self._missing = count
         self._over: asyncio.Future[None] = arrivals.loop.create_future()
 
     def report(self) -> None:
         """A score is there; from any thread."""
-        self._arrivals.report(self)
+        self.arrivals.report(self)
 
     def arrived(self) -> None:
         self._missing -= 1
@@ -170,7 +171,7 @@ class _Waiting:
         """Returns when all scores are there, or after `timeout_s`."""
         if not self._missing:
             return
-        timer = self._arrivals.loop.call_later(timeout_s, self._end)
+        timer = self.arrivals.loop.call_later(timeout_s, self._end)
         try:
             await self._over
         finally:
@@ -182,12 +183,23 @@ class _Waiting:
 
 
 class _Arrivals:
-    """Scores on their way from the scorer's thread: one wake-up of the loop for a whole batch."""
+    """The way to the scorer's thread and back: one wake-up each for all that happens at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._arrived: deque[_Waiting] = deque()
         self._is_coming = False
+        self._is_waking = False
+
+    def wake_soon(self, batcher: Batcher) -> None:
+        """Wakes the scorer once the loop has run what is ready, for all that was submitted."""
+        if not self._is_waking:
+            self._is_waking = True
+            self.loop.call_soon(self._wake, batcher)
+
+    def _wake(self, batcher: Batcher) -> None:
+        self._is_waking = False
+        batcher.wake()
 
     def report(self, waiting: _Waiting) -> None:
         """From any thread."""

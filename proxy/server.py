@@ -130,6 +130,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_graceful_shutdown=GRACE_S,
         **websocket_settings(setup.config.limits.max_body),
