@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would double the time of making one
 class Item:
     """One answered question, as text (paper B01: Q, A and the optional tags M)."""
 

@@ -16,6 +16,7 @@ from typing import Any
 from calibrator.errors import NotScorableError
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
+_BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 _INSTRUCTIONS = ("system", "developer")
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
@@ -79,7 +80,8 @@ def question_text(messages: Any, tools: Any = None) -> str:
 def _last_user_turn(messages: Sequence[Any]) -> int:
     """Where the last turn of the user stands; the last message where there is none."""
     for position in range(len(messages) - 1, -1, -1):
-        if not isinstance(message := messages[position], Mapping):
+        message = messages[position]
+        if type(message) is not dict and not isinstance(message, Mapping):
             raise ValueError(f"a message must be an object, not {type(message).__name__}")
         if message.get("role") == "user":
             return position
@@ -95,16 +97,19 @@ def _turns(messages: Sequence[Any], characters: int) -> list[str]:
             break
         if type(message) is not dict and not isinstance(message, Mapping):
             raise ValueError(f"a message must be an object, not {type(message).__name__}")
-        if message.get("role") not in _INSTRUCTIONS:
-            turns.append(text := _turn_text(message))
-            size += len(text) + 1
+        role, content = message.get("role", "user"), message.get("content")
+        if role in _INSTRUCTIONS:
+            continue
+        if type(content) is str and content and "tool_calls" not in message:  # nearly every turn
+            turns.append(f"[{role}] {content}")
+            size += len(content) + 1
+        else:
+            turns.append(_turn_text(message))
+            size += len(turns[-1]) + 1
     return turns[::-1]
 
 
 def _turn_text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if type(content) is str and content and not message.get("tool_calls"):  # nearly every turn
-        return f"[{message.get('role', 'user')}] {content}"
     text = " ".join(
         filter(None, (content_text(message.get("content")), calls_text(message.get("tool_calls"))))
     )
@@ -154,6 +159,9 @@ def _call_text(function: Mapping[str, Any]) -> str:
 
 def message_text(message: Mapping[str, Any]) -> str:
     """The whole answer of one assistant message; an empty string for an empty reply."""
+    content = message.get("content")
+    if type(content) is str and not any(map(message.get, _BESIDE_CONTENT)):
+        return content  # nearly every answer
     parts = (
         message.get("reasoning_content") or message.get("reasoning"),
         content_text(message.get("content")),

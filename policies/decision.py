@@ -10,7 +10,7 @@ With several choices in one completion, the `strictest` decision counts for all 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from policies.actions import Action, Deliver, Escalate, severity
@@ -35,20 +35,20 @@ class Decision:
     because: Because
     mode: Mode
 
+    applied: Action = field(init=False)
+    """The action to carry out."""
+    label: str = field(init=False)
+    """Policy, rule and digest of the policy, in ASCII that is safe in a header."""
+
+    def __post_init__(self) -> None:
+        applied = self.action if self.is_enforced else Deliver()
+        object.__setattr__(self, "applied", applied)
+        object.__setattr__(self, "label", f"{self.policy}/{slug(self.rule)}@{self.digest}")
+
     @property
     def is_enforced(self) -> bool:
         """False in shadow mode, where the action is recorded and not carried out."""
         return self.mode == "enforce"
-
-    @property
-    def applied(self) -> Action:
-        """The action to carry out."""
-        return self.action if self.is_enforced else Deliver()
-
-    @property
-    def label(self) -> str:
-        """Policy, rule and digest of the policy, in ASCII that is safe in a header."""
-        return f"{self.policy}/{slug(self.rule)}@{self.digest}"
 
 
 def decide(policy: Policy, facts: Facts) -> Decision:
@@ -58,7 +58,11 @@ def decide(policy: Policy, facts: Facts) -> Decision:
     to the policy's `on_score_error`.
     """
     action, rule, because = _first_match(policy, facts)
-    return Decision(action, policy.name, policy.digest, rule, because, policy.mode)
+    known = policy.decisions.get((rule, because))
+    if known is None:
+        known = Decision(action, policy.name, policy.digest, rule, because, policy.mode)
+        policy.decisions[rule, because] = known
+    return known
 
 
 def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decision:
@@ -78,7 +82,8 @@ def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decisi
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
     """Return the first of the decisions with the severest action; there has to be at least one."""
-    return max(decisions, key=lambda decision: severity(decision.action))
+    first, *others = decisions
+    return max(first, *others, key=lambda d: severity(d.action)) if others else first
 
 
 def _first_match(policy: Policy, facts: Facts) -> tuple[Action, str, Because]:

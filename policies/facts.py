@@ -13,7 +13,7 @@ class ToolCall:
     arguments: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every completion, at twice the speed
 class Facts:
     """The facts that rules are matched against, taken before a policy changes anything.
 
@@ -35,4 +35,4 @@ class Facts:
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
-            object.__setattr__(self, "confidence", None)
+            self.confidence = None

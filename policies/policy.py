@@ -19,10 +19,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from policies.actions import Action, Block, Deliver, Hold, read_action
 from policies.conditions import When, read_when
@@ -70,6 +70,10 @@ class Policy:
     rules: tuple[Rule, ...]
     default: Action
     digest: str
+    decisions: dict[tuple[str, str], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The decisions that were made so far: there is one for each rule, and it never changes."""
 
     @property
     def is_enforced(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from proxy import headers as names
+from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.upstream import Headers, header
 
@@ -83,6 +84,7 @@ class Endpoint:
         self._handler = handler
         self._max_body = max_body
         self._error_body = error_body
+        self._watches = Deadlines(WATCH_AFTER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _request_of(scope)
@@ -94,6 +96,7 @@ class Endpoint:
         except _ClientGoneError:
             return
         watch = _Watch(receive)
+        self._watches.add(watch.start)
         try:
             await self._answer(request, _for(scope, send), watch)
         except asyncio.CancelledError:
@@ -126,17 +129,20 @@ class _Watch:
     A waiting task costs as much as a small request, so it only starts after `WATCH_AFTER_S`.
     """
 
+    __slots__ = ("_is_over", "_receive", "_waiting", "_working", "has_left")
+
     def __init__(self, receive: Receive) -> None:
         task = asyncio.current_task()
         assert task is not None  # an ASGI application runs in one
         self._working = task
         self._receive = receive
         self._waiting: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start)
+        self._is_over = False
         self.has_left = False
 
-    def _start(self) -> None:
-        self._waiting = asyncio.create_task(self._wait())
+    def start(self) -> None:
+        if not self._is_over:
+            self._waiting = asyncio.create_task(self._wait())
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -145,7 +151,7 @@ class _Watch:
         self._working.cancel()
 
     def stop(self) -> None:
-        self._timer.cancel()
+        self._is_over = True
         if self._waiting is not None:
             self._waiting.cancel()
 

@@ -18,7 +18,7 @@ from proxy.json_splice import replace_member
 NO_TAGS: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CompletionRequest:
     """What routing, scoring and policies look at; everything else is left alone in `body`."""
 

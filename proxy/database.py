@@ -15,18 +15,21 @@ from sqlalchemy.exc import SQLAlchemyError
 from proxy.errors import StoreError
 
 metadata = sa.MetaData()
-_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000")
+_PRAGMAS = ("journal_mode=WAL", "busy_timeout=5000")
 
 
 def path_of(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///")).expanduser()
 
 
-def open_engine(url: str) -> sa.Engine:
-    """An engine on an existing schema, made where it is missing; raises StoreError."""
+def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
+    """An engine on an existing schema, made where it is missing; raises StoreError.
+
+    What is committed survives a loss of power if it `is_durable`, else the end of the process only.
+    """
     path = path_of(url)
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
-    sa.event.listen(engine, "connect", set_pragmas)
+    sa.event.listen(engine, "connect", set_pragmas if is_durable else _set_fast_pragmas)
     try:
         metadata.create_all(engine)
     except (SQLAlchemyError, sqlite3.Error) as error:
@@ -36,8 +39,16 @@ def open_engine(url: str) -> sa.Engine:
 
 
 def set_pragmas(connection: Any, _: Any) -> None:
+    _set(connection, *_PRAGMAS, "synchronous=FULL")
+
+
+def _set_fast_pragmas(connection: Any, _: Any) -> None:
+    _set(connection, *_PRAGMAS, "synchronous=NORMAL")
+
+
+def _set(connection: Any, *pragmas: str) -> None:
     cursor = connection.cursor()
-    for pragma in _PRAGMAS:
+    for pragma in pragmas:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

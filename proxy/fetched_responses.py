@@ -38,7 +38,7 @@ def fetched_id(method: str, path: str) -> str | None:
     return found[1] if found else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UnknownRequest(CompletionRequest):
     """What this process does not remember was asked elsewhere, or too long ago."""
 

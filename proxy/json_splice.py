@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+COPIED_AT_ONCE = 2**14  # bytes; slices of more are not made on the way
 _WHITESPACE = " \t\r\n"
 _WHITESPACE_BYTES = _WHITESPACE.encode()
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
@@ -54,6 +55,8 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
         raise ValueError("not a JSON object")
     is_empty = _end_of_text(body, end - 1) == opening.end()
     member = member_bytes(name, value, is_empty)
+    if len(body) < COPIED_AT_ONCE:
+        return body[: end - 1] + member + body[end - 1 :]
     return b"".join((memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from policies import Decision, strictest
@@ -47,46 +48,68 @@ class Outcome:
     def headers(self) -> Headers:
         """Our response headers; those without a value are absent."""
         decision = self.decision
-        values = (
-            (
-                names.CONFIDENCE,
-                None if self.confidence is None else f"{shown(self.confidence):.{DIGITS}f}",
-            ),
-            (names.STATUS, self.status),
-            (names.REASON, self.reason),
-            (names.ACTION, self.action),
-            (names.POLICY, decision.label if decision else None),
-            (names.MODE, decision.mode if decision else None),
-            (names.WOULD_ACTION, self.would_action),
-            (names.CALIBRATOR, self.calibrator),
-            (names.REQUEST_ID, self.request_id),
-            (names.REVIEW_ID, self.review_id),
-            (names.OVERHEAD_MS, f"{self.overhead_ms:.1f}"),
-            (names.SCORE_MS, None if self.score_ms is None else f"{self.score_ms:.1f}"),
+        told = _told(
+            self.action,
+            decision.label if decision else None,
+            decision.mode if decision else None,
+            self.would_action,
+            self.calibrator,
         )
-        return [(name, value.encode("latin-1")) for name, value in values if value is not None]
+        fields = [(names.STATUS, _STATUSES[self.status]), *told]
+        if self.confidence is not None:
+            fields.insert(0, (names.CONFIDENCE, b"%.4f" % shown(self.confidence)))
+        if self.reason is not None:
+            fields.append((names.REASON, self.reason.encode("latin-1")))
+        fields.append((names.REQUEST_ID, self.request_id.encode()))
+        if self.review_id is not None:
+            fields.append((names.REVIEW_ID, self.review_id.encode()))
+        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
+        if self.score_ms is not None:
+            fields.append((names.SCORE_MS, b"%.1f" % self.score_ms))
+        return fields
 
     def member(self) -> dict[str, Any]:
         """The `pinocchio` object: the same facts, and each choice's."""
+        decision = self.decision
         member: dict[str, Any] = {
             "request_id": self.request_id,
             "confidence": None if self.confidence is None else shown(self.confidence),
-            "status": self.status.value,
-            "reason": self.reason,
-            "action": self.action,
-            "policy": self.decision.label if self.decision else None,
-            "mode": self.decision.mode if self.decision else None,
-            "would_action": self.would_action,
-            "calibrator": self.calibrator,
-            "review_id": self.review_id,
-            "escalated_from": self.escalated_from,
+            "status": self.status,
         }
-        facts = {
-            name: value
-            for name, value in member.items()
-            if value is not None or name == "confidence"
-        }
-        return {**facts, "choices": [_choice_member(*choice) for choice in self.choices]}
+        if self.reason is not None:
+            member["reason"] = self.reason
+        member["action"] = self.action
+        if decision is not None:
+            member["policy"] = decision.label
+            member["mode"] = decision.mode
+            if not decision.is_enforced:
+                member["would_action"] = decision.action.name
+        if self.calibrator is not None:
+            member["calibrator"] = self.calibrator
+        if self.review_id is not None:
+            member["review_id"] = self.review_id
+        if self.escalated_from is not None:
+            member["escalated_from"] = self.escalated_from
+        member["choices"] = [_choice_member(*choice) for choice in self.choices]
+        return member
+
+
+_STATUSES = {status: status.value.encode() for status in Status}
+
+
+@lru_cache(maxsize=4_096)
+def _told(
+    action: str, policy: str | None, mode: str | None, would: str | None, calibrator: str | None
+) -> tuple[tuple[bytes, bytes], ...]:
+    """The fields that are the same for many replies."""
+    values = (
+        (names.ACTION, action),
+        (names.POLICY, policy),
+        (names.MODE, mode),
+        (names.WOULD_ACTION, would),
+        (names.CALIBRATOR, calibrator),
+    )
+    return tuple((name, value.encode("latin-1")) for name, value in values if value is not None)
 
 
 def _choice_member(
@@ -95,7 +118,7 @@ def _choice_member(
     member: dict[str, Any] = {
         "index": choice.index,
         "confidence": None if confidence.value is None else shown(confidence.value),
-        "status": confidence.status.value,
+        "status": confidence.status,
     }
     if confidence.reason:
         member["reason"] = confidence.reason
@@ -112,7 +135,9 @@ def summarise(
     calibrator: str | None,
 ) -> Outcome:
     """The outcome of scored choices; the lowest confidence speaks for all of them."""
-    lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+    lowest = confidences[0]
+    if len(confidences) > 1:
+        lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
     each: list[Decision | None] = list(decisions) or [None] * len(choices)
     return Outcome(
         request_id=request_id,

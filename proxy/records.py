@@ -26,7 +26,7 @@ exchanges = sa.Table(
     "exchanges",
     metadata,
     sa.Column("request_id", sa.String, primary_key=True),
-    sa.Column("started_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
+    sa.Column("started_at", sa.Float, nullable=False),  # seconds since the epoch
     sa.Column("key_hash", sa.String, nullable=False),
     sa.Column("path", sa.String, nullable=False),
     sa.Column("upstream", sa.String),
@@ -75,7 +75,7 @@ class Records:
         keep_days: float,
         *,
         max_queue: int = 50_000,
-        every_s: float = 0.05,
+        every_s: float = 0.2,
         most_rows: int = 2_000,
     ) -> None:
         self._url = url
@@ -92,7 +92,7 @@ class Records:
 
     def open(self) -> None:
         """Creates the table where it is missing; raises StoreError."""
-        self._engine = open_engine(self._url)
+        self._engine = open_engine(self._url, is_durable=False)
         self._thread = threading.Thread(target=self._run, name="records", daemon=True)
         self._thread.start()
 
@@ -145,10 +145,11 @@ class Records:
 
     def _forget(self) -> None:
         """Deletes the rows that are older than they are kept."""
-        oldest = time.time() - self._keep_days * DAY_S
+        oldest_ms = int((time.time() - self._keep_days * DAY_S) * 1_000)
+        is_old = exchanges.c.request_id < f"req_{max(0, oldest_ms):012x}"  # begins with the time
         try:
             with self._engine.begin() as connection:
-                connection.execute(exchanges.delete().where(exchanges.c.started_at < oldest))
+                connection.execute(exchanges.delete().where(is_old))
         except SQLAlchemyError as error:
             log.error("records_not_deleted", reason=cause(error))
 

@@ -26,6 +26,7 @@ from calibrator import (
     Ticket,
     message_text,
 )
+from proxy.deadlines import Deadlines
 from proxy.formats import Choice
 
 log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class Status(StrEnum):
     NOT_SUPPORTED = "not_supported"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Confidence:
     """P(correct) of one choice, or None with the reason."""
 
@@ -68,7 +69,7 @@ class Scoring:
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._load = load
-        self._timeout_s = timeout_s
+        self._deadlines = Deadlines(timeout_s)
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
@@ -135,7 +136,7 @@ class Scoring:
             log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
         try:
-            await waiting.until(self._timeout_s)
+            await waiting.until(self._deadlines)
             return [_confidence(ticket) for ticket in tickets]
         finally:
             for ticket in tickets:
@@ -167,15 +168,11 @@ class _Waiting:
         if not self._missing:
             self._end()
 
-    async def until(self, timeout_s: float) -> None:
-        """Returns when all scores are there, or after `timeout_s`."""
-        if not self._missing:
-            return
-        timer = self.arrivals.loop.call_later(timeout_s, self._end)
-        try:
+    async def until(self, deadlines: Deadlines) -> None:
+        """Returns when all scores are there, or when time is up."""
+        if self._missing:
+            deadlines.add(self._end)
             await self._over
-        finally:
-            timer.cancel()
 
     def _end(self) -> None:
         if not self._over.done():

@@ -27,7 +27,7 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpstreamRequest:
     """One request as it leaves for upstream: `path` is what follows `/v1`, with its slash."""
 
