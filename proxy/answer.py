@@ -225,8 +225,8 @@ def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> An
 
 def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
     """Another completion in the form in which the answer came: one object, or a stream."""
+    if answer.continues is not None:  # a stream that has begun goes on as one, whatever came
+        return b"".join(answer.continues.continued(completion, asked.payload))
     if answer.events is None:
         return dumps(completion)
-    following = None if answer.continues is None else answer.continues.continued(completion)
-    events = asked.format.events(completion, asked.payload) if following is None else following
-    return b"".join(events)
+    return b"".join(asked.format.events(completion, asked.payload))

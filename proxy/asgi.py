@@ -18,7 +18,7 @@ import structlog
 from proxy import headers as names
 from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
-from proxy.upstream import Headers, header
+from proxy.upstream import Headers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -234,9 +234,7 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-async def send_reply(
-    reply: Reply, send: Send, before_end: Callable[[], None] = _nothing
-) -> None:
+async def send_reply(reply: Reply, send: Send, before_end: Callable[[], None] = _nothing) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
     body: Any = reply.body
     if isinstance(body, bytes):

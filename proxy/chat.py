@@ -34,6 +34,7 @@ from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
 from proxy.conversations import Conversations, going_on_with
+from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
@@ -48,7 +49,7 @@ from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
 from proxy.sse import Event
 from proxy.store import Store
-from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
+from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
 log = structlog.get_logger(__name__)
 
@@ -73,13 +74,15 @@ class Completions:
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
-    may_escalate: bool = field(init=False)
+    may_take_long: bool = field(init=False)  # also where upstream's answer is whole
 
     def __post_init__(self) -> None:
         actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
-        self.may_escalate = self.policy.is_enforced and any(
+        may_escalate = self.policy.is_enforced and any(
             isinstance(action, Escalate) for action in actions_of
         )
+        score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
+        self.may_take_long = may_escalate or score_s > commit_s
 
     async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
@@ -233,7 +236,8 @@ class Way:
         """
         kept, asked = first, self.asked.model
         second = await self._second_answer(escalate)
-        if second is not None:
+        is_alike = second is not None and (second.events is None) == (first.events is None)
+        if second is not None and is_alike:  # what has begun as a stream cannot go on as JSON
             second.confidences = await self._confidences(second.choices, second.model)
             if escalate.keep == "last" or second.is_surer_than(first):
                 kept, asked = second, escalate.to
@@ -328,7 +332,7 @@ class Way:
     ) -> Reply:
         """Nothing is written before the outcome, for `commit_after_s` at most; after that the
         status is out and pings keep the connection alive until there is one."""
-        if reply.is_whole and not self.parts.may_escalate:
+        if reply.is_whole and not self.parts.may_take_long:
             return await work  # only the score is waited for, which has a deadline of its own
         task = asyncio.create_task(work)
         try:
@@ -339,31 +343,34 @@ class Way:
             raise
         if done:
             return task.result()
-        self.is_status_out = True
+        self.is_status_out, self.exchange.status = True, reply.status
         opening = self.exchange.unscored(Status.PENDING, "buffered", self.parts.scoring.name)
         kept = without(to_client(reply.headers), b"content-length", b"content-encoding")
         headers = [*kept, *self._headers(opening)]
-        return Reply(reply.status, headers, self._late(task, ping))
+        body = asyncio.ensure_future(self._late_body(task))
 
-    async def _late(self, task: asyncio.Task[Reply], ping: bytes) -> AsyncIterator[bytes]:
-        """Pings, then the body of the reply that the task ends in, or its error as an event."""
+        async def stop() -> None:
+            body.cancel()
 
-        async def body() -> bytes:
-            settled = (await task).body
-            assert isinstance(settled, bytes)  # a settled reply is whole
-            return settled
+        return Reply(reply.status, headers, self._late(body, ping), on_close=stop)
 
+    async def _late_body(self, task: asyncio.Task[Reply]) -> bytes:
+        """The body of the reply that the task ends in; its headers are out, without an encoding."""
+        with self.exchange:
+            settled = await task
+            assert isinstance(settled.body, bytes)  # a settled reply is whole
+            return decode(settled.body, header(settled.headers, b"content-encoding"))
+
+    async def _late(self, body: asyncio.Future[bytes], ping: bytes) -> AsyncIterator[bytes]:
+        """Pings, then the body, or the error that came in its place as an event."""
         yield ping
         try:
-            with self.exchange:
-                async for piece in pings_until(asyncio.ensure_future(body()), ping):
-                    yield piece
+            async for piece in pings_until(body, ping):
+                yield piece
         except ProxyError as error:
             if ping is JSON_PING:
                 raise  # the body breaks off, as upstream's did
             yield self.asked.format.error_event(error)
-        finally:
-            task.cancel()
 
     # --- streams that go through live -----------------------------------------------------------
 
@@ -397,6 +404,7 @@ class Way:
             max_bytes=config.limits.max_body,
             settle=settle if self.mode.mode == "buffer_tools" else None,
         )
+        exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()
         self._keep_result(opening)
@@ -418,13 +426,12 @@ class Way:
     async def _record(self, stream: LiveStream, status: int) -> None:
         """The request's line and result, once all is known."""
         exchange = self.exchange
-        if stream.is_settled and exchange.outcome is not None:
-            self._keep_result(exchange.outcome)
-            return
-        outcome = joined(await stream.outcomes()) or exchange.unscored(
-            Status.SKIPPED, stream.reason, self.parts.scoring.name
-        )
-        self._keep_result(exchange.finish(outcome, status))
+        unscored = exchange.unscored(Status.SKIPPED, stream.reason, self.parts.scoring.name)
+        if stream.is_settled:  # which has written the line
+            self._keep_result(exchange.outcome or unscored)
+        else:
+            outcome = joined(await stream.outcomes()) or unscored
+            self._keep_result(exchange.finish(outcome, status))
 
     def _keep_result(self, outcome: Outcome) -> None:
         exchange = self.exchange

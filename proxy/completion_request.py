@@ -105,7 +105,9 @@ def _plain(request: Request) -> bytes:
     try:
         return decode(request.body, encoding)
     except UpstreamBrokenError as error:
-        raise BadRequestError(f"the body is no valid {encoding}", code="invalid_encoding") from error
+        raise BadRequestError(
+            f"the body is no valid {encoding}", code="invalid_encoding"
+        ) from error
 
 
 def tags_of(listed: str | None) -> frozenset[str]:

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from itertools import zip_longest
 from uuid import uuid4
 
-from proxy.json_splice import json_object
 from proxy.demo_answers import (
     EMBEDDED_AUROC,
     DemoRow,
@@ -29,6 +28,7 @@ from proxy.demo_answers import (
 from proxy.demo_schema import formatted
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
 from proxy.headers import encoded
+from proxy.json_splice import json_object
 from proxy.sse import DONE, event_bytes
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest
 

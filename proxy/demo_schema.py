@@ -6,9 +6,9 @@ import re
 from functools import reduce
 from typing import Any
 
-from proxy.json_splice import json_object
 from proxy.demo_answers import Json, dumped, words_of
 from proxy.errors import BadRequestError
+from proxy.json_splice import json_object
 
 
 def formatted(content: str, response_format: Json) -> str:

@@ -82,7 +82,7 @@ class Exchange:
     upstream: str | None = None
     model: str | None = None
     is_stream: bool = False
-    status: int = 0
+    status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     in_scoring: Clock = field(default_factory=Clock)
     outcome: Outcome | None = None
@@ -94,7 +94,7 @@ class Exchange:
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         if isinstance(error, ProxyError):
-            self.close(error.status, error.machine_code)
+            self.close(self.status or error.status, error.machine_code)
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             self.close(CLIENT_LEFT, "client_left")
 

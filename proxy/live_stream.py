@@ -1,9 +1,9 @@
 """A stream that passes through live: every event at once, only what must wait for a score waits.
 
-In `passthrough` that is the event that finishes a choice; nothing can be held any more, the policy's
-rules were looked at before the first byte went out. In `buffer_tools` it is also everything from the
-first part of a tool call on, which `settle` then decides about. A score that misses its event can be
-asked for later, at `/pinocchio/v1/results/{request id}`.
+In `passthrough` that is the event that finishes a choice; nothing can be held any more, the
+policy's rules were looked at before the first byte went out. In `buffer_tools` it is also
+everything from the first part of a tool call on, which `settle` then decides about. A score that
+misses its event can be asked for later, at `/pinocchio/v1/results/{request id}`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from proxy import heartbeats
 from proxy.errors import ProxyError, UpstreamBrokenError
 from proxy.formats import Assembler, Choice, Format, Sight
-from proxy.heartbeats import pings_until
 from proxy.outcome import Outcome
-from proxy.sse import Event, EventReader, EventTooLargeError
+from proxy.sse import DONE, Event, EventReader, EventTooLargeError, data_of
 
 Judge = Callable[[list[Choice], str | None], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
@@ -29,7 +29,8 @@ class LiveStream:
     `pending` is what a finish event says when that takes longer than `wait_s`, and `attach` whether
     events say anything at all. With `settle`, tool calls wait: it gets what has arrived, the events
     that were withheld and which of them finish a choice, and gives the bytes to send instead. What
-    is kept of a stream to score it is at most `max_bytes`.
+    is kept of a stream to score it is at most `max_bytes`: a longer one goes on unscored, or ends
+    in an error where tool calls wait.
     """
 
     def __init__(
@@ -57,29 +58,32 @@ class LiveStream:
         self._bytes = 0
         self._withheld: list[Event] | None = None  # from the first part of a tool call on
         self._withheld_finishes: set[int] = set()
+        self._ping_at = 0.0  # while events are withheld
         self._has_ended = False  # the format's end or an error of upstream's own went by
+        self._has_failed = False  # an error of upstream's own went by
         self._is_opaque = False  # not looked into any more; the bytes still belong to the client
         self._judged: list[asyncio.Task[Outcome]] = []
-        self.failure: ProxyError | None = None
         self.is_settled = False
-        self.reason = "no_finish_chunk"  # why there is no outcome, if there is none
+        self.reason = "client_left"  # why there is no outcome, if there is none
 
     async def relay(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        failure: ProxyError | None = None
         try:
             async for part in chunks:
                 ready = self._take(part)
-                if self._is_opaque or not self._concerns_us(ready):
-                    if ready:
-                        yield ready
-                    continue
-                async for piece in self._look_into(ready):
-                    yield piece
+                passing, looked_into = self._parted(ready)
+                if passing:
+                    yield passing
+                if looked_into:
+                    async for piece in self._look_into(looked_into):
+                        yield piece
         except ProxyError as error:
             if self._is_opaque:
                 raise  # in the middle of an event nothing can be told
-            self.failure = error
-        async for piece in self._end():
-            yield piece
+            failure = error
+        if not self._is_opaque:
+            async for piece in self._end(failure):
+                yield piece
 
     async def outcomes(self) -> list[Outcome]:
         """What was found about the choices that finished, also what missed its event."""
@@ -90,33 +94,46 @@ class LiveStream:
         if self._is_opaque:
             return part
         self._bytes += len(part)
+        if self._bytes > self._max_bytes:
+            self._give_up(f"a stream is larger than {self._max_bytes} bytes (limits.max_body)")
+            return self._reader.rest() + part
         try:
-            if self._bytes > self._max_bytes:
-                raise EventTooLargeError(f"a stream is larger than {self._max_bytes} bytes")
             return self._reader.take(part)
         except EventTooLargeError as error:
-            if self._settle is not None:  # a policy has to decide on what is in it
-                raise UpstreamBrokenError(str(error)) from error
-            is_whole = self._bytes > self._max_bytes
-            self._is_opaque, self.reason = True, "too_long"
-            self._unread.clear()
-            self.assembler = self._format.assembler()
-            return self._reader.rest() + part if is_whole else self._reader.rest()
+            self._give_up(str(error))
+            return self._reader.rest()
 
-    def _concerns_us(self, ready: bytes) -> bool:
-        """Whether an event is among them that must be looked at before it goes on."""
-        if self._withheld is not None or self._format.marks.search(ready):
-            return True
-        self._unread.append(ready)
-        self._unread_bytes += len(ready)
+    def _give_up(self, why: str) -> None:
+        """Keeps nothing any more; raises UpstreamBrokenError where a policy had to decide on it."""
+        self.reason = "too_long"
+        if self._settle is not None:
+            raise UpstreamBrokenError(why)
+        self._is_opaque = True
+        self._unread.clear()
+        self.assembler = self._format.assembler()
+
+    def _parted(self, ready: bytes) -> tuple[bytes, bytes]:
+        """What may go on at once, and what must be looked at before: from the first mark on."""
+        if self._is_opaque or not ready:
+            return ready, b""
+        if self._settle is not None:  # nobody's spelling of a call may pass
+            return b"", ready
+        passing, looked_into = ready, b""
+        if mark := self._format.marks.search(ready):
+            begins = 0 if b"\r" in ready else ready.rfind(b"\n\n", 0, mark.start()) + 2
+            passing, looked_into = (ready[:begins], ready[begins:]) if begins > 1 else (b"", ready)
+        self._unread.append(passing)
+        self._unread_bytes += len(passing)
         if self._unread_bytes > READ_AT_ONCE:
             self._read_up()
-        return False
+        return passing, looked_into
 
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""
-        for event in self._reader.split(b"".join(self._unread)):
-            self.assembler.add(event)
+        raw = b"".join(self._unread)
+        if raw and not self.assembler.add_unmarked(raw):
+            for event in self._reader.split(raw):
+                self.assembler.add(event)
         self._unread.clear()
         self._unread_bytes = 0
 
@@ -125,31 +142,46 @@ class LiveStream:
         passing: list[bytes] = []
         for event in self._reader.split(ready):
             sight = self.assembler.add(event)
+            raw = event.raw if self._settle is None else self._sifted(event, sight)
             self._has_ended = self._has_ended or sight.is_end
-            if self._withhold(event, sight):
-                continue
-            if sight.finished:
+            self._has_failed = self._has_failed or sight.is_error
+            if raw and sight.finished:
                 if passing:
                     yield b"".join(passing)  # the text before a finish does not wait with it
                     passing.clear()
                 yield await self._finish(event, sight)
-            else:
-                passing.append(event.raw)
+            elif raw:
+                passing.append(raw)
         if passing:
             yield b"".join(passing)
+        elif self._withheld is not None and self._is_time_to_ping():
+            yield heartbeats.STREAM_PING
 
-    def _withhold(self, event: Event, sight: Sight) -> bool:
-        """Keeps an event back if a tool call has begun and tool calls have to wait."""
-        if self._settle is None or (self._withheld is None and not sight.calls_tool):
-            return False
-        self._withheld = self._withheld or []
+    def _sifted(self, event: Event, sight: Sight) -> bytes:
+        """What of an event goes on at once where calls wait: nothing, from the first call on."""
+        if self._has_failed:  # what upstream says after its error is not decided on
+            return b"" if sight.calls_tool or sight.finished else event.raw
+        is_withheld = self._withheld is not None or sight.calls_tool
         if sight.is_error:
-            self._withheld.clear()  # of half an answer only the error is told
-            event = event if sight.bare is None else Event(sight.bare, event.data)
+            self._withheld = None  # of half an answer only the error is told
+            return sight.bare if is_withheld and sight.bare is not None else event.raw
+        if not is_withheld:
+            return event.raw
+        if self._withheld is None:
+            self._withheld = []
+            self._is_time_to_ping()
         if sight.finished:
             self._withheld_finishes.add(len(self._withheld))
         self._withheld.append(event)
-        return True
+        return b""
+
+    def _is_time_to_ping(self) -> bool:
+        """Whether the client has heard nothing for so long; sets when it will be next time."""
+        now = asyncio.get_running_loop().time()
+        is_time = now >= self._ping_at
+        if is_time:
+            self._ping_at = now + heartbeats.PING_EVERY_S
+        return is_time
 
     async def _finish(self, event: Event, sight: Sight) -> bytes:
         """The finish event's bytes, which carry the outcome of its choices."""
@@ -162,38 +194,41 @@ class LiveStream:
         outcome = task.result() if task.done() else self._pending
         return self._format.annotated(event, outcome.member())
 
-    async def _end(self) -> AsyncIterator[bytes]:
+    async def _end(self, failure: ProxyError | None) -> AsyncIterator[bytes]:
         """What the client gets when upstream has sent all it will."""
-        if self._is_opaque:
-            return
         self._read_up()
+        rest = self._reader.rest()
         if self._has_ended:
-            self.failure = None  # upstream had said all there was
-        elif self.failure is None and self._withheld is not None and self._is_cut():
-            self.failure = UpstreamBrokenError("upstream's stream ended before its finish chunk")
-        if self.failure is not None:
-            self.reason = "stream_broke_off"
-            yield self._format.error_event(self.failure)
-            return
-        if self._withheld is not None:
-            async for piece in self._settled(self._withheld):
+            failure = None  # upstream had said all there was
+        if failure is None and self._withheld is not None and self._is_cut():
+            failure = UpstreamBrokenError("upstream's stream ended before its finish chunk")
+        if failure is not None:
+            self.reason = self.reason if self.reason == "too_long" else "stream_broke_off"
+            yield self._format.error_event(failure)
+        elif self._withheld is not None:
+            async for piece in self._settled(self._withheld, rest):
                 yield piece
-        if rest := self._reader.rest():
-            yield rest
+        else:
+            self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
+            if rest and self._may_pass(rest):
+                yield rest
 
-    async def _settled(self, withheld: list[Event]) -> AsyncIterator[bytes]:
+    async def _settled(self, withheld: list[Event], rest: bytes) -> AsyncIterator[bytes]:
         """Decides on a stream with tool calls, now that it is whole."""
-        if self._settle is None or not self._withheld_finishes:
-            yield b"".join(event.raw for event in withheld)  # an error of upstream's own
-            return
+        assert self._settle is not None  # or nothing were withheld
         self.is_settled = True
+        events = [*withheld, Event(rest, None)] if rest else withheld
         finishes = frozenset(self._withheld_finishes)
-        work = asyncio.ensure_future(self._settle(self.assembler, withheld, finishes))
+        work = asyncio.ensure_future(self._settle(self.assembler, events, finishes))
         try:
-            async for piece in pings_until(work):
+            async for piece in heartbeats.pings_until(work):
                 yield piece
         except ProxyError as error:
             yield self._format.error_event(error)
 
     def _is_cut(self) -> bool:
         return any(choice.finish_reason is None for choice in self.assembler.choices())
+
+    def _may_pass(self, rest: bytes) -> bool:
+        """Whether no call can be in what upstream ended without a blank line."""
+        return self._settle is None or not self._format.marks.search(rest) or data_of(rest) == DONE

@@ -13,7 +13,7 @@ from proxy.asgi import Reply, Request
 from proxy.config import AttachConfig
 from proxy.conversations import Conversations
 from proxy.encoding import can_decode, decode
-from proxy.errors import BadRequestError, UnknownModelError, UpstreamError
+from proxy.errors import BadRequestError, UpstreamError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format

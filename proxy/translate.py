@@ -1,7 +1,6 @@
 """The way to an upstream that does not speak OpenAI's format: litellm translates there and back.
 
-The one module that knows litellm, and the one where its word provider is used. litellm is loaded
-by the first request, in a thread: its import takes seconds. Where the provider of a model speaks
+The one module, with `translated_*.py`, that knows litellm. It is loaded by the first request, in a thread: its import takes seconds. Where the provider of a model speaks
 OpenAI's format after all, nothing is translated; litellm says where it is, a Relay goes there.
 """
 
@@ -9,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import os
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import UnionType
@@ -22,20 +19,15 @@ import httpx
 
 from proxy.anthropic_relay import AnthropicRelay, with_v1
 from proxy.completion_request import parse_json_object
-from proxy.errors import (
-    BadRequestError,
-    NotFoundError,
-    UnknownModelError,
-    UpstreamBrokenError,
-    UpstreamError,
-)
+from proxy.errors import BadRequestError, NotFoundError, UnknownModelError, UpstreamError
 from proxy.json_splice import replace_member
 from proxy.pool import CONNECT_TIMEOUT_S
 from proxy.relay import open_relay
-from proxy.sse import DONE, event_bytes
 from proxy.translate_messages import MESSAGES, MessagesUpstream
-from proxy.translated_errors import broken_off, error_reply, json_reply, kept_headers
-from proxy.upstream import Headers, Upstream, UpstreamReply, UpstreamRequest, header
+from proxy.translated_clients import shared_clients, watched
+from proxy.translated_errors import error_reply
+from proxy.translated_replies import Wants, own_words, relayed_reply, told, translated_reply
+from proxy.upstream import Upstream, UpstreamReply, UpstreamRequest, header
 
 Json = dict[str, Any]
 
@@ -73,6 +65,7 @@ def _load() -> Any:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     litellm: Any = importlib.import_module("litellm")
+    shared_clients()
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router"):  # their lines quote messages
@@ -90,6 +83,7 @@ class _Target:
     model: str  # as the provider wants it
     relay: Upstream | None
     anthropic: Upstream | None = None  # speaks Anthropic's format
+    speaks_openai: bool = False  # also where litellm writes the requests
 
     def way(self, path: str) -> Upstream | None:
         """Where the client's bytes can go as they are."""
@@ -144,6 +138,7 @@ class LiteLLMUpstream:
     async def load(self) -> None:
         if self._litellm is None:
             self._litellm = await asyncio.to_thread(_load)
+            shared_clients().join(self)
 
     async def translate(self, request: UpstreamRequest) -> UpstreamReply:
         """A chat completion by litellm, which has been loaded; raises as `send` does."""
@@ -157,11 +152,11 @@ class LiteLLMUpstream:
         return await self._translate(body, target, self._key(request, target))
 
     async def aclose(self) -> None:
-        """Also closes litellm's connections, which all of its users in the process share."""
+        """Also closes litellm's connections if no other upstream shares them any longer."""
         for relay in self._relays.values():
             await relay.aclose()
         if self._litellm is not None:
-            await self._litellm.close_litellm_async_clients()
+            await shared_clients().leave(self)
 
     def _find_target(self, model: str) -> _Target:
         """Asks litellm; raises UnknownModelError."""
@@ -177,7 +172,9 @@ class LiteLLMUpstream:
             text = f"model {model!r} names no provider that litellm knows, as 'anthropic/...' does"
             raise UnknownModelError(text, param="model") from error
         anthropic = self._anthropic() if provider == "anthropic" and self._may_relay else None
-        return _Target(name, own, self._relay(provider, base_url, key), anthropic)
+        place = self._place(provider, base_url, key)
+        relay = self._relay(*place) if place and self._may_relay else None
+        return _Target(name, own, relay, anthropic, speaks_openai=place is not None)
 
     def _anthropic(self) -> Upstream:
         """The way to Anthropic itself, with the key of the environment if none is configured."""
@@ -186,18 +183,23 @@ class LiteLLMUpstream:
         relay = self._relays.setdefault((base_url, ""), open_relay(base_url, "", self._timeout_s))
         return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
 
-    def _relay(self, provider: str, base_url: str | None, key: str | None) -> Upstream | None:
-        """The way to a provider that speaks OpenAI's format, with the key of the environment."""
+    def _place(
+        self, provider: str, base_url: str | None, key: str | None
+    ) -> tuple[str, str] | None:
+        """URL and key, from the environment if need be, of a provider that speaks OpenAI's format."""
         litellm = self._litellm
         if provider == "openai":
             key = litellm.OpenAIGPTConfig.get_api_key()
             base_url = litellm.OpenAIGPTConfig.get_api_base(self._base_url)
         elif provider not in litellm.openai_compatible_providers or provider in _NOT_QUITE_OPENAI:
             return None
-        if not base_url or not self._may_relay:
+        if not base_url:
             return None
-        place = (base_url, self._api_key or ("" if key in _STAND_INS else key or ""))
-        return self._relays.setdefault(place, open_relay(*place, self._timeout_s))
+        return base_url, self._api_key or ("" if key in _STAND_INS else key or "")
+
+    def _relay(self, base_url: str, key: str) -> Upstream:
+        place = (base_url, key)
+        return self._relays.setdefault(place, open_relay(base_url, key, self._timeout_s))
 
     async def _translate(self, body: Json, target: _Target, key: str | None) -> UpstreamReply:
         arguments = self._arguments(body) | {
@@ -209,16 +211,26 @@ class LiteLLMUpstream:
             "num_retries": 0,
             "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
         }
-        try:
-            answer = await self._litellm.acompletion(**arguments)
-            if body.get("stream"):
-                options = body.get("stream_options") or {}
-                return await _stream_reply(answer, has_usage=options.get("include_usage") is True)
-            return json_reply(200, _completion(answer), _headers(answer))
-        except UpstreamError:
-            raise
-        except Exception as error:
-            return error_reply(error)
+        if target.speaks_openai:
+            arguments["allowed_openai_params"] = ["user"]  # litellm drops it for unknown models
+        options = body.get("stream_options") or {}
+        wants = Wants(body.get("stream") is True, options.get("include_usage") is True)
+        failure: Exception | None = None
+        with watched() as responses:
+            try:
+                answer = await self._litellm.acompletion(**arguments)
+            except Exception as error:
+                failure = error
+            if target.speaks_openai and (said := own_words(responses, wants)):
+                return await relayed_reply(said, wants)
+            try:
+                if failure is not None:
+                    raise failure
+                return await translated_reply(answer, responses, wants)
+            except UpstreamError:
+                raise
+            except Exception as error:
+                return error_reply(error, told(responses, wants))
 
     def _arguments(self, body: Json) -> Json:
         """The fields that are translated, without those that would steer litellm.
@@ -248,85 +260,3 @@ class LiteLLMUpstream:
             return presented or header(request.headers, b"x-api-key") or "none"
         missing = self._litellm.validate_environment(target.name)["missing_keys"]
         return presented if any(name.endswith("API_KEY") for name in missing) else None
-
-
-# litellm's objects as OpenAI's JSON
-
-
-def _headers(answer: Any) -> Headers:
-    return kept_headers(answer._hidden_params.get("additional_headers") or {})
-
-
-def _dumped(answer: Any) -> Json:
-    """A completion or a chunk with OpenAI's nulls, and without places for what is not there."""
-    dumped: Json = answer.model_dump(exclude_none=True)
-    for choice in dumped["choices"]:
-        message = choice.get("message", choice.get("delta"))
-        if not any(message.get("provider_specific_fields", {}).values()):
-            message.pop("provider_specific_fields", None)
-        choice.setdefault("logprobs", None)
-        choice.setdefault("finish_reason", None)
-    return dumped
-
-
-def _completion(answer: Any) -> Json:
-    completion = _dumped(answer)
-    for choice in completion["choices"]:
-        choice["message"].setdefault("content", None)
-        for call in choice["message"].get("tool_calls", ()):
-            call.pop("index", None)  # belongs to streams, and counts text blocks here
-    return completion
-
-
-def _chunk(part: Any, *, has_usage: bool) -> Json:
-    chunk = _dumped(part)
-    usage = chunk.pop("usage", None)
-    if has_usage:
-        chunk["usage"] = usage
-    if usage:  # OpenAI sends it in a chunk without choices
-        chunk["choices"] = [c for c in chunk["choices"] if c["delta"] or c["finish_reason"]]
-    return chunk
-
-
-async def _stream_reply(stream: Any, *, has_usage: bool) -> UpstreamReply:
-    """A reply whose first chunk is here: some providers are only called when it is asked for."""
-
-    async def close() -> None:
-        """Closes the connection: litellm closes its own iterator, not what that reads from."""
-        source: Any = getattr(stream.completion_stream, "streaming_response", None)
-        await stream.aclose()
-        if hasattr(source, "aclose"):
-            await source.aclose()
-
-    try:
-        first = await _next(stream)
-    except BaseException:
-        await close()
-        raise
-    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *_headers(stream)]
-    return UpstreamReply(200, headers, _events(stream, first, has_usage=has_usage), close)
-
-
-async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
-    part, model = first, None
-    while part is not None:
-        chunk = _chunk(part, has_usage=has_usage)
-        model = part._hidden_params.get("provider_response_model") or model or chunk["model"]
-        chunk |= {"id": first.id, "model": model}  # litellm's change on the way with some providers
-        yield event_bytes(json.dumps(chunk, separators=(",", ":")).encode())
-        try:
-            part = await _next(stream)
-        except UpstreamError:
-            raise
-        except Exception as error:
-            raise broken_off(error) from error
-    yield event_bytes(DONE.encode())
-
-
-async def _next(stream: Any) -> Any:
-    """The next chunk, None after the last; raises UpstreamBrokenError where litellm made it up."""
-    part: Any = await anext(stream, None)
-    is_finish = part is not None and any(choice.finish_reason for choice in part.choices)
-    if is_finish and not (stream.received_finish_reason or stream.intermittent_finish_reason):
-        raise UpstreamBrokenError("upstream ended its answer before it was complete")
-    return part

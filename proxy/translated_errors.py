@@ -19,6 +19,7 @@ import httpx
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.headers import encoded
+from proxy.json_splice import json_object
 from proxy.upstream import Headers, UpstreamReply
 
 _KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
@@ -30,6 +31,7 @@ _TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
+_NOT_TRANSLATED = "translation_failed"
 _CODES = {
     "ContentPolicyViolationError": "content_policy_violation",
     "ContextWindowExceededError": "context_length_exceeded",
@@ -50,17 +52,39 @@ def kept_headers(headers: Mapping[str, str]) -> Headers:
     return encoded((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
 
 
-def error_reply(error: Exception) -> UpstreamReply:
-    """The reply that `error` stands for; raises UpstreamError when there was none."""
+def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:
+    """The reply that `error` stands for; raises UpstreamError when there was none.
+
+    `answered` is what upstream said, where that is known.
+    """
     chain = list(_chain(error))
     code = next((_CODES[name] for e in chain if (name := type(e).__name__) in _CODES), None)
     for cause in chain:
         if isinstance(cause, httpx.HTTPStatusError):
-            return _answered(cause.response, code)
-    if failure := _failure(error):
+            return error_answer(cause.response, code)
+    if answered is not None and not answered.is_success:
+        return error_answer(answered, code)
+    failure = _failure(error)
+    if answered is not None and (failure is None or failure.machine_code == _NOT_TRANSLATED):
+        raise no_answer(answered) from error
+    if failure:
         raise failure from error
     status = getattr(error, "status_code", 500)
     return json_reply(status, _envelope(status, _words(error), code=code), [])
+
+
+def no_answer(response: httpx.Response) -> UpstreamBrokenError:
+    """A success of upstream's that holds no answer; upstream's words if it calls that an error."""
+    try:
+        told = json_object(response.content) or {}
+    except httpx.ResponseNotRead:
+        told = {}
+    error = told.get("error")
+    words = error.get("message") if isinstance(error, dict) else error
+    text = (
+        f"upstream's answer is an error: {words}" if words else "upstream's answer is no completion"
+    )
+    return UpstreamBrokenError(text, code=_NOT_TRANSLATED)
 
 
 def broken_off(error: Exception) -> UpstreamError:
@@ -93,7 +117,7 @@ def _failure(error: Exception) -> UpstreamError | None:
     if is_verdict and not has(openai.APIConnectionError):  # what litellm calls all that is left
         return None
     text = f"litellm could not translate the request or its answer ({name})"
-    return UpstreamError(text, code="translation_failed")
+    return UpstreamError(text, code=_NOT_TRANSLATED)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -104,8 +128,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = wrapped or error.__cause__ or error.__context__
 
 
-def _answered(response: httpx.Response, code: str | None) -> UpstreamReply:
-    """Upstream's error, its words moved into OpenAI's envelope."""
+def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamReply:
+    """Upstream's error, its words moved into OpenAI's envelope; a redirect is none to follow."""
+    status = response.status_code
+    if status < 400:
+        raise UpstreamBrokenError(f"upstream answered {status}, which is not followed")
     try:
         body = response.json()
     except (ValueError, httpx.ResponseNotRead):
@@ -116,13 +143,13 @@ def _answered(response: httpx.Response, code: str | None) -> UpstreamReply:
     kind = told.get("type") or told.get("status")
     given = told.get("code")
     envelope = _envelope(
-        response.status_code,
-        told.get("message") or told.get("detail") or f"upstream answered {response.status_code}",
+        status,
+        told.get("message") or told.get("detail") or f"upstream answered {status}",
         kind=kind,
         param=told.get("param"),
         code=code or (given if isinstance(given, str) else kind),
     )
-    return json_reply(response.status_code, envelope, kept_headers(response.headers))
+    return json_reply(status, envelope, kept_headers(response.headers))
 
 
 def _envelope(

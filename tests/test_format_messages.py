@@ -123,7 +123,7 @@ def test_a_continuation_follows_on_what_was_sent(message: Json, other: Json) -> 
     if not any(found):
         return
     sent = b"".join(raw[: found.index(True)])
-    continued = b"".join(read(b"".join(raw)).continued({**other, "pinocchio": {"x": 1}}))
+    continued = b"".join(read(b"".join(raw)).continued({**other, "pinocchio": {"x": 1}}, {}))
     assembler = read(sent + continued)
     kept = [block["type"].endswith("tool_use") for block in message["content"]].index(True)
     expected = [*message["content"][:kept], *other["content"]]
@@ -140,7 +140,7 @@ def test_a_continuation_closes_the_open_block() -> None:
     """A block that upstream left open before the calls is closed, as clients expect."""
     start = b'data: {"type":"content_block_start","index":%d,"content_block":{"type":"%b"}}\n\n'
     assembler = read(start % (0, b"text") + start % (1, b"tool_use"))
-    first = assembler.continued({"content": [], "stop_reason": "end_turn"})[0]
+    first = assembler.continued({"content": [], "stop_reason": "end_turn"}, {})[0]
     assert json.loads(first.splitlines()[1][6:]) == {"type": "content_block_stop", "index": 0}
 
 

@@ -189,7 +189,7 @@ def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) ->
     if is_before:
         return
     replaced = RESPONSES.restated(assembler.completion(), text, "stop")
-    stream = b"".join([*before, *assembler.continued(replaced)])
+    stream = b"".join([*before, *assembler.continued(replaced, {})])
     numbers = [json.loads(event.data or "")["sequence_number"] for event in read(stream)]
     assert numbers == list(range(len(numbers)))
     final = accumulated(stream)._completed_response

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
-from proxy.formats.merging import index_of, joined, merge, merge_calls
-from proxy.formats.openai import annotated, error_body, error_event
+from proxy.formats.marks import Marks
+from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
+from proxy.formats.openai import annotated, error_body, error_event, plain_objects
 from proxy.json_splice import dumps, json_object
 from proxy.sse import DONE, Event, event_bytes
 
@@ -25,8 +25,12 @@ class ChatFormat:
     path = "/chat/completions"
     held_prefix = "chatcmpl-held-"
     fetch_path = path
-    marks = re.compile(
-        rb'"finish_reason"\s*:\s*"|"error"|\[DONE\]|"tool_calls"\s*:\s*\[|"function_call"\s*:\s*\{'
+    marks = Marks(
+        rb'"finish_reason"\s*:\s*"[^"]',
+        rb'"error"',
+        rb"\[DONE\]",
+        rb'"tool_calls"\s*:\s*\[',
+        rb'"function_call"\s*:\s*\{',
     )
 
     def question(self, payload: Json) -> str:
@@ -87,30 +91,34 @@ class ChatFormat:
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
         """Role and content, then the finish, usage where it was asked for, [DONE]."""
-        left_out = ("choices", "usage", "object", MEMBER)
-        head = {k: v for k, v in completion.items() if k not in left_out}
-        head["object"] = f"{_OBJECT}.chunk"
-        chunks: list[Json] = []
-        for choice in completion["choices"]:
-            delta = dict(choice["message"])
-            if isinstance(calls := delta.get("tool_calls"), list):
-                delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
-            start = {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
-            finish = {"index": choice["index"], "delta": {}, "logprobs": None}
-            ending = {"finish_reason": choice["finish_reason"]}
-            chunks.append({**head, "choices": [{**start, "finish_reason": None}]})
-            chunks.append({**head, "choices": [{**finish, **ending}]})
-        if MEMBER in completion and chunks:
-            chunks[-1][MEMBER] = completion[MEMBER]
-        if includes_usage(payload):
-            chunks.append({**head, "choices": [], "usage": completion.get("usage")})
-        return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
+        return _events(completion, payload)
 
     def error_body(self, error: ProxyError) -> bytes:
         return error_body(error)
 
     def error_event(self, error: ProxyError) -> bytes:
         return error_event(error)
+
+
+def _events(completion: Json, payload: Json) -> list[bytes]:
+    left_out = ("choices", "usage", "object", MEMBER)
+    head = {k: v for k, v in completion.items() if k not in left_out}
+    head["object"] = f"{_OBJECT}.chunk"
+    chunks: list[Json] = []
+    for choice in completion["choices"]:
+        delta = dict(choice["message"])
+        if isinstance(calls := delta.get("tool_calls"), list):
+            delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)]
+        start = {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
+        finish = {"index": choice["index"], "delta": {}, "logprobs": None}
+        ending = {"finish_reason": choice["finish_reason"]}
+        chunks.append({**head, "choices": [{**start, "finish_reason": None}]})
+        chunks.append({**head, "choices": [{**finish, **ending}]})
+    if MEMBER in completion and chunks:
+        chunks[-1][MEMBER] = completion[MEMBER]
+    if includes_usage(payload):
+        chunks.append({**head, "choices": [], "usage": completion.get("usage")})
+    return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
 
 
 def plain_text(content: Any) -> str:
@@ -134,6 +142,7 @@ class ChatAssembler:
         self.model: str | None = None
         self._head: Json = {}  # id, created, model .. of the first chunk
         self._usage: Json | None = None
+        self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
 
     def add(self, event: Event) -> Sight:
         if event.data == DONE:
@@ -143,6 +152,32 @@ class ChatAssembler:
             return NOTHING
         if "error" in chunk:
             return Sight(is_end=True, is_error=True)
+        return self._add_chunk(chunk)
+
+    def add_unmarked(self, raw: bytes) -> bool:
+        chunks = plain_objects(raw)
+        if chunks is None:
+            return False
+        for chunk in chunks:
+            if not self._add_text(chunk):
+                self._add_chunk(chunk)
+        return True
+
+    def _add_text(self, chunk: Json) -> bool:
+        """Takes in what nearly every chunk is, more text of a choice that was begun."""
+        try:
+            (part,) = chunk["choices"]
+            ((name, text),) = part["delta"].items()
+            pieces = self._choices[part["index"]].message["content"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return False
+        is_text = name == "content" and type(text) is str and type(pieces) is Pieces
+        if not is_text or part.get("logprobs") is not None or chunk.get("usage") is not None:
+            return False
+        pieces.append(text)
+        return True
+
+    def _add_chunk(self, chunk: Json) -> Sight:
         if not self._head and "id" in chunk:
             self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage", "object")}
         if isinstance(chunk.get("model"), str) and chunk["model"]:
@@ -154,7 +189,10 @@ class ChatAssembler:
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
-        calls_tool = False
+        calls_tool = any(map(_calls_tool, parts))
+        if calls_tool and self._before_calls is None:
+            told = self._choices.values()
+            self._before_calls = {c.index: c.finish_reason is not None for c in told}
         for position, part in enumerate(parts):
             if not isinstance(part, dict):
                 continue
@@ -162,28 +200,27 @@ class ChatAssembler:
             if (choice := self._choices.get(index)) is None:
                 choice = self._choices[index] = Choice(index)
             with contextlib.suppress(RecursionError):  # no answer is nested that deeply
-                calls_tool |= self._extend(choice, part)
-            if isinstance(part.get("finish_reason"), str) and choice.finish_reason is None:
-                choice.finish_reason = part["finish_reason"]
+                self._extend(choice, part)
+            reason = part.get("finish_reason")  # some servers send empty ones until there is one
+            if reason and isinstance(reason, str) and choice.finish_reason is None:
+                choice.finish_reason = reason
                 finished.append(index)
         if finished or calls_tool:
             return Sight(tuple(finished), calls_tool=calls_tool)
         return NOTHING
 
-    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
-        """Takes a choice's part in; whether it is one of a tool call."""
+    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> None:
         delta, logprobs = part.get("delta"), part.get("logprobs")
         if isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
             merge(choice.logprobs, logprobs)
         if not isinstance(delta, dict):
-            return False
+            return
         listed = delta.get("tool_calls")
         if isinstance(listed, list):
             merge_calls(self._calls.setdefault(choice.index, {}), listed)
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         merge(choice.message, delta)
-        return (isinstance(listed, list) and bool(listed)) or isinstance(delta.get("function_call"), dict)
 
     def choices(self) -> list[Choice]:
         return [self._whole(self._choices[index]) for index in sorted(self._choices)]
@@ -207,5 +244,30 @@ class ChatAssembler:
         usage = {} if self._usage is None else {"usage": self._usage}
         return {**self._head, "object": _OBJECT, "choices": listed, **usage}
 
-    def continued(self, completion: Json) -> None:
-        """Its chunks have no order that a whole stream could break."""
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+        """Nothing for a choice that has finished; a role is not told twice, accumulators add it up.
+
+        A completion with fewer choices than were begun stands for each of the others as well.
+        """
+        told = self._before_calls or {}
+        given = {choice["index"]: choice for choice in completion["choices"]}
+        first = next(iter(given.values()))
+        choices = []
+        for index in sorted(given.keys() | told.keys()):
+            if told.get(index):
+                continue
+            choice = given.get(index, first)
+            message = dict(choice["message"])
+            if index in told:
+                message.pop("role", None)
+            choices.append({**choice, "index": index, "message": message})
+        return _events({**completion, "choices": choices}, payload)
+
+
+def _calls_tool(part: Any) -> bool:
+    """Whether there is a piece of a tool call in a choice's part."""
+    delta = part.get("delta") if isinstance(part, dict) else None
+    if not isinstance(delta, dict):
+        return False
+    calls = delta.get("tool_calls")
+    return (isinstance(calls, list) and bool(calls)) or isinstance(delta.get("function_call"), dict)

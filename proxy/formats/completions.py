@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.marks import Marks
 from proxy.formats.merging import index_of, joined, merge
 from proxy.formats.openai import annotated, error_body, error_event
 from proxy.json_splice import dumps, json_object
@@ -25,7 +25,7 @@ class CompletionsFormat:
     path = "/completions"
     held_prefix = "cmpl-held-"
     fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
-    marks = re.compile(rb'"finish_reason"\s*:\s*"|"error"|\[DONE\]')
+    marks = Marks(rb'"finish_reason"\s*:\s*"[^"]', rb'"error"', rb"\[DONE\]")
 
     def question(self, payload: Json) -> str:
         if payload.get("echo") is True:
@@ -125,6 +125,9 @@ class CompletionsAssembler:
         self._head: Json = {}
         self._usage: Json | None = None
 
+    def add_unmarked(self, raw: bytes) -> bool:
+        return False
+
     def add(self, event: Event) -> Sight:
         if event.data == DONE:
             return Sight(is_end=True)
@@ -151,8 +154,9 @@ class CompletionsAssembler:
             grown = {key: part[key] for key in ("text", "logprobs") if part.get(key) is not None}
             with contextlib.suppress(RecursionError):  # no answer is nested that deeply
                 merge(self._choices.setdefault(index, {}), grown)
-            if isinstance(part.get("finish_reason"), str) and index not in self._reasons:
-                self._reasons[index] = part["finish_reason"]
+            reason = part.get("finish_reason")  # some servers send empty ones until there is one
+            if reason and isinstance(reason, str) and index not in self._reasons:
+                self._reasons[index] = reason
                 finished.append(index)
         return Sight(tuple(finished)) if finished else NOTHING
 
@@ -181,5 +185,6 @@ class CompletionsAssembler:
         usage = {} if self._usage is None else {"usage": self._usage}
         return {"object": _OBJECT, **self._head, "choices": listed, **usage}
 
-    def continued(self, completion: Json) -> None:
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
         """There are no tool calls to wait for."""
+        raise NotImplementedError("a completion calls no tools")

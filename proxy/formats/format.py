@@ -8,12 +8,12 @@ the calibrator's text and a policy's facts are found in one place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from proxy.errors import ProxyError
+from proxy.formats.marks import Marks
 from proxy.sse import Event
 
 Json = dict[str, Any]
@@ -67,6 +67,13 @@ class Assembler(Protocol):
 
     def add(self, event: Event) -> Sight: ...
 
+    def add_unmarked(self, raw: bytes) -> bool:
+        """Takes in whole events in which no mark is found, all at once, where it can.
+
+        False says that it took none of them, and that each has to be added.
+        """
+        ...
+
     def choices(self) -> list[Choice]:
         """What has arrived, in the order of their indices; unfinished ones too."""
         ...
@@ -75,10 +82,10 @@ class Assembler(Protocol):
         """What the same reply would have been, had it not been streamed."""
         ...
 
-    def continued(self, completion: Json) -> list[bytes] | None:
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
         """The completion as what follows on the events before the first part of a tool call.
 
-        None where a whole stream, as `Format.events` makes it, may follow on them.
+        As `Format.events`, but for what a client that has those events must not be told again.
         """
         ...
 
@@ -90,7 +97,7 @@ class Format(Protocol):
     path: str  # after `/v1`
     held_prefix: str  # of the ids of held replies
     fetch_path: str  # after `/v1`, where a held reply is fetched by its id
-    marks: re.Pattern[bytes]
+    marks: Marks
     """Found in every event that finishes a choice, ends the stream, is an error or calls a tool."""
 
     # the request

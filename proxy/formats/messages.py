@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, Assembler, Choice, Ending, Json
+from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
     MessagesAssembler,
     finish_reason,
@@ -45,8 +45,9 @@ class MessagesFormat:
     path = "/messages"
     held_prefix = "msg_held_"
     fetch_path = path  # a convention of ours: the API itself has nothing there
-    marks = re.compile(
-        rb'"type"\s*:\s*"(?:message_delta|message_stop|error|[a-z_]*tool_use|[^"\\]*\\)|"error"'
+    marks = Marks(
+        rb'"type"\s*:\s*"(?:message_delta|message_stop|error|[a-z_]*tool_use|[^"\\]*\\)',
+        rb'"error"',
     )
 
     def question(self, payload: Json) -> str:

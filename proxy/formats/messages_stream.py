@@ -79,6 +79,9 @@ class MessagesAssembler:
         self._open: set[int] = set()  # blocks whose stop has not come
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
 
+    def add_unmarked(self, raw: bytes) -> bool:
+        return False
+
     def add(self, event: Event) -> Sight:
         data = json_object(event.data) if event.data else None
         if data is None:
@@ -176,7 +179,7 @@ class MessagesAssembler:
             block["input"] = {_UNREADABLE: streamed} if parsed is None else parsed
         return block
 
-    def continued(self, completion: Json) -> list[bytes]:
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
         """The events that end the stream with `completion`, after what came before its calls."""
         next_index, still_open = self._before_calls or (0, frozenset())
         stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER
 from proxy.json_splice import json_object, member_bytes
@@ -40,6 +42,20 @@ def with_data(event: Event, data: bytes, changed: bytes) -> bytes:
     if event.raw.count(data) == 1:
         return event.raw.replace(data, changed)
     return event_bytes(changed)
+
+
+def plain_objects(raw: bytes) -> list[Any] | None:
+    """The JSON objects in events of a line each, in one go; None for events of any other kind."""
+    listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
+    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and b"\r" not in raw
+    if not is_plain or b"\n" in listed:
+        return None
+    try:
+        objects: list[Any] = orjson.loads(b"[%b]" % listed)
+    except ValueError:
+        return None
+    is_each = len(objects) == raw.count(b"\n\n")
+    return objects if is_each and all(type(found) is dict for found in objects) else None
 
 
 def error_body(error: ProxyError) -> bytes:

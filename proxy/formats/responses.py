@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
 from proxy.formats.format import Assembler, Choice, Ending, Json, NoAnswerError
+from proxy.formats.marks import Marks
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
 from proxy.formats.responses_items import answer_message, as_items, chat_messages, chat_tools
@@ -36,9 +36,12 @@ class ResponsesFormat:
     path = "/responses"
     held_prefix = "resp_held_"
     fetch_path = path
-    marks = re.compile(
-        rb'response\.(?:completed|incomplete|failed|cancelled)"|output_item|_call[_.]|"error"'
-        rb"|\[DONE\]"
+    marks = Marks(
+        rb'response\.(?:completed|incomplete|failed|cancelled)"',
+        rb"output_item",
+        rb"_call[_.]",
+        rb'"error"',
+        rb"\[DONE\]",
     )
 
     def question(self, payload: Json) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.formats.format import NOTHING, Choice, Json, Sight
+from proxy.formats.merging import Pieces, joined
 from proxy.formats.responses_events import Writer, named_event
 from proxy.formats.responses_items import answer_message, is_call
 from proxy.json_splice import dumps, json_object
@@ -66,6 +67,9 @@ class ResponsesAssembler:
         self._events = 0
         self._is_finished = False
         self._break: _Break | None = None
+
+    def add_unmarked(self, raw: bytes) -> bool:
+        return False
 
     def add(self, event: Event) -> Sight:
         data = event.data
@@ -143,7 +147,7 @@ class ResponsesAssembler:
             grown = {i: _opened(self._added[i]) for i in self._added if i not in self._done}
             for data in self._deltas:
                 _grow(grown, json_object(data) or {})
-            return [self._done.get(i, grown.get(i)) for i in indices]
+            return [self._done.get(i, joined(grown.get(i))) for i in indices]
         return [self._done[index] for index in indices]
 
     def choices(self) -> list[Choice]:
@@ -156,7 +160,7 @@ class ResponsesAssembler:
     def completion(self) -> Json:
         return self._response if self._is_finished else {**self._response, "output": self._items()}
 
-    def continued(self, completion: Json) -> list[bytes]:
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
         at = self._break or _Break(self._events, len(self._added), self._items())
         writer = Writer(at.number)
         items = completion.get("output") or []
@@ -199,7 +203,7 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
     if not isinstance(item, dict) or not isinstance(text, str):
         return
     if member := _GROWING.get(kind):
-        item[member] = str(item.get(member) or "") + text
+        _append(item, member, text)
         return
     key = {"output_text.delta": "text", "refusal.delta": "refusal"}.get(kind)
     if key is None or not _is_message(item):
@@ -207,4 +211,12 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
     part_type = "output_text" if key == "text" else "refusal"
     if not item["content"] or item["content"][-1].get("type") != part_type:
         item["content"].append({"type": part_type, key: ""})
-    item["content"][-1][key] += text
+    _append(item["content"][-1], key, text)
+
+
+def _append(grown: Json, key: str, text: str) -> None:
+    """Adds to a text, which stays in pieces until it is needed."""
+    pieces = grown.get(key)
+    if not isinstance(pieces, Pieces):
+        pieces = grown[key] = Pieces([str(pieces or "")])
+    pieces.append(text)

@@ -1,0 +1,87 @@
+"""The HTTP clients below litellm, which makes them itself and shares them within the process.
+
+They follow no redirect, for upstreams come from the configuration alone; what upstream answers can
+be watched; and they are closed with the last user of their event loop. All of them pass through
+litellm's `in_memory_llm_clients_cache`, and there they are seized.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+
+import httpx
+
+_Loop = asyncio.AbstractEventLoop
+
+_watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
+
+
+@contextmanager
+def watched() -> Iterator[list[httpx.Response]]:
+    """A list of what upstream answers to the calls inside; the bodies may not be here yet."""
+    token = _watched.set(responses := [])
+    try:
+        yield responses
+    finally:
+        _watched.reset(token)
+
+
+async def _watch(response: httpx.Response) -> None:
+    if (responses := _watched.get(None)) is not None:
+        responses.append(response)
+
+
+class SharedClients:
+    """All clients that litellm makes from now on, by the event loop that they belong to."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._put = store.set_cache
+        store.set_cache = self._seize
+        self._users: WeakKeyDictionary[_Loop, WeakSet[object]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[_Loop, WeakValueDictionary[str, Any]] = WeakKeyDictionary()
+
+    def join(self, user: object) -> None:
+        """Keeps the running loop's clients open until this user leaves."""
+        self._users.setdefault(asyncio.get_running_loop(), WeakSet()).add(user)
+
+    async def leave(self, user: object) -> None:
+        """Closes the running loop's clients if nobody else uses them."""
+        loop = asyncio.get_running_loop()
+        users = self._users.setdefault(loop, WeakSet())
+        users.discard(user)
+        if users:
+            return
+        for key, client in list(self._made.pop(loop, {}).items()):
+            self._store.delete_cache(key)  # else the next user would get a closed one
+            await client.close()
+
+    def _seize(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        if (client := _http_client(value)) is not None:
+            for owner in (client, value):  # litellm's handlers make another client of their values
+                if hasattr(owner, "event_hooks"):
+                    owner.event_hooks = {"request": [], "response": [_watch]}
+                    owner.follow_redirects = False
+            with suppress(RuntimeError):  # made outside of any loop, for all of them
+                made = self._made.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+                made[self._store.update_cache_key_with_event_loop(key)] = value
+        self._put(key, value, *args, **kwargs)
+
+
+def _http_client(value: Any) -> httpx.AsyncClient | None:
+    """The client within litellm's handler (`client`) or within OpenAI's SDK (`_client`)."""
+    found = (getattr(value, name, None) for name in ("client", "_client"))
+    return next((client for client in found if isinstance(client, httpx.AsyncClient)), None)
+
+
+@cache
+def shared_clients() -> SharedClients:
+    """Those of the process; imports litellm."""
+    return SharedClients(importlib.import_module("litellm").in_memory_llm_clients_cache)
