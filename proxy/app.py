@@ -14,7 +14,17 @@ from functools import partial
 
 from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
-from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_reply, send_reply
+from proxy.asgi import (
+    Endpoint,
+    Receive,
+    Reply,
+    Request,
+    Scope,
+    Send,
+    error_reply,
+    send_reply,
+    sender,
+)
 from proxy.chat import Completions
 from proxy.config import CalibratorConfig, Config
 from proxy.errors import HostNotAllowedError, NotFoundError
@@ -127,7 +137,7 @@ class App:
             try:
                 check_host(scope["headers"])
             except HostNotAllowedError as error:
-                await send_reply(error_reply(error), send)
+                await send_reply(error_reply(error), sender(scope, send))
                 return
         handler = self._exact.get((scope["method"], scope["path"])) or await self._handler(scope)
         await handler(scope, receive, send)
@@ -201,4 +211,4 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     error = NotFoundError(
         f"there is nothing at {scope['path']}; the API is under /v1/", code="unknown_url"
     )
-    await send_reply(error_reply(error), send)
+    await send_reply(error_reply(error), sender(scope, send))

@@ -26,6 +26,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 NOT_MODIFIED = 304
+WHOLE_REPLY = "pinocchio.whole_reply"
+"""An ASGI extension and the type of its message, with `status`, `headers` (the length among them)
+and `body`: a whole reply at once, where the server takes that."""
 WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
 
 
@@ -91,21 +94,21 @@ class Endpoint:
         try:
             request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error, self._error_body), send)
+            await send_reply(error_reply(error, self._error_body), sender(scope, send))
             return
         except _ClientGoneError:
             return
         watch = _Watch(receive)
         self._watches.add(watch.start)
         try:
-            await self._answer(request, _for(scope, send), watch)
+            await self._answer(request, sender(scope, send), watch)
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
         finally:
             watch.stop()
 
-    async def _answer(self, request: Request, send: Send, watch: _Watch) -> None:
+    async def _answer(self, request: Request, to: Sender, watch: _Watch) -> None:
         try:
             reply = await self._handler(request)
         except ProxyError as error:
@@ -115,7 +118,7 @@ class Endpoint:
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, send, before_end=watch.stop)
+            await send_reply(reply, to, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -205,10 +208,24 @@ def _with_length(reply: Reply, length: int) -> Headers:
     return [field if name == b"content-length" else (name, v) for name, v in reply.headers]
 
 
-def _for(scope: Scope, send: Send) -> Send:
-    """`send`, but for HTTP/1.0, which knows no chunks and is sent every body whole."""
-    if scope.get("http_version") != "1.0":
-        return send
+class Sender:
+    """`send`, and whether the server takes a whole reply in one message (`http_server.py`)."""
+
+    __slots__ = ("send", "takes_whole")
+
+    def __init__(self, send: Send, takes_whole: bool) -> None:
+        self.send = send
+        self.takes_whole = takes_whole
+
+
+def sender(scope: Scope, send: Send) -> Sender:
+    """HTTP/1.0 knows no chunks; such a client is sent every body whole."""
+    takes_whole = WHOLE_REPLY in (scope.get("extensions") or ())
+    is_old = scope.get("http_version") == "1.0"
+    return Sender(_collected(send) if is_old else send, takes_whole and not is_old)
+
+
+def _collected(send: Send) -> Send:
     started: list[Message] = []
     parts: list[bytes] = []
 
@@ -234,11 +251,17 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-async def send_reply(reply: Reply, send: Send, before_end: Callable[[], None] = _nothing) -> None:
+async def send_reply(reply: Reply, to: Sender, before_end: Callable[[], None] = _nothing) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
     body: Any = reply.body
+    send = to.send
     if isinstance(body, bytes):
         fields = _with_length(reply, len(body))
+        if to.takes_whole:
+            before_end()
+            whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": body}
+            await send(whole)
+            return
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
         await send({"type": "http.response.body", "body": body})

@@ -23,6 +23,7 @@ from proxy.config import Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.host_check import is_loopback
+from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
@@ -136,6 +137,7 @@ def serve(
         proxy_headers=False,
         date_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        http=HttpProtocol,
         **websocket_settings(setup.config.limits.max_body),
     )
     for line in greeting(setup, url):

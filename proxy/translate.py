@@ -1,6 +1,7 @@
 """The way to an upstream that does not speak OpenAI's format: litellm translates there and back.
 
-The one module, with `translated_*.py`, that knows litellm. It is loaded by the first request, in a thread: its import takes seconds. Where the provider of a model speaks
+With `translated_*.py` what knows litellm, and where its word provider is used. litellm is loaded by
+the first request, in a thread: its import takes seconds. Where the provider of a model speaks
 OpenAI's format after all, nothing is translated; litellm says where it is, a Relay goes there.
 """
 
@@ -55,6 +56,7 @@ _FIELDS: dict[str, type | UnionType] = {
 }
 # On litellm's list of OpenAI's kin, but with a URL, an authentication or model names of their own.
 _NOT_QUITE_OPENAI = ("azure_ai", "clarifai", "docker_model_runner", "fireworks_ai", "ragflow")
+_OPENAI = ".api.openai.com"
 _INTERACTIVE = ("chatgpt", "github_copilot")  # asking for their key starts a login
 _STAND_INS = ("dummy-key", "fake-api-key")  # litellm's for providers without keys
 
@@ -83,7 +85,7 @@ class _Target:
     model: str  # as the provider wants it
     relay: Upstream | None
     anthropic: Upstream | None = None  # speaks Anthropic's format
-    speaks_openai: bool = False  # also where litellm writes the requests
+    is_openais: bool = False  # answers in OpenAI's format, whatever the requests look like
 
     def way(self, path: str) -> Upstream | None:
         """Where the client's bytes can go as they are."""
@@ -174,7 +176,8 @@ class LiteLLMUpstream:
         anthropic = self._anthropic() if provider == "anthropic" and self._may_relay else None
         place = self._place(provider, base_url, key)
         relay = self._relay(*place) if place and self._may_relay else None
-        return _Target(name, own, relay, anthropic, speaks_openai=place is not None)
+        is_openais = provider in ("openai", "azure", *self._litellm.openai_compatible_providers)
+        return _Target(name, own, relay, anthropic, is_openais=is_openais)
 
     def _anthropic(self) -> Upstream:
         """The way to Anthropic itself, with the key of the environment if none is configured."""
@@ -186,7 +189,7 @@ class LiteLLMUpstream:
     def _place(
         self, provider: str, base_url: str | None, key: str | None
     ) -> tuple[str, str] | None:
-        """URL and key, from the environment if need be, of a provider that speaks OpenAI's format."""
+        """URL and key of a provider that speaks OpenAI's format, or None."""
         litellm = self._litellm
         if provider == "openai":
             key = litellm.OpenAIGPTConfig.get_api_key()
@@ -201,6 +204,10 @@ class LiteLLMUpstream:
         place = (base_url, key)
         return self._relays.setdefault(place, open_relay(base_url, key, self._timeout_s))
 
+    def _is_openai_itself(self, target: _Target) -> bool:
+        url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")
+        return target.name.startswith("openai/") and f".{url.host}".endswith(_OPENAI)
+
     async def _translate(self, body: Json, target: _Target, key: str | None) -> UpstreamReply:
         arguments = self._arguments(body) | {
             "model": target.name,
@@ -211,8 +218,10 @@ class LiteLLMUpstream:
             "num_retries": 0,
             "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
         }
-        if target.speaks_openai:
-            arguments["allowed_openai_params"] = ["user"]  # litellm drops it for unknown models
+        if target.is_openais:
+            arguments["allowed_openai_params"] = ["user"]  # lost for models it does not know
+            if body.get("stream") and self._is_openai_itself(target):
+                arguments.setdefault("stream_options", {"include_usage": False})  # else it asks
         options = body.get("stream_options") or {}
         wants = Wants(body.get("stream") is True, options.get("include_usage") is True)
         failure: Exception | None = None
@@ -221,7 +230,7 @@ class LiteLLMUpstream:
                 answer = await self._litellm.acompletion(**arguments)
             except Exception as error:
                 failure = error
-            if target.speaks_openai and (said := own_words(responses, wants)):
+            if target.is_openais and (said := own_words(responses, wants)):
                 return await relayed_reply(said, wants)
             try:
                 if failure is not None:

@@ -28,6 +28,7 @@ Json = dict[str, Any]
 
 MESSAGES = "/messages"
 _ADAPTER = "litellm.llms.anthropic.pass_through.adapters"
+_BROKEN = 502  # stands for the status that an error in the middle of an answer has not
 _LIMIT = 64 * 2**20  # bytes of a reply that is read whole
 # What litellm's adapter writes in OpenAI's words ..
 _TRANSLATED = {
@@ -37,6 +38,13 @@ _TRANSLATED = {
 }
 # .. and what concerns Anthropic's own bookkeeping, which changes no answer.
 _LEFT_OUT = {"cache_control", "context_management", "diagnostics", "service_tier"}
+# What is translated of a completion, and of the messages in it.
+_TOLD = ("id", "created", "model", "usage")
+_SAID = {
+    *("role", "content", "refusal", "reasoning", "reasoning_content", "thinking_blocks"),
+    *("tool_calls", "function_call", "provider_specific_fields"),
+}
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 _CLIENTS_OWN = (b"x-api-key", b"anthropic-version", b"anthropic-beta", b"accept-encoding")
 
 
@@ -110,7 +118,7 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
     wanted = {key: value for key, value in given.items() if key in _TRANSLATED}
     try:
         fields, names = _adapter().translate_completion_input_params_with_tool_mapping(wanted)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except _UNREADABLE as error:
         text = f"the request cannot be translated for this upstream ({type(error).__name__})"
         raise BadRequestError(text, code="translation_failed") from error
     if isinstance(effort := fields.get("reasoning_effort"), dict):
@@ -149,9 +157,27 @@ async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Upstr
     completion = json_object(await _whole(reply))
     if completion is None or not completion.get("choices"):
         raise UpstreamBrokenError("upstream's answer is no completion", code="translation_failed")
-    response = importlib.import_module("litellm").ModelResponse(**completion)
-    message = _adapter().translate_completion_output_params(response, tool_names)
+    try:
+        response = importlib.import_module("litellm").ModelResponse(**_readable(completion))
+        message = _adapter().translate_completion_output_params(response, tool_names)
+    except _UNREADABLE as error:
+        raise _untranslated(error) from error
     return _reply(reply, dict(message))
+
+
+def _readable(completion: Json) -> Json:
+    """Without what a message of Anthropic's has no place for, and litellm might fail on."""
+    choices = [
+        {**choice, "message": {k: v for k, v in choice["message"].items() if k in _SAID}}
+        for choice in completion["choices"]
+    ]
+    kept = {name: completion[name] for name in _TOLD if completion.get(name) is not None}
+    return {**kept, "choices": choices}
+
+
+def _untranslated(error: Exception) -> UpstreamBrokenError:
+    text = f"upstream's answer cannot be translated ({type(error).__name__})"
+    return UpstreamBrokenError(text, code="translation_failed")
 
 
 def _reply(reply: UpstreamReply, body: Json) -> UpstreamReply:
@@ -238,21 +264,39 @@ async def _events(
     model = (first or {}).get("model") or "unknown"
     responses = _responses(chunks, first)
     async with aclosing(chunks), aclosing(responses):
-        async for data in wrapper(responses, model, tool_name_mapping=tool_names):
-            plain = _plain(data)
-            if plain["type"] == "message_delta":
-                plain["delta"].setdefault("stop_sequence", None)
-            yield named_event(plain["type"], dumps(plain))
+        try:
+            async for data in wrapper(responses, model, tool_name_mapping=tool_names):
+                plain = _plain(data)
+                if plain["type"] == "message_delta":
+                    plain["delta"].setdefault("stop_sequence", None)
+                yield named_event(plain["type"], dumps(plain))
+        except _ToldError as told:
+            yield named_event("error", dumps(_error(_BROKEN, told.error)))
+        except _UNREADABLE as error:
+            raise _untranslated(error) from error
+
+
+class _ToldError(Exception):
+    """Upstream's own error in the middle of its answer."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__()
+        self.error = error
 
 
 async def _responses(
     chunks: AsyncGenerator[Json, None], first: Json | None
 ) -> AsyncGenerator[Any, None]:
-    """The chunks as litellm's objects; raises UpstreamBrokenError where the finish is missing."""
+    """The chunks as litellm's objects.
+
+    Raises _ToldError at upstream's own error, UpstreamBrokenError where the finish is missing.
+    """
     make = importlib.import_module("litellm.types.utils").ModelResponseStream
     is_finished = False
     chunk = first
     while chunk is not None:
+        if told := chunk.get("error"):
+            raise _ToldError(told if isinstance(told, dict) else {"message": told})
         choices = chunk.get("choices") or []
         is_finished = is_finished or any(c.get("finish_reason") for c in choices)
         yield make(**chunk)

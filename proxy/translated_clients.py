@@ -26,7 +26,8 @@ _watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
 @contextmanager
 def watched() -> Iterator[list[httpx.Response]]:
     """A list of what upstream answers to the calls inside; the bodies may not be here yet."""
-    token = _watched.set(responses := [])
+    responses: list[httpx.Response] = []
+    token = _watched.set(responses)
     try:
         yield responses
     finally:
@@ -41,10 +42,11 @@ async def _watch(response: httpx.Response) -> None:
 class SharedClients:
     """All clients that litellm makes from now on, by the event loop that they belong to."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self._put = store.set_cache
-        store.set_cache = self._seize
+    def __init__(self, litellm: Any) -> None:
+        self._litellm = litellm
+        self._store = litellm.in_memory_llm_clients_cache
+        self._put = self._store.set_cache
+        self._store.set_cache = self._seize
         self._users: WeakKeyDictionary[_Loop, WeakSet[object]] = WeakKeyDictionary()
         self._made: WeakKeyDictionary[_Loop, WeakValueDictionary[str, Any]] = WeakKeyDictionary()
 
@@ -62,6 +64,9 @@ class SharedClients:
         for key, client in list(self._made.pop(loop, {}).items()):
             self._store.delete_cache(key)  # else the next user would get a closed one
             await client.close()
+        of_all_loops = vars(self._litellm).get("module_level_aclient")
+        if of_all_loops is not None and not any(self._users.values()):
+            await of_all_loops.close()  # opens itself again
 
     def _seize(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
         if (client := _http_client(value)) is not None:
@@ -84,4 +89,4 @@ def _http_client(value: Any) -> httpx.AsyncClient | None:
 @cache
 def shared_clients() -> SharedClients:
     """Those of the process; imports litellm."""
-    return SharedClients(importlib.import_module("litellm").in_memory_llm_clients_cache)
+    return SharedClients(importlib.import_module("litellm"))

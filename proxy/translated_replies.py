@@ -48,10 +48,18 @@ def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response |
     response = responses[-1] if responses else None
     if response is None or not response.url.path.endswith("/chat/completions"):
         return None  # litellm asks for some models elsewhere, in another format
-    if not response.is_success:
+    if not response.is_success or _has_more_than_asked(response.request, wants):
         return None
     is_unread = not response.is_stream_consumed and not response.is_closed
     return response if (is_unread if wants.is_stream else _is_whole(response)) else None
+
+
+def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
+    """Whether litellm has asked for the usage of a stream of its own accord."""
+    if wants.has_usage or not wants.is_stream:
+        return False
+    options = (json_object(request.content) or {}).get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _is_whole(response: httpx.Response) -> bool:

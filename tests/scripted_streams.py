@@ -14,10 +14,14 @@ import json
 import socket
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from tests.conftest import StartProxy
 from tests.faulty_upstream import EVENTS, FaultyUpstream, Received, Response, Step, event
 from tests.live_proxy import LiveProxy, question, until
 
@@ -35,8 +39,7 @@ class ScriptedUpstream(FaultyUpstream):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: Iterable[Step] = ()
-        self.by_model: dict[str, Iterable[Step]] = {}
+        self.forget()
 
     def respond(self, request: Received) -> Response:
         steps = self.by_model.get(str(request.json().get("model")), self.steps)
@@ -44,11 +47,34 @@ class ScriptedUpstream(FaultyUpstream):
 
     def forget(self) -> None:
         super().forget()
-        self.steps, self.by_model = (), {}
+        self.steps: Iterable[Step] = ()
+        self.by_model: dict[str, Iterable[Step]] = {}
 
     def is_left(self, within_s: float = 2) -> bool:
         """Whether the last request's connection is closed in time, before its steps are over."""
         return self.last.is_cut_off(within_s)
+
+
+@contextmanager
+def proxies_before(
+    upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartProxy]:
+    """Starts a proxy in front of the upstream, or gives the one that has these options."""
+    started: dict[str, LiveProxy] = {}
+
+    def start(**options: Any) -> LiveProxy:
+        name = repr(sorted(options.items()))
+        if name not in started:
+            folder = tmp_path_factory.mktemp("proxy")
+            spoken = {"speaks": "both", **options.pop("upstream", {})}
+            started[name] = LiveProxy(upstream.base_url, folder, upstream=spoken, **options)
+        return started[name]
+
+    yield start
+    for proxy in started.values():
+        proxy.ask_to_stop()
+    for proxy in started.values():
+        proxy.stop()
 
 
 # Chunks of chat completions
@@ -136,13 +162,14 @@ class RawStream:
     def head(self) -> int:
         """The status, once the head is here."""
         while not self.status:
-            assert self._more(), "the connection was closed"
+            assert self._more() or self.status, "the connection was closed"
         return self.status
 
     def until(self, wanted: bytes) -> bytes:
         """The body so far, once these bytes are in it."""
         while wanted not in self.seen:
-            assert self._more(), f"it ended before {wanted!r}: {bytes(self.seen)!r}"
+            is_on = self._more() or wanted in self.seen
+            assert is_on, f"it ended before {wanted!r}: {bytes(self.seen)!r}"
         return bytes(self.seen)
 
     def for_a_while(self, seconds: float = QUIET_S) -> bytes:
@@ -183,9 +210,8 @@ class RawStream:
         head, end, rest = bytes(self._wire).partition(b"\r\n\r\n")
         if end:
             first, *lines = head.decode("latin-1").split("\r\n")
-            self.fields = {
-                name.lower(): value.strip() for name, _, value in (li.partition(":") for li in lines)
-            }
+            pairs = (line.partition(":") for line in lines)
+            self.fields = {name.lower(): value.strip() for name, _, value in pairs}
             self.status = int(first.split()[1])
             self._wire = bytearray(rest)
 

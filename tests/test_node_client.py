@@ -6,8 +6,6 @@ client cannot see, the upstream has: how often it was asked, with what, and whet
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream, Received
-from tests.node.runner import run_node
+from tests.node.runner import failures_of, run_node, sentences_of
 
 FOLDER = Path(__file__).parent / "node"
 PROGRAM = "client.test.mjs"
@@ -30,14 +28,7 @@ default: deliver
 """
 
 
-def cases() -> list[str]:
-    """The sentences of the Node tests."""
-    found = re.findall(r"""\btest\(["`](.+)["`], async""", (FOLDER / PROGRAM).read_text())
-    return [
-        sentence.replace("${stream}", word)
-        for sentence in found
-        for word in (("false", "true") if "${stream}" in sentence else ("",))
-    ]
+CASES = sentences_of(FOLDER / PROGRAM)
 
 
 @dataclass(frozen=True)
@@ -65,14 +56,10 @@ def run(start_proxy: StartProxy, running_upstream: FaultyUpstream) -> Run:
     )
     output = done.stdout + done.stderr
     assert done.stdout.startswith("<?xml"), output
-    failures = {
-        case.attrib["name"]: None if (failed := case.find("failure")) is None else failed.text
-        for case in ElementTree.fromstring(done.stdout).iter("testcase")
-    }
-    return Run(failures, list(running_upstream.requests), output)
+    return Run(failures_of(done.stdout), list(running_upstream.requests), output)
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", CASES)
 def test_node(run: Run, case: str) -> None:
     """The Node test of this name passed."""
     assert case in run.failures, run.output
@@ -80,7 +67,7 @@ def test_node(run: Run, case: str) -> None:
 
 
 def test_no_node_test_is_left_out(run: Run) -> None:
-    assert sorted(run.failures) == sorted(cases())
+    assert sorted(run.failures) == sorted(CASES)
 
 
 def test_upstream_gets_the_same_request_as_without_the_proxy(run: Run) -> None:

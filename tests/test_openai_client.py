@@ -141,10 +141,9 @@ def test_streaming_responses(client: OpenAI) -> None:
     assert json.loads(lines[-2][6:])["pinocchio"]["confidence"] == 0.9
 
 
-@pytest.mark.parametrize("model", ["cut", "no-finish", "half-event"])
-def test_a_broken_stream_raises(client: OpenAI, model: str) -> None:
+def test_a_broken_stream_raises(client: OpenAI) -> None:
     """Where upstream breaks off, the application gets the first chunks and then an exception."""
-    stream = client.chat.completions.create(**question("p=0.9", model), stream=True)
+    stream = client.chat.completions.create(**question("p=0.9", "cut"), stream=True)
     received = [next(stream).choices[0].delta.content for _ in range(2)]
     assert received == ["", "p="]
     with pytest.raises(openai.APIError, match=r"broke off|ended before"):
@@ -263,8 +262,10 @@ def test_rate_limits_are_visible(client: OpenAI) -> None:
 def test_our_own_errors_have_their_type(client: OpenAI) -> None:
     """Errors of the proxy's own are raised with their code."""
     with pytest.raises(openai.BadRequestError) as bad:
-        client.chat.completions.create(model="", messages=[])
-    assert bad.value.code == "missing_model"
+        client.chat.completions.create(
+            **question("x"), extra_headers={"content-encoding": "lzma"}
+        )
+    assert bad.value.code == "unsupported_encoding"
     with pytest.raises(openai.InternalServerError) as broken:
         client.chat.completions.create(**question("x", "hang-up"))
     assert (broken.value.status_code, broken.value.code) == (502, "upstream_broke_off")

@@ -269,9 +269,12 @@ for (const stream of [false, true]) {
 }
 
 test("a mistake that the proxy finds is the client's own kind of error", async () => {
-  const error = await failureOf(client().chat.completions.create({ messages: user("hi") }));
+  const asked = { model: "ok", messages: user("hi") };
+  const error = await failureOf(
+    client().chat.completions.create(asked, { headers: { "content-encoding": "lzma" } }),
+  );
   assert.ok(error instanceof OpenAI.BadRequestError);
-  assert.deepEqual([error.code, error.param], ["missing_model", "model"]);
+  assert.equal(error.code, "unsupported_encoding");
   assert.equal(error.headers.get("x-pinocchio-error"), "true");
 });
 

@@ -1,14 +1,17 @@
-"""Runs a Node program with the packages of its own folder."""
+"""Runs a Node program with the packages of its own folder, and reads what its tests say."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from tests.live_proxy import environment
 
 TIMEOUT_S = 60
+SKIPPED = "skipped"
 
 
 def run_node(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -27,3 +30,28 @@ def run_node(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedP
         text=True,
         timeout=TIMEOUT_S,
     )
+
+
+def sentences_of(program: Path) -> list[str]:
+    """The sentences of the tests in a Node program."""
+    found = re.findall(r"""\btest\(["`](.+)["`], """, program.read_text())
+    return [
+        sentence.replace("${stream}", word)
+        for sentence in found
+        for word in (("false", "true") if "${stream}" in sentence else ("",))
+    ]
+
+
+def failures_of(junit: str) -> dict[str, str | None]:
+    """What went wrong in each test, by its sentence; None where nothing did, SKIPPED if not run."""
+    return {
+        case.attrib["name"]: _failure_of(case)
+        for case in ElementTree.fromstring(junit).iter("testcase")
+    }
+
+
+def _failure_of(case: ElementTree.Element) -> str | None:
+    if case.find("skipped") is not None:
+        return SKIPPED
+    failed = case.find("failure")
+    return None if failed is None else failed.text

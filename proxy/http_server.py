@@ -1,0 +1,64 @@
+"""The server's end of HTTP: uvicorn's, which is taught to send a whole reply in one go.
+
+uvicorn checks every header field with two patterns and writes head and body apart; most of what it
+costs is that. A reply that is whole is offered to it in one message of an ASGI extension of ours,
+and its head is checked as one text. Everything else is uvicorn's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from proxy.asgi import WHOLE_REPLY
+
+WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
+_EXTENSIONS: dict[str, dict[object, object]] = {WHOLE_REPLY: {}}
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Give it to `uvicorn.Config` as `http`."""
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.__class__ = _Cycle  # made by uvicorn in the middle of a method of its own
+        cycle.scope["extensions"] = _EXTENSIONS
+        super()._start_asgi_task(cycle, app)
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its response."""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] != WHOLE_REPLY:
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        self._write(message["status"], message["headers"], message["body"])
+        self.response_started = self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+
+    def _write(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Raises RuntimeError for a field that would be more than one."""
+        self.waiting_for_100_continue = False
+        fields = b"".join([b"%b: %b\r\n" % field for field in headers])
+        if fields.count(b"\n") != len(headers) or fields.count(b"\r") != len(headers):
+            raise RuntimeError("a header field with a line end")
+        closing = b"" if self.keep_alive else b"connection: close\r\n"
+        head = b"%b%b%b\r\n" % (STATUS_LINE[status], fields, closing)
+        if self.scope["method"] == "HEAD":
+            self.transport.write(head)
+        elif len(body) < WRITTEN_TOGETHER:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines([head, body])

@@ -1,0 +1,127 @@
+"""What every client program here knows: where the proxy is, and what its upstream saw.
+
+These programs run in environments of their own, so nothing but the standard library is used.
+`tests/test_client_matrix.py` sets the variables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import urllib.request
+import uuid
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+PROXY = os.environ["PINOCCHIO_URL"]  # ends in /v1, as OpenAI's clients want it
+ORIGIN = PROXY.removesuffix("/v1")  # as Anthropic's clients want it
+UPSTREAM = os.environ["UPSTREAM_URL"]
+SCORED_SURFACES = set(os.environ["SCORED_SURFACES"].split(","))
+KEY = "sk-client"
+
+QUESTION = "How is the weather at the Eiffel tower?"
+SENTENCE = "It is sunny in Paris. p=0.92"
+CONFIDENCE = 0.92
+MESSAGES: list[Any] = [{"role": "user", "content": QUESTION}]
+SOON_S = 2
+TIMEOUT_S = 0.4  # of a client that gives up; upstream's `slow` takes far longer
+CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}  # of errors
+RESULT = "sunny"
+WEATHER_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def named(behaviour: str) -> str:
+    """A model's name that has this behaviour and belongs to one test alone."""
+    return f"{behaviour}--{uuid.uuid4().hex[:10]}"
+
+
+def seen(model: str) -> list[Json]:
+    """The requests for a model that arrived upstream: path, headers, body, has_left."""
+    with urllib.request.urlopen(f"{UPSTREAM}/seen/{model}", timeout=5) as reply:
+        requests: list[Json] = json.load(reply)
+    return requests
+
+
+def as_sent(request: Json) -> Json:
+    """What a request says, without what belongs to one connection."""
+    own = ("host", "connection", "keep-alive")
+    headers = {name: value for name, value in request["headers"].items() if name not in own}
+    return {"path": request["path"], "headers": headers, "body": request["body"]}
+
+
+def tries(model: str) -> int:
+    return len(seen(model))
+
+
+def was_left(model: str, within_s: float = SOON_S) -> bool:
+    """Whether upstream's connections for this model, one at least, are all closed unanswered."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if (requests := seen(model)) and all(request["has_left"] for request in requests):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def wait_for_request(model: str, within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not tries(model):
+        assert time.monotonic() < deadline, "the request never arrived upstream"
+        time.sleep(0.02)
+
+
+def check_cancelling(model: str, use: Coroutine[Any, Any, Any]) -> None:
+    """Cancelling a task once upstream has its request ends the call upstream, too."""
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(use)
+        await asyncio.to_thread(wait_for_request, model)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert await asyncio.to_thread(was_left, model)
+
+    asyncio.run(cancel())
+
+
+def read_until_failure(stream: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+    """The parts of a stream, and what it raised in place of more."""
+    parts = []
+    try:
+        for part in stream:
+            parts.append(part)
+    except Exception as error:
+        return parts, error
+    return parts, None
+
+
+def check_label(surface: str, headers: Mapping[str, str], value: float = CONFIDENCE) -> None:
+    """The header has the confidence; nothing is claimed on a surface without scores."""
+    status, told = "not_supported", None
+    if surface in SCORED_SURFACES:
+        status, told = "scored", f"{value:.4f}"
+    assert headers["x-pinocchio-confidence-status"] == status
+    assert headers.get("x-pinocchio-confidence") == told
+
+
+def check_member(surface: str, reply: Any, value: float = CONFIDENCE) -> None:
+    """The member `pinocchio` of a reply, which may be a client's object, has the confidence."""
+    members = reply if isinstance(reply, dict) else reply.model_extra or {}
+    check_streamed_confidence(surface, [m for m in (members.get("pinocchio"),) if m], value)
+
+
+def check_streamed_confidence(surface: str, members: list[Json], value: float = CONFIDENCE) -> None:
+    """One part has the member, with the confidence; none has it on a surface without scores."""
+    if surface not in SCORED_SURFACES:
+        assert members == []
+        return
+    assert [(m["status"], m["confidence"]) for m in members] == [("scored", value)]
