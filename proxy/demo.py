@@ -27,6 +27,7 @@ from proxy.demo_answers import (
 )
 from proxy.demo_schema import formatted
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
+from proxy.formats import CHAT, FORMATS, Format
 from proxy.headers import encoded
 from proxy.json_splice import json_object
 from proxy.sse import DONE, event_bytes
@@ -45,6 +46,9 @@ _TYPES = {
 }
 
 
+_OTHERS: dict[str, Format] = {f.path: f for f in FORMATS if f is not CHAT}
+
+
 class DemoUpstream:
     """An Upstream that answers from `demo.yaml`; a stream waits `delay_s` after each chunk."""
 
@@ -60,6 +64,8 @@ class DemoUpstream:
                     return _reply(200, _MODEL)
                 case "POST", "/chat/completions":
                     return self._chat(_parsed(request.body))
+                case "POST", path if path in _OTHERS:
+                    return self._in(_OTHERS[path], request.body)
                 case method, path:
                     message = f"Invalid URL ({method} /v1{path})"
                     raise NotFoundError(message, code="unknown_url")
@@ -77,6 +83,28 @@ class DemoUpstream:
         events = self._events(completion, has_usage=has_usage)
         headers = _headers("text/event-stream; charset=utf-8")
         return UpstreamReply(200, headers, events, on_close=events.aclose)
+
+    def _in(self, format: Format, body: bytes) -> UpstreamReply:
+        """The answer in words to what the user said last, in another format."""
+        asked = json_object(body)
+        if asked is None:
+            return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
+        question = format.last_question(asked)
+        chat = _completion({"model": "demo", "messages": [{"role": "user", "content": question}]})
+        text = chat["choices"][0]["message"]["content"]
+        id = format.held_prefix.replace("held", "demo") + uuid4().hex
+        empty = format.placeholder(text, id=id, created=int(time.time()), model="demo")
+        completion = format.restated(empty, text, "stop")
+        if not asked.get("stream"):
+            return _reply(200, completion)
+        events = self._paced(format.events(completion, asked))
+        headers = _headers("text/event-stream; charset=utf-8")
+        return UpstreamReply(200, headers, events, on_close=events.aclose)
+
+    async def _paced(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
+        for event in events:
+            yield event
+            await asyncio.sleep(self._delay_s)
 
     async def _events(self, completion: Json, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
         """The completion as server-sent events: chunks, usage where asked for, [DONE]."""
@@ -246,7 +274,11 @@ def _headers(content_type: str) -> Headers:
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:
+    return _raw_reply(status, dumped(body).encode())
+
+
+def _raw_reply(status: int, body: bytes) -> UpstreamReply:
     async def chunks() -> AsyncIterator[bytes]:
-        yield dumped(body).encode()
+        yield body
 
     return UpstreamReply(status, _headers("application/json"), chunks())
