@@ -85,7 +85,7 @@ class Records:
         self._most_rows = most_rows
         self._rows: deque[Row] = deque()
         self._wake = threading.Event()
-        self._is_closed = False
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self.shed = 0  # rows that were not written
         self._told_at = -TELL_EVERY_S
@@ -109,7 +109,7 @@ class Records:
         """Writes what is still queued and ends the thread."""
         if self._thread is None:
             return
-        self._is_closed = True
+        self._closing.set()
         self._wake.set()
         self._thread.join(timeout=10)
         self._engine.dispose()
@@ -117,13 +117,12 @@ class Records:
 
     def _run(self) -> None:
         forget_at = 0.0
-        while not self._is_closed or self._rows:
+        while not self._closing.is_set() or self._rows:
             self._wake.wait()
             if time.monotonic() >= forget_at:
                 forget_at = time.monotonic() + FORGET_EVERY_S
                 self._forget()
-            if not self._is_closed:
-                time.sleep(self._every_s)  # what comes meanwhile shares the transaction
+            self._closing.wait(self._every_s)  # what comes meanwhile shares the transaction
             self._wake.clear()
             while self._rows:
                 batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]

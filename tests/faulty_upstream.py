@@ -48,7 +48,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import brotli
 import zstandard
@@ -475,7 +475,7 @@ class FaultyUpstream:
             assert self._arrived.wait_for(lambda: len(self.requests) >= count, within_s)
         return self.requests[count - 1]
 
-    def __enter__(self) -> FaultyUpstream:
+    def __enter__(self) -> Self:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(5)
         return self

@@ -1,11 +1,11 @@
 """Streams whose every byte and pause a test decides, and a client that reads them as they come.
 
-    with ScriptedUpstream() as upstream:
-        upstream.steps = [*TEXT, *call("send_email", '{"to":'), Wait(), finish("tool_calls"), DONE]
-        with RawStream(proxy.port, {"model": "m", "stream": True, ...}) as stream:
-            stream.until(b"look")
-            upstream.last.proceed()
-            rest = stream.rest()
+with ScriptedUpstream() as upstream:
+    upstream.steps = [*TEXT, *call("send_email", '{"to":'), Wait(), finish("tool_calls"), DONE]
+    with RawStream(proxy.port, {"model": "m", "stream": True, ...}) as stream:
+        stream.until(b"look")
+        upstream.last.proceed()
+        rest = stream.rest()
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion
 
+from proxy.exchange import Exchange
 from tests.conftest import StartProxy
-from tests.faulty_upstream import EVENTS, FaultyUpstream, Received, Response, Step, event
+from tests.faulty_upstream import DONE, EVENTS, FaultyUpstream, Received, Response, Step, event
 from tests.live_proxy import LiveProxy, question, until
 
 Json = dict[str, Any]
@@ -103,8 +105,8 @@ def call(
     function = {"name": name, "arguments": ""}
     first = {"index": number, "id": f"call_{number}", "type": "function", "function": function}
     pieces = [{"index": number, "function": {"arguments": piece}} for piece in arguments]
-    deltas = [{**(opening or {}), "tool_calls": [first]}, *({"tool_calls": [p]} for p in pieces)]
-    return [chunk(delta, index=index) for delta in deltas]
+    opened = chunk({**(opening or {}), "tool_calls": [first]}, index=index)
+    return [opened, *(chunk({"tool_calls": [piece]}, index=index) for piece in pieces)]
 
 
 TEXT = text("Let me ", "look. ")
@@ -114,6 +116,30 @@ USAGE = event({"id": "chatcmpl-1", "model": "m-2099", "choices": [], "usage": {"
 def email(confidence: str) -> list[bytes]:
     """A call whose score stands in its arguments."""
     return call("send_email", '{"to": "ann",', f' "about": "p={confidence}"}}')
+
+
+CALLS = finish("tool_calls")
+SURE = [*TEXT, *email("0.9"), CALLS, DONE]
+UNSURE = [*TEXT, *email("0.1"), CALLS, DONE]
+SEEN = b"".join(TEXT)  # what a client has before the call
+
+
+def call_policy(
+    then: str, when: str = "tools: any, confidence: {below: 0.3}", more: str = ""
+) -> str:
+    """A policy that does `then` with unsure tool calls."""
+    rule = f"{{name: unsure calls, when: {{{when}}}, then: {then}}}"
+    return f"version: 1\nname: desk\n{more}\nrules: [{rule}]\ndefault: deliver\n"
+
+
+def has_no_call(body: bytes) -> bool:
+    """Whether nothing of what `email` says is in it."""
+    return not any(word in body for word in (b"send_email", b"ann", b"call_0", b"tool_calls"))
+
+
+def data_in(stream: bytes) -> list[Json]:
+    """The data of all events of any format."""
+    return [json.loads(li[6:]) for li in stream.splitlines() if li.startswith(b"data: {")]
 
 
 # The client
@@ -268,3 +294,29 @@ def result(proxy: LiveProxy, request_id: str) -> Json:
     return told
 
 
+def accumulated(proxy: LiveProxy, **fields: Any) -> ChatCompletion:
+    """What the official client makes of a stream."""
+    messages: Any = [{"role": "user", "content": "do it"}]
+    with proxy.openai.chat.completions.stream(model="m", messages=messages, **fields) as stream:
+        for _ in stream:
+            pass
+        return stream.current_completion_snapshot
+
+
+def only_choice(completion: ChatCompletion) -> Any:
+    [choice] = completion.choices
+    assert choice.message.role == "assistant"
+    return choice
+
+
+def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of requests whose line and row are written from now on, each time that one is."""
+    closed: list[str] = []
+    close = Exchange.close
+
+    def counted(exchange: Exchange, *told: Any) -> None:
+        closed.append(exchange.request_id)
+        close(exchange, *told)
+
+    monkeypatch.setattr(Exchange, "close", counted)
+    return closed

@@ -8,27 +8,31 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletion
 
-from proxy import heartbeats
-from proxy.exchange import Exchange
-from tests import messages_upstream as messages
-from tests import responses_upstream as responses
+from tests.calling_streams import CALLING, calling_body
 from tests.conftest import StartProxy
 from tests.equality_cases import without_members
-from tests.faulty_upstream import DONE, Cut, Pause, Step, Wait
+from tests.faulty_upstream import DONE, Cut, Wait
 from tests.live_proxy import LiveProxy, SlowScorer, events_in, members_in
 from tests.scripted_streams import (
-    CHAT,
+    CALLS,
+    SEEN,
+    SURE,
     TEXT,
+    UNSURE,
     USAGE,
     RawStream,
     ScriptedUpstream,
+    accumulated,
     asked,
     call,
+    call_policy,
     chunk,
+    data_in,
     email,
     finish,
+    has_no_call,
+    only_choice,
     proxies_before,
     recorded,
     result,
@@ -37,10 +41,6 @@ from tests.scripted_streams import (
 )
 
 Json = dict[str, Any]
-CALLS = finish("tool_calls")
-SURE = [*TEXT, *email("0.9"), CALLS, DONE]
-UNSURE = [*TEXT, *email("0.1"), CALLS, DONE]
-SEEN = b"".join(TEXT)  # what a client has before the call
 USAGE_WANTED = {"stream_options": {"include_usage": True}}
 
 
@@ -64,64 +64,22 @@ def start(
         yield start
 
 
-def policy(then: str, when: str = "tools: any, confidence: {below: 0.3}", more: str = "") -> str:
-    """A policy that does `then` with unsure tool calls."""
-    rule = f"{{name: unsure calls, when: {{{when}}}, then: {then}}}"
-    return f"version: 1\nname: desk\n{more}\nrules: [{rule}]\ndefault: deliver\n"
-
-
 @pytest.fixture
 def blocking(start: StartProxy) -> LiveProxy:
-    return start(policy=policy("block"))
-
-
-def has_no_call(body: bytes) -> bool:
-    return not any(word in body for word in (b"send_email", b"ann", b"call_0", b"tool_calls"))
+    return start(policy=call_policy("block"))
 
 
 # Text goes on, calls wait
 
 
-ANSWERS: dict[str, tuple[str, list[bytes], int, bytes]] = {
-    # path, events, how many of them come before the call, a word of the text
-    CHAT: (CHAT, SURE, len(TEXT), b"look. "),
-    "/v1/responses": (
-        "/v1/responses",
-        responses.events_of(
-            responses.response_to({"model": "tools", "input": "p=0.9", "tools": []}, "resp_1")
-        ),
-        9,
-        b"Let me look",
-    ),
-    "/v1/messages": (
-        "/v1/messages",
-        messages.events_for(
-            {
-                **{"id": "msg_1", "type": "message", "role": "assistant", "model": "m-2099"},
-                "content": [
-                    {"type": "text", "text": "Let me look"},
-                    {"type": "tool_use", "id": "toolu_1", "name": "get_weather"}
-                    | {"input": {"city": "p=0.9"}},
-                ],
-                "stop_reason": "tool_use",
-                "stop_sequence": None,
-                "usage": {"input_tokens": 2, "output_tokens": 3},
-            }
-        ),
-        7,
-        b" look",
-    ),
-}
-
-
-@pytest.mark.parametrize("path", ANSWERS)
+@pytest.mark.parametrize("path", CALLING)
 def test_text_is_live_and_no_byte_of_a_call_is(
     blocking: LiveProxy, upstream: ScriptedUpstream, path: str
 ) -> None:
     """While a call is still being streamed its text is out and nothing of it; then all of it is."""
-    _, events, before, word = ANSWERS[path]
+    _, events, before, word = CALLING[path]
     upstream.steps = [*events[: before + 2], Wait(), *events[before + 2 :]]
-    with RawStream(blocking.port, _body(path), path) as stream:
+    with RawStream(blocking.port, calling_body(path), path) as stream:
         stream.until(word)
         early = stream.for_a_while()
         assert early == b"".join(events[:before])
@@ -130,33 +88,6 @@ def test_text_is_live_and_no_byte_of_a_call_is(
     assert stream.is_whole
     body, members = without_members(whole)
     assert (body, members) == (b"".join(events), 1)
-
-
-def _body(path: str) -> Json:
-    return asked() | {"input": "do it", "max_tokens": 9}
-
-
-@pytest.mark.parametrize("path", ANSWERS)
-@pytest.mark.parametrize("end", ["breaks off", "ends"])
-def test_half_a_call_is_never_told(
-    blocking: LiveProxy, upstream: ScriptedUpstream, path: str, end: str
-) -> None:
-    """Where upstream breaks off or ends within a call, there is an error event in its place."""
-    _, events, before, _ = ANSWERS[path]
-    cut: list[Step] = [events[before + 2][:30], Cut()] if end == "breaks off" else []
-    upstream.steps = [*events[: before + 2], *cut]
-    got = streamed(blocking, _body(path), path)
-    told = bytes(got.seen)
-    assert told.startswith(b"".join(events[:before]))
-    [error] = _data(told.removeprefix(b"".join(events[:before])))
-    assert error["error"]["code"] == "upstream_broke_off"
-    assert got.is_whole
-    row = recorded(blocking, got.fields["x-pinocchio-request-id"])
-    assert (row["confidence_status"], row["reason"]) == ("skipped", "stream_broke_off")
-
-
-def _data(stream: bytes) -> list[Json]:
-    return [json.loads(li[6:]) for li in stream.splitlines() if li.startswith(b"data: {")]
 
 
 # Delivered
@@ -199,16 +130,16 @@ def test_what_is_delivered_is_upstreams(
     """A call that is sure enough arrives byte for byte, with the member on its finish chunk."""
     upstream.steps, finishes = DELIVERED[name]
     if name == "a call and its finish in one":
-        proxy = start(policy=policy("block", when="tools: [no_such_tool]"))
+        proxy = start(policy=call_policy("block", when="tools: [no_such_tool]"))
     else:
-        proxy = start(policy=policy("block"))
+        proxy = start(policy=call_policy("block"))
     got = streamed(proxy)
     body, members = without_members(bytes(got.seen))
     assert (body, members) == (b"".join(upstream.steps), finishes)
     assert got.is_whole
     for member in members_in(bytes(got.seen)) if finishes else ():
         assert (member["status"], member["action"]) == ("scored", "deliver")
-    with_attach_off = start(policy=policy("block"), attach={"body": False})
+    with_attach_off = start(policy=call_policy("block"), attach={"body": False})
     assert bytes(streamed(with_attach_off).seen) == b"".join(upstream.steps)
 
 
@@ -222,7 +153,7 @@ def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) 
 
 def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """In shadow mode calls go through as they come, and the member says what would have been."""
-    proxy = start(policy=policy("block", more="mode: shadow"))
+    proxy = start(policy=call_policy("block", more="mode: shadow"))
     upstream.steps = [*UNSURE[:-2], Wait(), *UNSURE[-2:]]
     with RawStream(proxy.port, asked()) as stream:
         stream.until(b"p=0.1")
@@ -236,7 +167,7 @@ def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpst
 def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """A stream of text alone is passed through: a late score is pending there and found later."""
     scorer = SlowScorer("slow@text")
-    proxy = start(policy=policy("block"), scorer=scorer, limits={"stream_wait_ms": 20})
+    proxy = start(policy=call_policy("block"), scorer=scorer, limits={"stream_wait_ms": 20})
     upstream.steps = [*text("p=0.1"), finish(), DONE]
     got = streamed(proxy)
     [member] = members_in(bytes(got.seen))
@@ -247,21 +178,6 @@ def test_without_a_call_nothing_waits(start: StartProxy, upstream: ScriptedUpstr
 
 
 # Not delivered
-
-
-def accumulated(proxy: LiveProxy, **fields: Any) -> ChatCompletion:
-    """What the official client makes of a stream."""
-    messages: Any = [{"role": "user", "content": "do it"}]
-    with proxy.openai.chat.completions.stream(model="m", messages=messages, **fields) as stream:
-        for _ in stream:
-            pass
-        return stream.current_completion_snapshot
-
-
-def only_choice(completion: ChatCompletion) -> Any:
-    [choice] = completion.choices
-    assert choice.message.role == "assistant"
-    return choice
 
 
 @pytest.mark.parametrize(
@@ -277,11 +193,11 @@ def test_an_error_event_stands_for_the_call(
     start: StartProxy, upstream: ScriptedUpstream, then: str, code: str, action: str, end: bytes
 ) -> None:
     """A held or blocked call is an error event behind the text; no [DONE], nothing of the call."""
-    proxy = start(policy=policy(then))
+    proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], end] if end else UNSURE[:-1]
     got = streamed(proxy)
     told = bytes(got.seen).removeprefix(SEEN)
-    [error] = _data(told)
+    [error] = data_in(told)
     assert told.startswith(b'data: {"error"')
     assert (error["error"]["code"], got.is_whole) == (code, True)
     assert b"[DONE]" not in told
@@ -296,7 +212,7 @@ def test_an_error_event_stands_for_the_call(
 
 def test_a_held_call_is_stored_whole(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """What a reviewer sees, and a client fetches after the release, is text and call."""
-    proxy = start(policy=policy("hold"))
+    proxy = start(policy=call_policy("hold"))
     upstream.steps = UNSURE
     got = streamed(proxy)
     row = recorded(proxy, got.fields["x-pinocchio-request-id"])
@@ -322,7 +238,7 @@ def test_words_stand_for_the_call(
     start: StartProxy, upstream: ScriptedUpstream, then: str, said: str, reason: str
 ) -> None:
     """What replaces a call goes on where the text stopped; official clients add it up."""
-    proxy = start(policy=policy(then))
+    proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], USAGE, DONE]
     got = streamed(proxy, asked(**USAGE_WANTED))
     body = bytes(got.seen)
@@ -340,7 +256,7 @@ def test_words_stand_for_the_call(
 
 def test_a_role_that_was_withheld_is_told(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """Where a stream begins with the call, what replaces it begins with the role."""
-    proxy = start(policy=policy("{clarify: {text: Which Ann}}"))
+    proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     opening = call("f", '{"a": "p=0.1"}', opening={"role": "assistant", "content": None})
     upstream.steps = [*opening, CALLS, DONE]
     choice = only_choice(accumulated(proxy))
@@ -351,7 +267,7 @@ def test_nothing_of_upstreams_follows_what_replaces_a_call(
     start: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """Where upstream's last line is open, it is not told a second time behind the words of ours."""
-    proxy = start(policy=policy("{clarify: {text: Which Ann}}"))
+    proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     upstream.steps = [*UNSURE[:-1], b"data: [DONE]"]
     body = bytes(streamed(proxy).seen)
     assert body.endswith(b"data: [DONE]\n\n")
@@ -362,7 +278,7 @@ def test_nothing_of_upstreams_follows_what_replaces_a_call(
 
 
 def escalating(start: StartProxy, keep: str = "best") -> LiveProxy:
-    return start(policy=policy(f"{{escalate: {{to: strong, keep: {keep}}}}}"))
+    return start(policy=call_policy(f"{{escalate: {{to: strong, keep: {keep}}}}}"))
 
 
 def test_an_escalation_that_keeps_the_call(start: StartProxy, upstream: ScriptedUpstream) -> None:
@@ -410,10 +326,10 @@ def test_an_escalation_that_fails(start: StartProxy, upstream: ScriptedUpstream)
 
 def test_parallel_calls_are_judged_together(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """One risky call among several holds all of them; there is one score."""
-    proxy = start(policy=policy("{hold: {reply: error}}", when="tools: [send_*]"))
+    proxy = start(policy=call_policy("{hold: {reply: error}}", when="tools: [send_*]"))
     upstream.steps = [*call("look_up", "{}"), *call("send_email", "{}", number=1), CALLS, DONE]
     got = streamed(proxy)
-    [error] = _data(bytes(got.seen))
+    [error] = data_in(bytes(got.seen))
     assert error["error"]["code"] == "held_for_review"
     assert b"look_up" not in got.seen
     upstream.steps = [*call("look_up", "{}"), *call("look_on", "{}", number=1), CALLS, DONE]
@@ -422,7 +338,7 @@ def test_parallel_calls_are_judged_together(start: StartProxy, upstream: Scripte
 
 def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """With n > 1 only the choices that were withheld are replaced, each of them finished once."""
-    proxy = start(policy=policy("{clarify: {text: Which Ann}}"))
+    proxy = start(policy=call_policy("{clarify: {text: Which Ann}}"))
     two = call("f", '{"a": "p=0.1"}', index=1, opening={"role": "assistant"})
     ends = [finish("tool_calls", index=1), finish(index=2), DONE]
     upstream.steps = [*text("p=0.9"), finish(), *text("half", index=2), *two, *ends]
@@ -443,139 +359,10 @@ def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: Script
 
 def test_a_placeholder_finishes_every_choice(start: StartProxy, upstream: ScriptedUpstream) -> None:
     """One placeholder stands for all choices that were withheld."""
-    proxy = start(policy=policy("{hold: {reply: placeholder}}"))
+    proxy = start(policy=call_policy("{hold: {reply: placeholder}}"))
     both = [*call("f", '{"a": "p=0.1"}'), *call("g", "{}", index=1)]
     upstream.steps = [*text("a"), *text("b", index=1), *both, CALLS, finish(index=1), DONE]
     body = bytes(streamed(proxy, asked(n=2)).seen)
     ends = [c["index"] for e in events_in(body) for c in e["choices"] if c["finish_reason"]]
     assert ends == [0, 1]
     assert has_no_call(body)
-
-
-# Upstreams that fail within a call
-
-
-def test_a_call_without_a_finish_is_half_a_call(
-    blocking: LiveProxy, upstream: ScriptedUpstream
-) -> None:
-    """[DONE] alone does not make a call whole: where its finish is missing it is not told."""
-    upstream.steps = [*TEXT, *email("0.1"), DONE]
-    told = bytes(streamed(blocking).seen).removeprefix(SEEN)
-    assert _data(told)[0]["error"]["code"] == "upstream_broke_off"
-    assert has_no_call(told)
-    assert b"[DONE]" not in told
-
-
-def test_one_whole_call_does_not_let_half_of_another_through(
-    blocking: LiveProxy, upstream: ScriptedUpstream
-) -> None:
-    """With n > 1 a choice that never finishes keeps all that was withheld from being told."""
-    upstream.steps = [*email("0.9"), *call("g", '{"half', index=1), CALLS, DONE]
-    [error] = _data(bytes(streamed(blocking, asked(n=2)).seen))
-    assert error["error"]["code"] == "upstream_broke_off"
-
-
-@pytest.mark.parametrize("where", ["within a call", "behind its finish", "before a call"])
-def test_an_error_of_upstreams_is_told_alone(
-    start: StartProxy, upstream: ScriptedUpstream, where: str
-) -> None:
-    """Upstream's error arrives as it was, without a call before or behind it, and is not held."""
-    proxy = start(policy=policy("hold"))
-    error = b'data: {"error":{"message":"oops","code":"boom","v":1.0}}\n\n'
-    calls = email("0.1")
-    upstream.steps = {
-        "within a call": [*TEXT, *calls, error],
-        "behind its finish": [*TEXT, *calls, CALLS, error],
-        "before a call": [*TEXT, error, *calls, CALLS],
-    }[where]
-    got = streamed(proxy)
-    assert bytes(got.seen) == SEEN + error
-    row = recorded(proxy, got.fields["x-pinocchio-request-id"])
-    assert (row["confidence_status"], row["reason"]) == ("skipped", "upstream_error")
-    assert row["review_id"] is None
-
-
-def test_an_open_last_event_holds_no_call(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
-    """What upstream ends without a blank line is not told where a call stands in it."""
-    upstream.steps = [*TEXT, call("send_email")[0][:-1]]
-    got = streamed(blocking)
-    assert bytes(got.seen) == SEEN
-    assert got.is_whole
-
-
-# Heartbeats, and clients that leave
-
-
-def test_pings_while_a_score_takes_its_time(
-    start: StartProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Comments keep the connection alive until the score is there; then comes the call."""
-    monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.02)
-    scorer = SlowScorer("slow@calls")
-    proxy = start(policy=policy("block"), scorer=scorer, calibrator={"timeout_s": 10.0})
-    upstream.steps = SURE
-    with RawStream(proxy.port, asked()) as stream:
-        stream.until(b": ping\n\n: ping\n\n")
-        assert bytes(stream.seen).startswith(SEEN + b": ping\n\n")
-        assert has_no_call(bytes(stream.seen))
-        scorer.proceed.set()
-        body = stream.rest().replace(b": ping\n\n", b"")
-    assert without_members(body) == (b"".join(SURE), 1)
-
-
-def test_pings_while_a_call_is_streamed(
-    blocking: LiveProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client hears something also while a long call arrives that it may not see yet."""
-    monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.02)
-    long = [call("f", "x")[1], Pause(0.03)] * 4
-    upstream.steps = [*TEXT, *email("0.9"), *long, Wait(), CALLS, DONE]
-    with RawStream(blocking.port, asked()) as stream:
-        stream.until(b": ping\n\n")
-        upstream.last.proceed()
-        body = stream.rest()
-    assert body.startswith(SEEN + b": ping\n\n")
-    told = [step for step in upstream.steps if isinstance(step, bytes)]
-    assert without_members(body.replace(b": ping\n\n", b"")) == (b"".join(told), 1)
-
-
-def test_the_official_client_reads_pings(
-    start: StartProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pings between text and call are nothing to the official client's accumulator."""
-    monkeypatch.setattr(heartbeats, "PING_EVERY_S", 0.01)
-    upstream.steps = [*TEXT, *email("0.9"), Pause(0.05), *call("f", "", number=1), CALLS, DONE]
-    choice = only_choice(accumulated(start(policy=policy("block"))))
-    arguments = '{"to": "ann", "about": "p=0.9"}'
-    assert [c.function.arguments for c in choice.message.tool_calls] == [arguments, ""]
-
-
-@pytest.mark.parametrize("when", ["while a call arrives", "while it is scored"])
-def test_a_client_that_leaves(
-    start: StartProxy, upstream: ScriptedUpstream, when: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Leaving while a call is withheld ends the work; one row and the result say so."""
-    closed: list[str] = []
-    close = Exchange.close
-
-    def counted(exchange: Exchange, *told: Any) -> None:
-        closed.append(exchange.request_id)
-        close(exchange, *told)
-
-    monkeypatch.setattr(Exchange, "close", counted)
-    scorer = SlowScorer("slow@left")
-    proxy = start(policy=policy("block"), scorer=scorer, calibrator={"timeout_s": 9.0})
-    is_early = when == "while a call arrives"
-    upstream.steps = [*UNSURE[:-2], Wait(), *UNSURE[-2:]] if is_early else UNSURE
-    with RawStream(proxy.port, asked()) as stream:
-        stream.until(b"look. ")
-        stream.for_a_while()
-    assert not is_early or upstream.is_left()
-    id = stream.fields["x-pinocchio-request-id"]
-    assert result(proxy, id)["reason"] == "client_left"
-    row = recorded(proxy, id)
-    assert (row["reason"], row["error"]) == (
-        ("client_left", None) if is_early else (None, "client_left")
-    )
-    assert closed.count(id) == 1
-    scorer.proceed.set()

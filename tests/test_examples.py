@@ -132,6 +132,16 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
         assert call["function"]["name"] == "refund_order"
 
 
+def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
+    shown = sections(run(str(EXAMPLES / "every_surface.sh"), url=observing))
+    assert list(shown) == ["chat/completions", "completions", "responses", "messages"]
+    for text in shown.values():
+        *headers, body = text.splitlines()
+        assert "x-pinocchio-confidence: 0.7300" in headers
+        assert ANSWER in body
+        assert json.loads(body)["pinocchio"]["confidence"] == 0.73
+
+
 def test_the_readme_names_every_example() -> None:
     named = set(re.findall(r"^\| `([^`]+)`", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
     here = {path.name + "/" * path.is_dir() for path in EXAMPLES.iterdir()}

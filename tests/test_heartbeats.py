@@ -10,7 +10,6 @@ from typing import Any, Literal
 import pytest
 
 from proxy import heartbeats
-from proxy.exchange import Exchange
 from tests.conftest import StartProxy
 from tests.faulty_upstream import DONE, ENCODERS, JSON, Cut, Headers, Received, Response, Step, Wait
 from tests.live_proxy import (
@@ -26,6 +25,7 @@ from tests.scripted_streams import (
     RawStream,
     ScriptedUpstream,
     asked,
+    closings,
     finish,
     proxies_before,
     recorded,
@@ -362,14 +362,7 @@ def test_leaving_after_the_status_is_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client that leaves while pings come cancels upstream; there is one row of it."""
-    closed: list[str] = []
-    close = Exchange.close
-
-    def counted(exchange: Exchange, *told: Any) -> None:
-        closed.append(exchange.request_id)
-        close(exchange, *told)
-
-    monkeypatch.setattr(Exchange, "close", counted)
+    closed = closings(monkeypatch)
     proxy = start(policy=policy("hold"), limits=EARLY)
     upstream.body = completion("p=0.9")
     upstream.steps = gated(*text("p=0.9"), finish(), DONE)

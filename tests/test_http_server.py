@@ -1,0 +1,86 @@
+"""A whole reply goes out in one write, and is the same as uvicorn's own two."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from proxy.asgi import Reply, send_reply, sender
+from proxy.http_server import HttpProtocol
+
+BIG = b"x" * 3_000_000
+REPLIES = {
+    b"/small": Reply(200, [(b"content-type", b"text/plain"), (b"x-a", b"1")], b"hello"),
+    b"/empty": Reply(503, [(b"content-length", b"9")], b""),
+    b"/big": Reply(200, [(b"content-length", b"1"), (b"x-a", b"\xc3\xa9")], BIG),
+    b"/split": Reply(200, [(b"x-a", b"1\r\nx-b: 2")], b"hello"),
+}
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send_reply(REPLIES[scope["raw_path"]], sender(scope, send))
+
+
+@contextmanager
+def serving(http: Any) -> Iterator[int]:
+    settings: Any = {"log_config": None, "lifespan": "off", "server_header": False, "http": http}
+    server = uvicorn.Server(uvicorn.Config(application, date_header=False, **settings))
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[dict[str, int]]:
+    with serving(HttpProtocol) as ours, serving("httptools") as theirs:
+        yield {"ours": ours, "uvicorn's": theirs}
+
+
+def told(port: int, request: bytes) -> bytes:
+    """All that the server says until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        parts = []
+        while part := connection.recv(2**20):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("path", ["small", "empty", "big"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_the_bytes_are_uvicorns(
+    ports: dict[str, int], method: str, version: str, path: str
+) -> None:
+    """Status line, fields in their order, body and the connection's end are the same."""
+    head = f"{method} /{path} HTTP/{version}\r\nhost: x\r\nconnection: close\r\n"
+    request = f"{head}content-length: 2\r\n\r\nhi".encode()
+    assert told(ports["ours"], request) == told(ports["uvicorn's"], request)
+
+
+def test_a_connection_is_kept(ports: dict[str, int]) -> None:
+    """Pipelined requests are all answered, in their order, on one connection."""
+    one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
+    said = told(ports["ours"], one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n")
+    assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
+
+
+def test_a_field_with_a_line_end_is_never_sent(ports: dict[str, int]) -> None:
+    """A header field that would be two is a fault of ours: 500, and no second field."""
+    said = told(ports["ours"], b"GET /split HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert b"x-b" not in said
