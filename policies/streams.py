@@ -16,7 +16,6 @@ from policies.facts import Facts
 from policies.policy import RESERVED_RULE_NAMES, Policy
 from policies.reading import either
 
-
 Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
 
 

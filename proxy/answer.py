@@ -16,7 +16,7 @@ from proxy.encoding import can_decode, decode
 from proxy.errors import UpstreamBrokenError, UpstreamError
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.headers import to_client, without
-from proxy.json_splice import add_member, dumps, json_object, replace_member
+from proxy.json_splice import Pieces, dumps, json_object, replace_member, with_member
 from proxy.scoring import Confidence
 from proxy.sse import Event, EventReader, EventTooLargeError
 from proxy.upstream import Headers, UpstreamReply
@@ -84,10 +84,10 @@ class Answer:
         """The whole completion as one JSON object, for a reviewer and for release."""
         return self.body if self.events is None else dumps(self.completion)
 
-    def annotated(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
+    def annotated(self, format: Format, member: Mapping[str, Any] | None) -> bytes | Pieces:
         """The bytes for the client; with a member, it stands in the object or the finish events."""
         if self.events is None:
-            return self.raw if member is None else add_member(self.body, MEMBER, member)
+            return self.raw if member is None else with_member(self.body, MEMBER, member)
         return b"".join(
             format.annotated(event, member)
             if member is not None and position in self.finishes

@@ -18,6 +18,7 @@ import structlog
 from proxy import headers as names
 from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
+from proxy.json_splice import Pieces
 from proxy.upstream import Headers
 
 Scope = MutableMapping[str, Any]
@@ -28,7 +29,7 @@ Send = Callable[[Message], Awaitable[None]]
 NOT_MODIFIED = 304
 WHOLE_REPLY = "pinocchio.whole_reply"
 """An ASGI extension and the type of its message, with `status`, `headers` (the length among them)
-and `body`: a whole reply at once, where the server takes that."""
+and `body`, its pieces: a whole reply at once, where the server takes that."""
 WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
 
 
@@ -58,8 +59,15 @@ class Reply:
 
     status: int
     headers: Headers
-    body: bytes | AsyncIterator[bytes] = b""
+    body: bytes | Pieces | AsyncIterator[bytes] = b""
     on_close: Callable[[], Awaitable[None]] | None = None
+
+    def whole(self) -> bytes:
+        """The body of a reply that is not still arriving."""
+        if isinstance(self.body, bytes):
+            return self.body
+        assert isinstance(self.body, tuple)
+        return b"".join(self.body)
 
 
 log = structlog.get_logger(__name__)
@@ -255,16 +263,17 @@ async def send_reply(reply: Reply, to: Sender, before_end: Callable[[], None] = 
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
     body: Any = reply.body
     send = to.send
-    if isinstance(body, bytes):
-        fields = _with_length(reply, len(body))
+    if isinstance(body, bytes | tuple):
+        pieces = body if isinstance(body, tuple) else (body,)
+        fields = _with_length(reply, sum(map(len, pieces)))
         if to.takes_whole:
             before_end()
-            whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": body}
+            whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": pieces}
             await send(whole)
             return
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": b"".join(pieces)})
         return
     fields = reply.headers
     if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises

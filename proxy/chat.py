@@ -358,8 +358,7 @@ class Way:
         """The body of the reply that the task ends in; its headers are out, without an encoding."""
         with self.exchange:
             settled = await task
-            assert isinstance(settled.body, bytes)  # a settled reply is whole
-            return decode(settled.body, header(settled.headers, b"content-encoding"))
+            return decode(settled.whole(), header(settled.headers, b"content-encoding"))
 
     async def _late(self, body: asyncio.Future[bytes], ping: bytes) -> AsyncIterator[bytes]:
         """Pings, then the body, or the error that came in its place as an event."""
@@ -391,9 +390,7 @@ class Way:
             answer.continues = assembler
             self._remember(whole)
             with exchange:
-                body = (await self._decided(answer)).body
-            assert isinstance(body, bytes)  # a settled reply is whole
-            return body
+                return (await self._decided(answer)).whole()
 
         stream = LiveStream(
             self.asked.format,

@@ -69,8 +69,7 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
 
 def _streamed(reply: Reply) -> Reply:
     """A stored response as the stream that its client wants."""
-    assert isinstance(reply.body, bytes)
-    events = RESPONSES.events(json_object(reply.body) or {}, {})
+    events = RESPONSES.events(json_object(reply.whole()) or {}, {})
     headers = [*without(reply.headers, b"content-type"), (b"content-type", b"text/event-stream")]
     return Reply(reply.status, headers, b"".join(events))
 

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from proxy.asgi import WHOLE_REPLY
+from proxy.json_splice import Pieces
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 _EXTENSIONS: dict[str, dict[object, object]] = {WHOLE_REPLY: {}}
@@ -48,7 +49,7 @@ class _Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
 
-    def _write(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    def _write(self, status: int, headers: list[tuple[bytes, bytes]], body: Pieces) -> None:
         """Raises RuntimeError for a field that would be more than one."""
         self.waiting_for_100_continue = False
         fields = b"".join([b"%b: %b\r\n" % field for field in headers])
@@ -58,7 +59,7 @@ class _Cycle(RequestResponseCycle):
         head = b"%b%b%b\r\n" % (STATUS_LINE[status], fields, closing)
         if self.scope["method"] == "HEAD":
             self.transport.write(head)
-        elif len(body) < WRITTEN_TOGETHER:
-            self.transport.write(head + body)
+        elif len(body) == 1 and len(body[0]) < WRITTEN_TOGETHER:
+            self.transport.write(head + body[0])
         else:
-            self.transport.writelines([head, body])
+            self.transport.writelines([head, *body])

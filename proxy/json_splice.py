@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+Pieces = tuple[bytes | memoryview, ...]  # of one text
 COPIED_AT_ONCE = 2**14  # bytes; slices of more are not made on the way
 _WHITESPACE = " \t\r\n"
 _WHITESPACE_BYTES = _WHITESPACE.encode()
@@ -49,6 +50,11 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
 
     Raises ValueError for what does not begin and end with a brace.
     """
+    return b"".join(with_member(body, name, value))
+
+
+def with_member(body: bytes, name: str, value: Any) -> Pieces:
+    """The same in pieces: a large body is not copied. Raises ValueError as `add_member` does."""
     opening = _OPENING.match(body)
     end = _end_of_text(body, len(body))
     if not opening or not body.endswith(b"}", 0, end):
@@ -56,8 +62,8 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
     is_empty = _end_of_text(body, end - 1) == opening.end()
     member = member_bytes(name, value, is_empty)
     if len(body) < COPIED_AT_ONCE:
-        return body[: end - 1] + member + body[end - 1 :]
-    return b"".join((memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]))
+        return (body[: end - 1] + member + body[end - 1 :],)
+    return memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]
 
 
 def member_bytes(name: str, value: Any, is_first: bool) -> bytes:

@@ -135,7 +135,7 @@ def _model(id: str) -> dict[str, Any]:
 async def _with_local(reply: Reply, ids: list[str]) -> Reply:
     """Upstream's list, the local models added; as it came where it is no list that we can read."""
     encoding = header(reply.headers, b"content-encoding")
-    if isinstance(reply.body, bytes) or not can_decode(encoding):
+    if isinstance(reply.body, bytes | tuple) or not can_decode(encoding):
         return reply
     try:
         raw = b"".join([chunk async for chunk in reply.body])

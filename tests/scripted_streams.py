@@ -52,6 +52,11 @@ class ScriptedUpstream(FaultyUpstream):
         self.steps: Iterable[Step] = ()
         self.by_model: dict[str, Iterable[Step]] = {}
 
+    @property
+    def said(self) -> bytes:
+        """What `steps` say, without their pauses."""
+        return b"".join(step for step in self.steps if isinstance(step, bytes))
+
     def is_left(self, within_s: float = 2) -> bool:
         """Whether the last request's connection is closed in time, before its steps are over."""
         return self.last.is_cut_off(within_s)
@@ -94,8 +99,8 @@ def finish(reason: str = "stop", index: int = 0, **more: Any) -> bytes:
 
 def text(*pieces: str, index: int = 0) -> list[bytes]:
     """The role, then the pieces."""
-    opening = {"role": "assistant", "content": "", "refusal": None}
-    return [chunk(delta, index=index) for delta in (opening, *({"content": p} for p in pieces))]
+    opening = chunk({"role": "assistant", "content": "", "refusal": None}, index=index)
+    return [opening, *(chunk({"content": piece}, index=index) for piece in pieces)]
 
 
 def call(

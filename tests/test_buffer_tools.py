@@ -41,7 +41,6 @@ from tests.scripted_streams import (
 )
 
 Json = dict[str, Any]
-USAGE_WANTED = {"stream_options": {"include_usage": True}}
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +134,12 @@ def test_what_is_delivered_is_upstreams(
         proxy = start(policy=call_policy("block"))
     got = streamed(proxy)
     body, members = without_members(bytes(got.seen))
-    assert (body, members) == (b"".join(upstream.steps), finishes)
+    assert (body, members) == (upstream.said, finishes)
     assert got.is_whole
     for member in members_in(bytes(got.seen)) if finishes else ():
         assert (member["status"], member["action"]) == ("scored", "deliver")
     with_attach_off = start(policy=call_policy("block"), attach={"body": False})
-    assert bytes(streamed(with_attach_off).seen) == b"".join(upstream.steps)
+    assert bytes(streamed(with_attach_off).seen) == upstream.said
 
 
 def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
@@ -148,7 +147,7 @@ def test_logprobs_beside_calls(blocking: LiveProxy, upstream: ScriptedUpstream) 
     told = chunk({"content": "x"}).replace(b'"logprobs": null', json.dumps(LOGPROBS)[1:-1].encode())
     assert b"-1e-05" in told
     upstream.steps = [*TEXT, told, *email("0.9"), told, CALLS, DONE]
-    assert without_members(bytes(streamed(blocking).seen)) == (b"".join(upstream.steps), 1)
+    assert without_members(bytes(streamed(blocking).seen)) == (upstream.said, 1)
 
 
 def test_shadow_mode_waits_for_nothing(start: StartProxy, upstream: ScriptedUpstream) -> None:
@@ -240,7 +239,7 @@ def test_words_stand_for_the_call(
     """What replaces a call goes on where the text stopped; official clients add it up."""
     proxy = start(policy=call_policy(then))
     upstream.steps = [*UNSURE[:-1], USAGE, DONE]
-    got = streamed(proxy, asked(**USAGE_WANTED))
+    got = streamed(proxy, asked(stream_options={"include_usage": True}))
     body = bytes(got.seen)
     assert body.startswith(SEEN)
     assert has_no_call(body)
@@ -333,7 +332,7 @@ def test_parallel_calls_are_judged_together(start: StartProxy, upstream: Scripte
     assert error["error"]["code"] == "held_for_review"
     assert b"look_up" not in got.seen
     upstream.steps = [*call("look_up", "{}"), *call("look_on", "{}", number=1), CALLS, DONE]
-    assert without_members(bytes(streamed(proxy).seen)) == (b"".join(upstream.steps), 1)
+    assert without_members(bytes(streamed(proxy).seen)) == (upstream.said, 1)
 
 
 def test_a_choice_that_has_finished_stays_so(start: StartProxy, upstream: ScriptedUpstream) -> None:

@@ -43,7 +43,9 @@ def test_fields_that_connection_names_stay_on_it() -> None:
     assert to_upstream(headers) == to_client(headers) == [(b"x-three", b"3")]
 
 
-@pytest.mark.parametrize("name", [b"x-pinocchio-policy", b"x-pinocchio-tags", b"x-pinocchio-anything"])
+@pytest.mark.parametrize(
+    "name", [b"x-pinocchio-policy", b"x-pinocchio-tags", b"x-pinocchio-anything"]
+)
 def test_nobody_else_speaks_in_our_name(name: bytes) -> None:
     """Our request headers are not forwarded, and upstream cannot forge our response headers."""
     assert to_upstream([(name, b"x")]) == to_client([(name, b"x")]) == []

@@ -262,9 +262,7 @@ def test_rate_limits_are_visible(client: OpenAI) -> None:
 def test_our_own_errors_have_their_type(client: OpenAI) -> None:
     """Errors of the proxy's own are raised with their code."""
     with pytest.raises(openai.BadRequestError) as bad:
-        client.chat.completions.create(
-            **question("x"), extra_headers={"content-encoding": "lzma"}
-        )
+        client.chat.completions.create(**question("x"), extra_headers={"content-encoding": "lzma"})
     assert bad.value.code == "unsupported_encoding"
     with pytest.raises(openai.InternalServerError) as broken:
         client.chat.completions.create(**question("x", "hang-up"))

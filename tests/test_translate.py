@@ -378,7 +378,9 @@ async def test_the_key_is_the_first_there_is(
     if environment:
         monkeypatch.setenv("ANTHROPIC_API_KEY", environment)
     async with opened(LiteLLMUpstream("anthropic", server.base_url, configured)) as upstream:
-        await answer(await upstream.send(request([(b"authorization", f"Bearer {client}".encode())])))
+        await answer(
+            await upstream.send(request([(b"authorization", f"Bearer {client}".encode())]))
+        )
     assert server.headers[0]["x-api-key"] == sent
 
 
