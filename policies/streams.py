@@ -1,8 +1,8 @@
 """Which streams a policy lets through live, and which have to be buffered until they are scored.
 
 What has gone out cannot be held. A stream is therefore buffered as soon as the policy could do
-anything but deliver it, judging by what is known when the request arrives. Where it could do so only
-because of a tool call, text passes through and tool calls wait.
+anything but deliver it, judging by what is known when the request arrives. Where it could do so
+only because of a tool call, text passes through and tool calls wait.
 """
 
 from __future__ import annotations

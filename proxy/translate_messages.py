@@ -44,6 +44,7 @@ _SAID = {
     *("role", "content", "refusal", "reasoning", "reasoning_content", "thinking_blocks"),
     *("tool_calls", "function_call", "provider_specific_fields"),
 }
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0}  # a message has to tell some
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 _CLIENTS_OWN = (b"x-api-key", b"anthropic-version", b"anthropic-beta", b"accept-encoding")
 
@@ -172,7 +173,7 @@ def _readable(completion: Json) -> Json:
         for choice in completion["choices"]
     ]
     kept = {name: completion[name] for name in _TOLD if completion.get(name) is not None}
-    return {**kept, "choices": choices}
+    return {"usage": _NO_USAGE, **kept, "choices": choices}
 
 
 def _untranslated(error: Exception) -> UpstreamBrokenError:

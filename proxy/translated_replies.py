@@ -8,6 +8,7 @@ says exists only as litellm's objects, which become JSON here.
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -55,7 +56,10 @@ def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response |
 
 
 def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
-    """Whether litellm has asked for the usage of a stream of its own accord."""
+    """Whether litellm has asked for what it alone can take out of the answer again."""
+    constants = importlib.import_module("litellm.constants")
+    if constants.RESPONSE_FORMAT_TOOL_NAME.encode() in request.content:
+        return True  # a tool stands for `response_format`
     if wants.has_usage or not wants.is_stream:
         return False
     options = (json_object(request.content) or {}).get("stream_options")

@@ -16,8 +16,9 @@ async def test_each_is_called_after_its_time_and_in_order() -> None:
         deadlines.add(lambda name=name: called.append((name, loop.time() - began)))  # type: ignore[misc]
     await asyncio.sleep(0.02)
     deadlines.add(lambda: called.append(("c", loop.time() - began)))
-    while len(called) < 3:
-        await asyncio.sleep(0.01)
+    done = asyncio.Event()
+    deadlines.add(done.set)
+    await asyncio.wait_for(done.wait(), timeout=5)
     assert [name for name, _ in called] == ["a", "b", "c"]
     assert all(after >= 0.049 for _, after in called[:2])
     assert called[2][1] >= 0.069

@@ -20,7 +20,7 @@ from proxy.pool import Pool
 from proxy.translate import LiteLLMUpstream
 from proxy.upstream import UpstreamRequest
 from tests.anthropic_server import KEY, SERVED, VERSION, AnthropicServer, serving
-from tests.translation import HELLO, PATH, Json, answer, opened, refused, request
+from tests.translation import HELLO, PATH, Json, answer, listening, opened, refused, request
 
 # litellm marks fields of its types as read-only, and pydantic doubts that
 pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
@@ -103,9 +103,10 @@ async def test_a_text_is_translated(upstream: LiteLLMUpstream, server: Anthropic
 
 
 async def test_nothing_empty_is_added(upstream: LiteLLMUpstream) -> None:
-    """A message has what the answer has, without the places that litellm adds for more."""
-    body = await answer(await upstream.send(request()))
-    assert set(body["choices"][0]["message"]) == {"role", "content"}
+    """A choice has what the answer has, without the places that litellm adds for more."""
+    [choice] = (await answer(await upstream.send(request())))["choices"]
+    assert set(choice) == {"index", "message", "logprobs", "finish_reason"}
+    assert set(choice["message"]) == {"role", "content"}
 
 
 async def test_the_system_prompt_is_not_a_message(
@@ -272,6 +273,23 @@ async def test_unknown_fields_are_refused(
     error = await refused(upstream, request(**fields))
     assert (error["status"], error["code"], error["param"]) == (400, "unsupported_parameter", name)
     assert server.requests == []
+
+
+async def test_the_user_is_named(upstream: LiteLLMUpstream, server: AnthropicServer) -> None:
+    """`user` arrives where upstream has a place for it."""
+    await completed(upstream, user="u-1")
+    assert server.requests[0]["metadata"] == {"user_id": "u-1"}
+
+
+async def test_the_user_is_left_out_where_there_is_no_place() -> None:
+    """A limit: `user`, which names somebody and changes no answer, is dropped for some."""
+    part = {"content": {"parts": [{"text": "Hi"}], "role": "model"}, "finishReason": "STOP"}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3}
+    async with listening() as listener:
+        listener.body = json.dumps({"candidates": [part], "usageMetadata": usage}).encode()
+        async with opened(LiteLLMUpstream("gemini", listener.base_url, "key")) as upstream:
+            await answer(await upstream.send(request(user="u-1")))
+    assert b"u-1" not in listener.requests[0][2]
 
 
 @pytest.mark.parametrize("fields", [{"seed": 1}, {"logprobs": True}, {"n": 2}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.errors import BadRequestError
+from proxy.errors import BadRequestError, UpstreamBrokenError
+from proxy.translate import LiteLLMUpstream
 from proxy.translate_messages import _TRANSLATED, _CallsInOrder, _to_chat
+from proxy.upstream import UpstreamRequest
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, RawReply, members_in, post_raw
@@ -30,6 +32,7 @@ from tests.messages_client import (
     text_of,
 )
 from tests.messages_upstream import MessagesUpstream
+from tests.translation import Listener, listening, opened
 
 Json = dict[str, Any]
 
@@ -202,6 +205,13 @@ def test_a_stream_that_breaks_off_ends_in_an_error(proxy: LiveProxy, model: str)
     assert "message_stop" not in [data["type"] for data in told]
 
 
+def test_upstreams_own_error_keeps_its_words(proxy: LiveProxy) -> None:
+    """An error in the middle of a stream is told with upstream's message and code."""
+    told = data_of(ask(proxy, asked("p=0.9 and more", "error-event", stream=True)).body)
+    assert told[-1]["error"]["message"] == "oops"
+    assert told[-1]["error"]["code"] == "boom"
+
+
 def test_no_answer_is_an_error(proxy: LiveProxy) -> None:
     """An upstream that hangs up is a 502 in Anthropic's envelope."""
     got = ask(proxy, asked(model="hang-up"))
@@ -301,6 +311,64 @@ def test_interleaved_calls_are_put_in_order() -> None:
     assert [call and call["function"]["arguments"] for call in calls] == [*"abcxy", None]
     assert [piece["choices"][0]["finish_reason"] for piece in pieces] == [*[None] * 5, "tool_calls"]
     assert pieces[-1]["usage"] == {"total_tokens": 1}
+
+
+# Odd answers
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    async with listening() as listener:
+        yield listener
+
+
+def one_choice(message: Any, kind: str = "message") -> bytes:
+    choice = {"index": 0, kind: message, "finish_reason": "stop"}
+    return json.dumps({"id": "1", "created": 1, "model": "m", "choices": [choice]}).encode()
+
+
+async def replied(listener: Listener, provider: str = "openai", **fields: Any) -> bytes:
+    """What a client of Anthropic's API gets of the listener's answer; raises ProxyError."""
+    upstream = LiteLLMUpstream(
+        provider, listener.base_url, "k", via="litellm", is_exact=provider == "openai"
+    )
+    async with opened(upstream):
+        sent = UpstreamRequest("POST", "/messages", body=json.dumps(asked(**fields)).encode())
+        reply = await upstream.send(sent)
+        assert reply.status == 200
+        return await reply.read()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_refusal_is_told(listener: Listener, is_stream: bool) -> None:
+    """A refusal is the text of the message, which says that it is one."""
+    refusal = {"role": "assistant", "content": None, "refusal": "I will not."}
+    listener.body = one_choice(refusal)
+    if is_stream:
+        listener.headers["content-type"] = "text/event-stream"
+        listener.body = b"data: %b\n\ndata: [DONE]\n\n" % one_choice(refusal, "delta")
+    body = await replied(listener, stream=is_stream)
+    message = accumulated(body) if is_stream else json.loads(body)
+    assert text_of(message) == "I will not."
+    assert message["stop_reason"] == "refusal"
+
+
+@pytest.mark.parametrize("provider", ["openai", "groq"])
+async def test_what_has_no_place_in_a_message_does_no_harm(
+    listener: Listener, provider: str
+) -> None:
+    """What Anthropic's messages do not have may be odd or missing; the answer arrives."""
+    odd = {"role": "assistant", "content": "Hi", "annotations": [{"type": "x"}], "audio": 1}
+    listener.body = one_choice(odd)
+    assert text_of(json.loads(await replied(listener, provider))) == "Hi"
+
+
+@pytest.mark.parametrize("message", [None, {"content": {"a": 1}}, {"tool_calls": [1]}])
+async def test_an_unreadable_answer_is_broken(listener: Listener, message: Any) -> None:
+    """A completion whose message is none is an error of the proxy's."""
+    listener.body = one_choice(message)
+    with pytest.raises(UpstreamBrokenError, match="cannot be translated"):
+        await replied(listener)
 
 
 # To an upstream that speaks Anthropic's format

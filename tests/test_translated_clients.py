@@ -18,7 +18,7 @@ from tests.translation import Listener, answer, listening, opened, refused, requ
 pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
 
 # one of each kind: OpenAI's SDK, Azure's, litellm's own handler, and its client for streams
-PROVIDERS = ["openai", "azure", "groq", "anthropic", "gemini", "mistral", "ollama_chat", "cohere"]
+PROVIDERS = ["openai", "azure", "groq", "anthropic", "gemini", "mistral", "cohere"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How deltas become a message: text and lists grow, objects merge, the rest is kept as it came last.
+"""How deltas become a message: text and lists grow, objects merge, the rest stays as it came last.
 
 Text grows as a list of pieces until somebody asks for it; joining at every delta would make a long
 answer cost the square of its length.
