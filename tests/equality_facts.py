@@ -16,29 +16,6 @@ def chunks_in(body: bytes) -> list[Json]:
     return [json.loads(text) for text in data if text and text != "[DONE]"]
 
 
-def of_message(message: Json, choice: Json) -> Json:
-    logprobs = (choice.get("logprobs") or {}).get("content") or []
-    return {
-        "content": message.get("content"),
-        "refusal": message.get("refusal"),
-        "reasoning": message.get("reasoning_content"),
-        "annotations": message.get("annotations") or None,
-        "function": message.get("function_call"),
-        "calls": message.get("tool_calls") or [],
-        "logprobs": [(told["token"], told["logprob"], told["bytes"]) for told in logprobs],
-        "finish": choice.get("finish_reason"),
-    }
-
-
-def of_answer(completion: Json) -> Json:
-    """What an answer says."""
-    choices = {choice["index"]: choice for choice in completion["choices"]}
-    return {
-        **{name: completion.get(name) for name in ("id", "model", "created", "usage")},
-        "choices": {i: of_message(c["message"], c) for i, c in choices.items()},
-    }
-
-
 def of_stream(chunks: Iterable[Json]) -> Json:
     """What a stream says once it is put together."""
     head: Json = {}
