@@ -34,6 +34,7 @@ from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
 from proxy.conversations import Conversations, going_on_with
+from proxy.deadlines import Deadlines
 from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
@@ -74,6 +75,7 @@ class Completions:
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
 
     def __post_init__(self) -> None:
@@ -81,6 +83,7 @@ class Completions:
         may_escalate = self.policy.is_enforced and any(
             isinstance(action, Escalate) for action in actions_of
         )
+        self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = may_escalate or score_s > commit_s
 
@@ -396,7 +399,7 @@ class Way:
             self.asked.format,
             judge,
             exchange.unscored(Status.PENDING, "late", scoring.name),
-            wait_s=config.limits.stream_wait_ms / 1_000,
+            self.parts.stream_waits,
             attach=config.attach.body,
             max_bytes=config.limits.max_body,
             settle=settle if self.mode.mode == "buffer_tools" else None,
@@ -415,19 +418,26 @@ class Way:
             async for part in stream.relay(self.exchange.timed(reply.chunks)):
                 yield part
         finally:
-            recordings = self.parts.recordings
-            recording = asyncio.create_task(self._record(stream, reply.status))
-            recordings.add(recording)
-            recording.add_done_callback(recordings.discard)
+            if stream.is_judged:
+                self._record(stream, reply.status)
+            else:
+                recordings = self.parts.recordings
+                recording = asyncio.create_task(self._record_late(stream, reply.status))
+                recordings.add(recording)
+                recording.add_done_callback(recordings.discard)
 
-    async def _record(self, stream: LiveStream, status: int) -> None:
-        """The request's line and result, once all is known."""
+    async def _record_late(self, stream: LiveStream, status: int) -> None:
+        await stream.judgements()
+        self._record(stream, status)
+
+    def _record(self, stream: LiveStream, status: int) -> None:
+        """The request's line and result, now that all is known."""
         exchange = self.exchange
         unscored = exchange.unscored(Status.SKIPPED, stream.reason, self.parts.scoring.name)
         if stream.is_settled:  # which has written the line
             self._keep_result(exchange.outcome or unscored)
         else:
-            outcome = joined(await stream.outcomes()) or unscored
+            outcome = joined(stream.outcomes()) or unscored
             self._keep_result(exchange.finish(outcome, status))
 
     def _keep_result(self, outcome: Outcome) -> None:

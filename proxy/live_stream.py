@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from proxy import heartbeats
+from proxy.deadlines import Deadlines
 from proxy.errors import ProxyError, UpstreamBrokenError
 from proxy.formats import Assembler, Choice, Format, Sight
 from proxy.outcome import Outcome
@@ -26,11 +27,11 @@ class LiveStream:
     """Iterate `relay` once for the bytes that go to the client.
 
     `judge` scores and decides for choices that are whole, from the model that upstream names;
-    `pending` is what a finish event says when that takes longer than `wait_s`, and `attach` whether
-    events say anything at all. With `settle`, tool calls wait: it gets what has arrived, the events
-    that were withheld and which of them finish a choice, and gives the bytes to send instead. What
-    is kept of a stream to score it is at most `max_bytes`: a longer one goes on unscored, or ends
-    in an error where tool calls wait.
+    `pending` is what a finish event says when that takes longer than `waits` allows, and `attach`
+    whether events say anything at all. With `settle`, tool calls wait: it gets what has arrived,
+    the events that were withheld and which of them finish a choice, and gives the bytes to send
+    instead. What is kept of a stream to score it is at most `max_bytes`: a longer one goes on
+    unscored, or ends in an error where tool calls wait.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class LiveStream:
         format: Format,
         judge: Judge,
         pending: Outcome,
+        waits: Deadlines,
         *,
-        wait_s: float,
         attach: bool,
         max_bytes: int,
         settle: Settle | None = None,
@@ -47,7 +48,7 @@ class LiveStream:
         self._format = format
         self._judge = judge
         self._pending = pending
-        self._wait_s = wait_s
+        self._waits = waits
         self._attach = attach
         self._max_bytes = max_bytes
         self._settle = settle
@@ -85,9 +86,18 @@ class LiveStream:
             async for piece in self._end(failure):
                 yield piece
 
-    async def outcomes(self) -> list[Outcome]:
+    @property
+    def is_judged(self) -> bool:
+        """Whether nothing is still being found out about the choices that finished."""
+        return all(task.done() for task in self._judged)
+
+    async def judgements(self) -> None:
+        """Waits for what is still being found out."""
+        await asyncio.gather(*self._judged)
+
+    def outcomes(self) -> list[Outcome]:
         """What was found about the choices that finished, also what missed its event."""
-        return list(await asyncio.gather(*self._judged))
+        return [task.result() for task in self._judged]
 
     def _take(self, part: bytes) -> bytes:
         """The whole events in what has arrived; what cannot be kept any longer is let go."""
@@ -190,9 +200,21 @@ class LiveStream:
         self._judged.append(task)
         if not self._attach:
             return event.raw
-        await asyncio.wait({task}, timeout=self._wait_s)
+        await self._until_done(task)
         outcome = task.result() if task.done() else self._pending
         return self._format.annotated(event, outcome.member())
+
+    async def _until_done(self, task: asyncio.Task[Outcome]) -> None:
+        """Or until it has taken too long."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_: object = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        task.add_done_callback(end)
+        self._waits.add(end)
+        await over
 
     async def _end(self, failure: ProxyError | None) -> AsyncIterator[bytes]:
         """What the client gets when upstream has sent all it will."""

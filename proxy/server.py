@@ -20,7 +20,7 @@ import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import Escalate, InvalidDocumentError, Policy
-from proxy.app import NO_CALIBRATOR, create_app
+from proxy.app import NO_CALIBRATOR, App, create_app
 from proxy.config import Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
@@ -133,21 +133,26 @@ def serve(
             say(line)
 
     app = create_app(setup.config, setup.policy, on_ready=say_try, is_open=is_loopback(host))
-    settings = uvicorn.Config(
+    settings = server_settings(app, setup.config)
+    for line in greeting(setup, url):
+        say(line)
+    settle_memory()
+    uvicorn.Server(settings).run(sockets=[listening])
+
+
+def server_settings(app: App, config: Config, grace_s: int = GRACE_S) -> uvicorn.Config:
+    """How uvicorn runs the application: it adds no header, no log line and no limit of its own."""
+    return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         date_header=False,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=grace_s,
         http=HttpProtocol,
-        **websocket_settings(setup.config.limits.max_body),
+        **websocket_settings(config.limits.max_body),
     )
-    for line in greeting(setup, url):
-        say(line)
-    settle_memory()
-    uvicorn.Server(settings).run(sockets=[listening])
 
 
 def settle_memory() -> None:

@@ -28,7 +28,7 @@ from calibrator import Item, Score, Scorer
 from policies import parse_policy
 from proxy.app import create_app
 from proxy.config import Config
-from proxy.websocket_server import websocket_settings
+from proxy.server import server_settings
 
 ROOT = Path(__file__).parent.parent
 Json = dict[str, Any]
@@ -149,17 +149,7 @@ class LiveProxy:
         )
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                timeout_graceful_shutdown=1,
-                **websocket_settings(config.limits.max_body),
-            )
-        )
+        self._server = _Server(server_settings(app, config, grace_s=1))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True
         )

@@ -15,6 +15,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 
 from calibrator import NotScorableError
+from proxy.deadlines import Deadlines
 from proxy.errors import HeldForReviewError
 from proxy.formats import RESPONSES, Assembler, Choice, NoAnswerError
 from proxy.formats.responses_items import as_items, chat_messages, recent
@@ -130,14 +131,14 @@ async def test_any_split_passes_live_with_the_same_bytes(
         RESPONSES,
         judge,
         Outcome("req_1", Status.PENDING),
-        wait_s=5,
+        Deadlines(5),
         attach=False,
         max_bytes=2**20,
         settle=settle if is_gated else None,
     )
     got = [part async for part in live.relay(split(stream, cuts))]
     assert b"".join(got) == stream
-    await live.outcomes()
+    await live.judgements()
     assert judged == [RESPONSES.choices(response)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proxy.deadlines import Deadlines
 from proxy.errors import UpstreamBrokenError
 from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Choice, Format
 from proxy.live_stream import LiveStream
@@ -238,7 +239,7 @@ def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = Fal
         format,
         judge,
         Outcome("req_1", Status.PENDING),
-        wait_s=5,
+        Deadlines(5),
         attach=False,
         max_bytes=max_bytes,
         settle=settle if settles else None,
