@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
-from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
-from proxy.formats.openai import annotated, error_body, error_event, plain_objects
+from proxy.formats.openai import ChoicesFormat, plain_objects
 from proxy.json_splice import dumps, json_object
 from proxy.sse import DONE, Event, event_bytes
 
 _OBJECT = "chat.completion"
 
 
-class ChatFormat:
+class ChatFormat(ChoicesFormat):
     """OpenAI's chat completions, as nearly every server and client speaks them."""
 
     name = "chat"
@@ -44,38 +43,12 @@ class ChatFormat:
         last = messages[-1] if isinstance(messages, list) and messages else None
         return plain_text(last.get("content") if isinstance(last, dict) else None)
 
-    def count(self, payload: Json) -> int:
-        wanted = payload.get("n")
-        return wanted if isinstance(wanted, int) and wanted > 1 else 1
-
-    def wants_schema(self, payload: Json) -> bool:
-        wanted = payload.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
-
-    def choices(self, completion: Json) -> list[Choice]:
-        listed = completion.get("choices")
-        if not isinstance(listed, list):
-            return []
-        choices = []
-        for position, choice in enumerate(listed):
-            if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-                return []
-            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
-            choices.append(
-                Choice(
-                    index_of(choice, position),
-                    choice["message"],
-                    reason if isinstance(reason, str) else None,
-                    logprobs if isinstance(logprobs, dict) else None,
-                )
-            )
-        return choices
+    def message(self, choice: Json) -> Json | None:
+        message = choice.get("message")
+        return message if isinstance(message, dict) else None
 
     def assembler(self) -> Assembler:
         return ChatAssembler()
-
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        return annotated(event, member)
 
     def restated(self, completion: Json, text: str, ending: Ending) -> Json:
         message = {"role": "assistant", "content": text, "refusal": None}
@@ -92,12 +65,6 @@ class ChatFormat:
     def events(self, completion: Json, payload: Json) -> list[bytes]:
         """Role and content, then the finish, usage where it was asked for, [DONE]."""
         return _events(completion, payload)
-
-    def error_body(self, error: ProxyError) -> bytes:
-        return error_body(error)
-
-    def error_event(self, error: ProxyError) -> bytes:
-        return error_event(error)
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:

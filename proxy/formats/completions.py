@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
-from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import index_of, joined, merge
-from proxy.formats.openai import annotated, error_body, error_event
+from proxy.formats.openai import ChoicesFormat
 from proxy.json_splice import dumps, json_object
 from proxy.sse import DONE, Event, event_bytes
 
 _OBJECT = "text_completion"  # of chunks too
 
 
-class CompletionsFormat:
+class CompletionsFormat(ChoicesFormat):
     """OpenAI's legacy completions, which many servers of open models still speak."""
 
     name = "completions"
@@ -39,39 +37,12 @@ class CompletionsFormat:
         listed = prompt if isinstance(prompt, list) else [prompt]
         return "\n\n".join(text for text in listed if isinstance(text, str))
 
-    def count(self, payload: Json) -> int:
-        wanted = payload.get("n")
-        return wanted if isinstance(wanted, int) and wanted > 1 else 1
-
-    def wants_schema(self, payload: Json) -> bool:
-        """Only dialects of some servers can ask for one here."""
-        wanted = payload.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
-
-    def choices(self, completion: Json) -> list[Choice]:
-        listed = completion.get("choices")
-        if not isinstance(listed, list):
-            return []
-        choices = []
-        for position, choice in enumerate(listed):
-            if not isinstance(choice, dict) or not isinstance(choice.get("text"), str):
-                return []
-            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
-            choices.append(
-                Choice(
-                    index_of(choice, position),
-                    {"role": "assistant", "content": choice["text"]},
-                    reason if isinstance(reason, str) else None,
-                    logprobs if isinstance(logprobs, dict) else None,
-                )
-            )
-        return choices
+    def message(self, choice: Json) -> Json | None:
+        text = choice.get("text")
+        return {"role": "assistant", "content": text} if isinstance(text, str) else None
 
     def assembler(self) -> Assembler:
         return CompletionsAssembler()
-
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        return annotated(event, member)
 
     def restated(self, completion: Json, text: str, ending: Ending) -> Json:
         choices = [
@@ -94,12 +65,6 @@ class CompletionsFormat:
         if isinstance(options, dict) and options.get("include_usage") is True:
             chunks.append({**head, "choices": [], "usage": completion.get("usage")})
         return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
-
-    def error_body(self, error: ProxyError) -> bytes:
-        return error_body(error)
-
-    def error_event(self, error: ProxyError) -> bytes:
-        return error_event(error)
 
 
 def _prompt(prompt: Any) -> str:

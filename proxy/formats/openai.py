@@ -8,11 +8,55 @@ from typing import Any
 import orjson
 
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER
+from proxy.formats.format import MEMBER, Choice, Json
+from proxy.formats.merging import index_of
 from proxy.json_splice import json_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes
 
 _BOM = b"\xef\xbb\xbf"
+
+
+class ChoicesFormat:
+    """What OpenAI's formats with a list of `choices` share."""
+
+    def message(self, choice: Json) -> Json | None:
+        """A choice's message as chat completions have it; None where there is none."""
+        raise NotImplementedError
+
+    def count(self, payload: Json) -> int:
+        wanted = payload.get("n")
+        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+
+    def wants_schema(self, payload: Json) -> bool:
+        wanted = payload.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def choices(self, completion: Json) -> list[Choice]:
+        listed = completion.get("choices")
+        choices = []
+        for position, choice in enumerate(listed if isinstance(listed, list) else ()):
+            message = self.message(choice) if isinstance(choice, dict) else None
+            if message is None:
+                return []
+            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
+            choices.append(
+                Choice(
+                    index_of(choice, position),
+                    message,
+                    reason if isinstance(reason, str) else None,
+                    logprobs if isinstance(logprobs, dict) else None,
+                )
+            )
+        return choices
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)
 
 
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
