@@ -19,7 +19,7 @@ from proxy.headers import to_client, without
 from proxy.json_splice import Pieces, dumps, json_object, replace_member, with_member
 from proxy.scoring import Confidence
 from proxy.sse import Event, EventReader, EventTooLargeError
-from proxy.upstream import Headers, UpstreamReply
+from proxy.upstream import Headers, UpstreamReply, too_large
 
 EVENT_STREAM = "text/event-stream"
 
@@ -181,9 +181,7 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
         async for part in reply.chunks:
             size += len(part)
             if size > limit:
-                raise UpstreamBrokenError(
-                    f"upstream's reply is larger than {limit} bytes (limits.max_body)"
-                )
+                raise too_large(limit)
             events += reader.feed(part)
     except EventTooLargeError as error:
         raise UpstreamBrokenError(str(error)) from error

@@ -102,9 +102,7 @@ class App:
         completions = Completions(
             config, policy, self._router, scoring, store, self._results, records
         )
-        surfaces = Surfaces(
-            self._router, store, self._results, config.attach, records, completions.conversations
-        )
+        surfaces = Surfaces(self._router, store, config.attach, records, completions.conversations)
         endpoint = partial(Endpoint, max_body=config.limits.max_body)
         self._exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models),

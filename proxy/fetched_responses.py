@@ -17,7 +17,6 @@ from proxy.answer import Answer
 from proxy.asgi import Reply, Request
 from proxy.chat import Completions, Way
 from proxy.completion_request import CompletionRequest, tags_of
-from proxy.errors import UnknownModelError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import RESPONSES, Json
 from proxy.headers import DOMAIN, TAGS, without
@@ -61,10 +60,8 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
         if remembered is not None:
             asked, upstream = remembered.request(is_stream=is_stream), remembered.upstream
             return await _Fetched(parts, exchange, asked, upstream=upstream).go()
-        if (default := parts.router.default_name()) is None:
-            raise UnknownModelError("the configuration routes no model")
         unknown = _unknown(request, is_stream=is_stream)
-        return await _Fetched(parts, exchange, unknown, upstream=default).go()
+        return await _Fetched(parts, exchange, unknown, upstream=parts.router.default()).go()
 
 
 def _streamed(reply: Reply) -> Reply:

@@ -22,7 +22,7 @@ from typing import Any, cast
 import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
-from proxy.upstream import Headers, UpstreamReply
+from proxy.upstream import Headers, UpstreamReply, too_large
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -106,9 +106,7 @@ class Exchange:
             await self.wait()
         if self.size > limit:
             self.abort()
-            raise UpstreamBrokenError(
-                f"upstream's reply is larger than {limit} bytes (limits.max_body)"
-            )
+            raise too_large(limit)
         if self.error is not None:
             raise self.error
         return self._take()

@@ -19,7 +19,6 @@ from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format
 from proxy.json_splice import json_object, replace_member
 from proxy.records import Records
-from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.store import Store
@@ -35,7 +34,6 @@ class Surfaces:
 
     router: Router
     store: Store
-    results: Results
     attach: AttachConfig
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
@@ -109,11 +107,6 @@ class Surfaces:
         if format is None:
             return await self.relay(request)
         return await fetch_held(self.store, format, id, hash_key(request), self.attach)
-
-    async def result(self, request: Request) -> Reply:
-        """`GET /pinocchio/v1/results/{request id}`: a stream's outcome, for the key that asked."""
-        member = self.results.get(request.path.rsplit("/", 1)[-1], hash_key(request))
-        return Reply(200, JSON, json.dumps(member).encode())
 
 
 def path_after_v1(path: str) -> str:

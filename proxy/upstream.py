@@ -27,6 +27,11 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     return None
 
 
+def too_large(limit: int) -> UpstreamBrokenError:
+    """What ends the reading of a reply of more than `limit` bytes."""
+    return UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes (limits.max_body)")
+
+
 @dataclass(slots=True)
 class UpstreamRequest:
     """One request as it leaves for upstream: `path` is what follows `/v1`, with its slash."""
@@ -71,9 +76,7 @@ class UpstreamReply:
             parts.append(chunk)
             size += len(chunk)
             if size > limit:
-                raise UpstreamBrokenError(
-                    f"upstream's reply is larger than {limit} bytes (limits.max_body)"
-                )
+                raise too_large(limit)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def aclose(self) -> None:

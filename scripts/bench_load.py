@@ -12,6 +12,7 @@ import gc
 import re
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class Sample:
         return self.served / self.took_s
 
 
-class Run:
+class Run(ABC):
     """Connections that share a job; a subclass says in `ready` what a free one does next."""
 
     def __init__(self, job: Job) -> None:
@@ -84,9 +85,11 @@ class Run:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
 
+    @abstractmethod
     def ready(self, connection: Connection) -> None:
-        raise NotImplementedError
+        """A connection has nothing to do."""
 
+    @abstractmethod
     def lost(self, connection: Connection) -> None:
         """A connection went away that nothing was asked on."""
 
@@ -176,6 +179,9 @@ class ClosedLoop(Run):
             await self.ended
         self.sample.took_s = time.monotonic() - started
         return self.sample
+
+    def lost(self, connection: Connection) -> None:
+        """Each connection is always being asked something."""
 
     def ready(self, connection: Connection) -> None:
         if time.monotonic() < self.deadline_s and not self.ended.done():

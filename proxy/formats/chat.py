@@ -10,9 +10,9 @@ from calibrator import NotScorableError, question_text
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
-from proxy.formats.openai import ChoicesFormat, plain_objects
-from proxy.json_splice import dumps, json_object
-from proxy.sse import DONE, Event, event_bytes
+from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage, plain_objects
+from proxy.json_splice import dumps
+from proxy.sse import DONE, event_bytes
 
 _OBJECT = "chat.completion"
 
@@ -95,31 +95,14 @@ def plain_text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def includes_usage(payload: Json) -> bool:
-    options = payload.get("stream_options")
-    return isinstance(options, dict) and options.get("include_usage") is True
-
-
-class ChatAssembler:
+class ChatAssembler(ChunkAssembler):
     """Chunks with `choices[].delta`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._choices: dict[int, Choice] = {}
         self._calls: dict[int, dict[int, Json]] = {}  # of each choice, by their index
-        self.model: str | None = None
-        self._head: Json = {}  # id, created, model .. of the first chunk
-        self._usage: Json | None = None
         self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
-
-    def add(self, event: Event) -> Sight:
-        if event.data == DONE:
-            return Sight(is_end=True)
-        chunk = json_object(event.data) if event.data else None
-        if chunk is None:
-            return NOTHING
-        if "error" in chunk:
-            return Sight(is_end=True, is_error=True)
-        return self._add_chunk(chunk)
 
     def add_unmarked(self, raw: bytes) -> bool:
         chunks = plain_objects(raw)
@@ -143,16 +126,6 @@ class ChatAssembler:
             return False
         pieces.append(text)
         return True
-
-    def _add_chunk(self, chunk: Json) -> Sight:
-        if not self._head and "id" in chunk:
-            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage", "object")}
-        if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self.model = chunk["model"]
-        if isinstance(chunk.get("usage"), dict):
-            self._usage = chunk["usage"]
-        listed = chunk.get("choices")
-        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []

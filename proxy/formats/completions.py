@@ -9,9 +9,9 @@ from calibrator import NotScorableError, question_text
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import index_of, joined, merge
-from proxy.formats.openai import ChoicesFormat
-from proxy.json_splice import dumps, json_object
-from proxy.sse import DONE, Event, event_bytes
+from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
+from proxy.json_splice import dumps
+from proxy.sse import DONE, event_bytes
 
 _OBJECT = "text_completion"  # of chunks too
 
@@ -56,15 +56,18 @@ class CompletionsFormat(ChoicesFormat):
         return self.restated({**empty, "choices": [{"text": ""}]}, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
-        """Each choice whole, with its finish; usage where it was asked for; [DONE]."""
-        head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
-        chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
-        if MEMBER in completion and chunks:
-            chunks[-1][MEMBER] = completion[MEMBER]
-        options = payload.get("stream_options")
-        if isinstance(options, dict) and options.get("include_usage") is True:
-            chunks.append({**head, "choices": [], "usage": completion.get("usage")})
-        return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
+        return _events(completion, payload)
+
+
+def _events(completion: Json, payload: Json) -> list[bytes]:
+    """Each choice whole, with its finish; usage where it was asked for; [DONE]."""
+    head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
+    chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
+    if MEMBER in completion and chunks:
+        chunks[-1][MEMBER] = completion[MEMBER]
+    if includes_usage(payload):
+        chunks.append({**head, "choices": [], "usage": completion.get("usage")})
+    return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
 
 
 def _prompt(prompt: Any) -> str:
@@ -80,35 +83,16 @@ def _prompt(prompt: Any) -> str:
     raise NotScorableError("several_prompts", "the request has several prompts")
 
 
-class CompletionsAssembler:
+class CompletionsAssembler(ChunkAssembler):
     """Chunks with `choices[].text`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._choices: dict[int, Json] = {}  # text and logprobs, still growing
         self._reasons: dict[int, str] = {}
-        self.model: str | None = None
-        self._head: Json = {}
-        self._usage: Json | None = None
 
     def add_unmarked(self, raw: bytes) -> bool:
         return False
-
-    def add(self, event: Event) -> Sight:
-        if event.data == DONE:
-            return Sight(is_end=True)
-        chunk = json_object(event.data) if event.data else None
-        if chunk is None:
-            return NOTHING
-        if "error" in chunk:
-            return Sight(is_end=True, is_error=True)
-        if not self._head and "id" in chunk:
-            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
-        if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self.model = chunk["model"]
-        if isinstance(chunk.get("usage"), dict):
-            self._usage = chunk["usage"]
-        listed = chunk.get("choices")
-        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
@@ -151,5 +135,5 @@ class CompletionsAssembler:
         return {"object": _OBJECT, **self._head, "choices": listed, **usage}
 
     def continued(self, completion: Json, payload: Json) -> list[bytes]:
-        """There are no tool calls to wait for."""
-        raise NotImplementedError("a completion calls no tools")
+        """There are no tool calls to wait for, so nothing but a whole stream can follow."""
+        return _events(completion, payload)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, Choice, Json
+from proxy.formats.format import MEMBER, NOTHING, Choice, Json, Sight
 from proxy.formats.merging import index_of
 from proxy.json_splice import json_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes
@@ -16,12 +17,12 @@ from proxy.sse import DONE, Event, event_bytes
 _BOM = b"\xef\xbb\xbf"
 
 
-class ChoicesFormat:
+class ChoicesFormat(ABC):
     """What OpenAI's formats with a list of `choices` share."""
 
+    @abstractmethod
     def message(self, choice: Json) -> Json | None:
         """A choice's message as chat completions have it; None where there is none."""
-        raise NotImplementedError
 
     def count(self, payload: Json) -> int:
         wanted = payload.get("n")
@@ -59,6 +60,44 @@ class ChoicesFormat:
         return error_event(error)
 
 
+class ChunkAssembler(ABC):
+    """What the streams of these formats share: chunks, each with the same head."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self._head: Json = {}  # id, created, model .. of the first chunk
+        self._usage: Json | None = None
+
+    def add(self, event: Event) -> Sight:
+        if event.data == DONE:
+            return Sight(is_end=True)
+        chunk = json_object(event.data) if event.data else None
+        if chunk is None:
+            return NOTHING
+        if "error" in chunk:
+            return Sight(is_end=True, is_error=True)
+        return self._add_chunk(chunk)
+
+    def _add_chunk(self, chunk: Json) -> Sight:
+        if not self._head and "id" in chunk:
+            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self.model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        listed = chunk.get("choices")
+        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
+
+    @abstractmethod
+    def _add_parts(self, parts: list[Any]) -> Sight:
+        """Takes in a chunk's `choices`."""
+
+
+def includes_usage(payload: Json) -> bool:
+    options = payload.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
     """The event with the member in its object; untouched if it carries no object."""
     data = json_object(event.data) if event.data and event.data != DONE else None
@@ -79,13 +118,6 @@ def _end_of_object(raw: bytes) -> int:
                 return brace
         end = start - 1
     raise ValueError("an event without an object")
-
-
-def with_data(event: Event, data: bytes, changed: bytes) -> bytes:
-    """The event with other data; its other fields and line ends stay."""
-    if event.raw.count(data) == 1:
-        return event.raw.replace(data, changed)
-    return event_bytes(changed)
 
 
 def plain_objects(raw: bytes) -> list[Any] | None:

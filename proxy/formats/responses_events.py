@@ -11,7 +11,6 @@ from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, Json
-from proxy.formats.openai import with_data
 from proxy.json_splice import add_inner_member, dumps, json_object
 from proxy.sse import Event
 
@@ -28,7 +27,7 @@ def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
     except ValueError:
         return event.raw
     if event.raw.count(data) == 1:
-        return with_data(event, data, changed)
+        return event.raw.replace(data, changed)  # its other fields and line ends stay
     return named_event(str((json_object(changed) or {}).get("type")), changed)
 
 
