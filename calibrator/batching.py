@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError
 from calibrator.scorer import Item, Score, Scorer
@@ -24,7 +25,8 @@ class Ticket:
 
     item: Item
     size: int
-    on_done: Callable[[], None] | None = None  # called once, by the scorer's thread or by `close`
+    on_done: Callable[[Ticket], None] | None = None  # called once, by the scorer or by `close`
+    owner: Any = None  # whatever those who submit want to find it by
     is_done: bool = False
     is_cancelled: bool = False
     score: Score | None = None
@@ -52,7 +54,7 @@ class Ticket:
         self.score, self.error = score, error
         self.is_done = True
         if self.on_done is not None:
-            self.on_done()
+            self.on_done(self)
         if self._event is not None:
             self._event.set()
 
@@ -73,7 +75,8 @@ class Batcher:
         self._batch_characters = batch_characters
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
         self._thread.start()
@@ -85,7 +88,8 @@ class Batcher:
     def submit(
         self,
         items: Sequence[Item],
-        on_done: Callable[[], None] | None = None,
+        on_done: Callable[[Ticket], None] | None = None,
+        owner: Any = None,
         *,
         wake: bool = True,
     ) -> list[Ticket]:
@@ -96,8 +100,9 @@ class Batcher:
         sleep on until `wake` is called: waking a thread costs more than a small request, so those
         who submit much do it once for several submissions.
         """
-        tickets = [Ticket(item, self._size(item), on_done) for item in items]
-        with self._changed:
+        most = self._max_item_characters
+        tickets = [Ticket(item, _size(item, most), on_done, owner) for item in items]
+        with self._lock:
             if self._is_closed:
                 raise CalibratorError("the scorer is closed")
             if len(self._waiting) + len(tickets) > self._max_queue:
@@ -126,10 +131,6 @@ class Batcher:
             ticket.cancel()
             ticket.finish()
         self._thread.join(timeout=10)
-
-    def _size(self, item: Item) -> int:
-        """What an item costs: its characters, as far as the scorer reads them."""
-        return min(len(item.question) + len(item.answer), self._max_item_characters) + 1
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -171,3 +172,9 @@ class Batcher:
             return
         for ticket in tickets:
             self._score([ticket])
+
+
+def _size(item: Item, most: int) -> int:
+    """What an item costs: its characters, as far as the scorer reads them."""
+    characters = len(item.question) + len(item.answer)
+    return (characters if characters < most else most) + 1

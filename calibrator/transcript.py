@@ -18,6 +18,8 @@ from calibrator.errors import NotScorableError
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 _INSTRUCTIONS = ("system", "developer")
+_OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
+_NO_TEXT: Any = None  # which no text can be added to
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
 
@@ -64,11 +66,16 @@ def question_text(messages: Any, tools: Any = None) -> str:
     Raises ValueError when `messages` is no list of messages, NotScorableError for images and the
     like in any message that belongs to the question; what is too long ago is not looked at.
     """
-    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+    is_list = type(messages) is list or (
+        isinstance(messages, Sequence) and not isinstance(messages, str)
+    )
+    if not is_list or not messages:
         raise ValueError("'messages' must be a list with at least one message")
     last = _last_user_turn(messages)
-    history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS))
+    history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS)) if last else ""
     question = content_text(messages[last].get("content"))
+    if history and question and not tools and last == len(messages) - 1:  # nearly every request
+        return f"{history[-HISTORY_CHARACTERS:]}\n\n{question}"
     after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS))
     parts = [history[-HISTORY_CHARACTERS:], question, after]
     offered = tools_text(tools)
@@ -91,34 +98,39 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
 def _turns(messages: Sequence[Any], characters: int) -> list[str]:
     """The last turns, as many as are needed for so many characters: a long past costs nothing."""
     turns: list[str] = []
-    size = 0
     for message in reversed(messages):
-        if size > characters:
+        if characters < 0:
             break
-        if type(message) is not dict and not isinstance(message, Mapping):
-            raise ValueError(f"a message must be an object, not {type(message).__name__}")
-        role, content = message.get("role", "user"), message.get("content")
-        if role in _INSTRUCTIONS:
-            continue
-        if type(content) is str and content and "tool_calls" not in message:  # nearly every turn
-            turns.append(f"[{role}] {content}")
-            size += len(content) + 1
-        else:
-            turns.append(_turn_text(message))
-            size += len(turns[-1]) + 1
+        try:  # nearly every turn is plain text: asking what it is costs more than reading it
+            if "tool_calls" in message:
+                raise TypeError
+            text = _OPENINGS[message["role"]] + (message["content"] or _NO_TEXT)
+        except (KeyError, TypeError):
+            unusual = _turn_text(message)
+            if unusual is None:
+                continue
+            text = unusual
+        turns.append(text)
+        characters -= len(text)
     return turns[::-1]
 
 
-def _turn_text(message: Mapping[str, Any]) -> str:
+def _turn_text(message: Any) -> str | None:
+    """One turn, also an unusual one; empty for what has no text, None for instructions."""
+    if not isinstance(message, Mapping):
+        raise ValueError(f"a message must be an object, not {type(message).__name__}")
+    role = message.get("role", "user")
+    if role in _INSTRUCTIONS:
+        return None
     text = " ".join(
         filter(None, (content_text(message.get("content")), calls_text(message.get("tool_calls"))))
     )
-    return f"[{message.get('role', 'user')}] {text}" if text else ""
+    return f"[{role}] {text}" if text else ""
 
 
 def tools_text(tools: Any) -> str:
     """The offered functions as one JSON list of name, description and parameters."""
-    if not isinstance(tools, Sequence) or isinstance(tools, str):
+    if not tools or not isinstance(tools, Sequence) or isinstance(tools, str):
         return ""
     functions = _functions(tools)
     if not functions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from policies import Facts, ToolCall
@@ -21,7 +22,7 @@ from proxy.scoring import Confidence
 from proxy.sse import Event, EventReader, EventTooLargeError
 from proxy.upstream import Headers, UpstreamReply, too_large
 
-EVENT_STREAM = "text/event-stream"
+EVENT_STREAM = b"text/event-stream"
 
 
 @dataclass(slots=True)
@@ -116,20 +117,31 @@ def _tool_calls(choice: Choice) -> tuple[ToolCall, ...]:
 
 
 def is_event_stream(reply: UpstreamReply) -> bool:
-    return (reply.header(b"content-type") or "").lower().startswith(EVENT_STREAM)
+    return _is_event_stream(reply.values.get(b"content-type", b""))
+
+
+@lru_cache(maxsize=256)
+def _is_event_stream(content_type: bytes) -> bool:
+    return content_type.lower().startswith(EVENT_STREAM)
 
 
 def unscorable_reason(reply: UpstreamReply) -> str | None:
     """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
     if reply.status != 200:
         return "upstream_status"
-    encoding = reply.header(b"content-encoding")
-    if not can_decode(encoding):
+    return _unreadable(
+        reply.values.get(b"content-type", b""), reply.values.get(b"content-encoding", b"identity")
+    )
+
+
+@lru_cache(maxsize=256)
+def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
+    """As `unscorable_reason`; few pairs of these make all traffic."""
+    if not can_decode(encoding.decode("latin-1")):
         return "encoding"
-    kind = (reply.header(b"content-type") or "").lower()
-    if kind.startswith(EVENT_STREAM):
-        return "encoding" if (encoding or "identity") != "identity" else None
-    return None if "json" in kind else "content_type"
+    if _is_event_stream(content_type):
+        return None if encoding in (b"identity", b"") else "encoding"
+    return None if b"json" in content_type.lower() else "content_type"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from proxy import headers as names
 from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
-from proxy.upstream import Headers
+from proxy.upstream import Headers, first_values
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -43,13 +43,14 @@ class Request:
     headers: Headers
     body: bytes = b""
     started: float = field(default_factory=time.perf_counter)
-    _values: dict[bytes, bytes] | None = None
+    values: dict[bytes, bytes] = field(init=False)  # the first value of every header
+
+    def __post_init__(self) -> None:
+        self.values = first_values(self.headers)
 
     def header(self, name: bytes) -> str | None:
         """The first value of `name` (lower case), or None."""
-        if self._values is None:
-            self._values = dict(reversed(self.headers))
-        value = self._values.get(name)
+        value = self.values.get(name)
         return None if value is None else value.decode("latin-1")
 
 
@@ -106,8 +107,7 @@ class Endpoint:
             return
         except _ClientGoneError:
             return
-        watch = _Watch(receive)
-        self._watches.add(watch.start)
+        watch = _Watch(receive, self._watches)
         try:
             await self._answer(request, sender(scope, send), watch)
         except asyncio.CancelledError:
@@ -140,20 +140,21 @@ class _Watch:
     A waiting task costs as much as a small request, so it only starts after `WATCH_AFTER_S`.
     """
 
-    __slots__ = ("_is_over", "_receive", "_waiting", "_working", "has_left")
+    __slots__ = ("_receive", "_starts", "_waiting", "_working", "has_left")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, starts: Deadlines) -> None:
         task = asyncio.current_task()
         assert task is not None  # an ASGI application runs in one
         self._working = task
         self._receive = receive
         self._waiting: asyncio.Task[None] | None = None
-        self._is_over = False
+        self._starts = starts
         self.has_left = False
+        starts.add(self)
 
-    def start(self) -> None:
-        if not self._is_over:
-            self._waiting = asyncio.create_task(self._wait())
+    def __call__(self) -> None:
+        """Starts; its time has come."""
+        self._waiting = asyncio.create_task(self._wait())
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -162,7 +163,7 @@ class _Watch:
         self._working.cancel()
 
     def stop(self) -> None:
-        self._is_over = True
+        self._starts.discard(self)
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -189,10 +190,10 @@ def _request_of(scope: Scope) -> Request:
 
 async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
     """Reads the body up to the limit; raises BodyTooLargeError beyond it."""
-    declared = request.header(b"content-length") or ""
+    declared = request.values.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise BodyTooLargeError(
-            f"the body has {declared} bytes, {limit} are allowed (limits.max_body)"
+            f"the body has {int(declared)} bytes, {limit} are allowed (limits.max_body)"
         )
     parts: list[bytes] = []
     size = 0
@@ -208,12 +209,14 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _with_length(reply: Reply, length: int) -> Headers:
+def _with_length(headers: Headers, length: int) -> Headers:
     """The fields with the body's length, in the place where upstream has it."""
     field = (b"content-length", b"%d" % length)
-    if not any(name == b"content-length" for name, _ in reply.headers):
-        return [*reply.headers, field]
-    return [field if name == b"content-length" else (name, v) for name, v in reply.headers]
+    told = [*map(names.name_of, headers)]
+    if b"content-length" not in told:
+        return [*headers, field]
+    at = told.index(b"content-length")
+    return headers if headers[at] == field else [*headers[:at], field, *headers[at + 1 :]]
 
 
 class Sender:
@@ -265,7 +268,7 @@ async def send_reply(reply: Reply, to: Sender, before_end: Callable[[], None] = 
     send = to.send
     if isinstance(body, bytes | tuple):
         pieces = body if isinstance(body, tuple) else (body,)
-        fields = _with_length(reply, sum(map(len, pieces)))
+        fields = _with_length(reply.headers, sum(map(len, pieces)))
         if to.takes_whole:
             before_end()
             whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": pieces}

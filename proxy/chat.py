@@ -12,6 +12,7 @@ import structlog
 from policies import (
     Block,
     Decision,
+    Deliver,
     Escalate,
     Hold,
     Policy,
@@ -121,11 +122,12 @@ class Way:
         reply = await self._ask(self.asked.model)
         if reason := unscorable_reason(reply):
             return await self._relayed(reply, reason)
-        if not is_event_stream(reply):
-            return await self._in_time(self._settled(reply), reply, JSON_PING)
-        if self.asked.is_stream and self.mode.mode != "buffer":
+        is_stream = is_event_stream(reply)
+        if is_stream and self.asked.is_stream and self.mode.mode != "buffer":
             return self._live(reply)
-        return await self._in_time(self._settled(reply), reply, STREAM_PING)
+        if reply.is_whole and not self.parts.may_take_long:
+            return await self._settled(reply)  # only the score is waited for, which has a deadline
+        return await self._in_time(self._settled(reply), reply, is_stream)
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
@@ -151,8 +153,9 @@ class Way:
         return router.name_for(model) if model else router.default()
 
     def _request(self, model: str, headers: Headers) -> UpstreamRequest:
-        path, body = self.exchange.request.path.removeprefix("/v1"), self.asked.body_for(model)
-        return UpstreamRequest("POST", path, headers, body, self.exchange.request.query)
+        request = self.exchange.request
+        path, body = request.path.removeprefix("/v1"), self.asked.body_for(model)
+        return UpstreamRequest("POST", path, headers, body, request.query)
 
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
@@ -275,7 +278,8 @@ class Way:
 
     async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""
-        completion = await self._changed(answer, outcome)
+        is_kept = outcome.decision is None or type(outcome.decision.applied) is Deliver
+        completion = None if is_kept else await self._changed(answer, outcome)
         self.exchange.finish(outcome, answer.status)
         member = outcome.member() if self.parts.config.attach.body else None
         if completion is None and not answer.is_restarted:
@@ -331,12 +335,10 @@ class Way:
         return outcome.headers() if self.parts.config.attach.headers else []
 
     async def _in_time(
-        self, work: Coroutine[Any, Any, Reply], reply: UpstreamReply, ping: bytes
+        self, work: Coroutine[Any, Any, Reply], reply: UpstreamReply, is_stream: bool
     ) -> Reply:
         """Nothing is written before the outcome, for `commit_after_s` at most; after that the
         status is out and pings keep the connection alive until there is one."""
-        if reply.is_whole and not self.parts.may_take_long:
-            return await work  # only the score is waited for, which has a deadline of its own
         task = asyncio.create_task(work)
         try:
             limit_s = self.parts.config.limits.commit_after_s
@@ -355,6 +357,7 @@ class Way:
         async def stop() -> None:
             body.cancel()
 
+        ping = STREAM_PING if is_stream else JSON_PING
         return Reply(reply.status, headers, self._late(body, ping), on_close=stop)
 
     async def _late_body(self, task: asyncio.Task[Reply]) -> bytes:
@@ -415,7 +418,7 @@ class Way:
     async def _recorded(self, stream: LiveStream, reply: UpstreamReply) -> AsyncIterator[bytes]:
         """The stream's bytes; its end waits for no score, and neither does a client that left."""
         try:
-            async for part in stream.relay(self.exchange.timed(reply.chunks)):
+            async for part in stream.relay(reply.chunks, self.exchange.in_upstream):
                 yield part
         finally:
             if stream.is_judged:

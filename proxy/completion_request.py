@@ -94,9 +94,9 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
 
 def _plain(request: Request) -> bytes:
     """The body to read; an encoded one goes upstream as it is."""
-    encoding = request.header(b"content-encoding")
-    if encoding is None:
+    if b"content-encoding" not in request.values:
         return request.body
+    encoding = request.header(b"content-encoding")
     if not can_decode(encoding):
         raise BadRequestError(
             f"a body with content-encoding {encoding!r} is not read; send it plain",

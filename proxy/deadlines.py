@@ -1,41 +1,52 @@
 """Many timeouts of one length on a single timer of the event loop.
 
 A timer of the loop's own for every request costs more than most of what a request needs; these cost
-an entry in a queue, which is in the order of time because all of them last equally long.
+an entry in a dictionary, which is in the order of time because all of them last equally long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 
 class Deadlines:
-    """Calls what was added after `after_s`; whoever has no use for it any more ignores the call."""
+    """Calls what was added after `after_s`, once, unless it is discarded before."""
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
-        self._due: deque[tuple[float, Callable[[], None]]] = deque()
+        self._due: dict[Callable[[], object], float] = {}
+        self._is_set = False  # the timer
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, call: Callable[[], None]) -> None:
+    def add(self, call: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop = loop
+            self._loop, self._is_set = loop, False
             self._due.clear()
-        due = loop.time() + self._after_s
-        if not self._due:
-            loop.call_at(due, self._run)
-        self._due.append((due, call))
+        self._due[call] = due = loop.time() + self._after_s
+        if not self._is_set:
+            self._set(due)
 
-    def _run(self) -> None:
+    def discard(self, call: Callable[[], object]) -> None:
+        self._due.pop(call, None)
+
+    def _set(self, due: float) -> None:
         assert self._loop is not None  # `add` has set it
-        now = self._loop.time()
-        while self._due:
-            due, call = self._due[0]
+        self._is_set = True
+        self._loop.call_at(due, self._run, self._loop)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
+        self._is_set = False
+        now, over = loop.time(), []
+        for call, due in self._due.items():
             if due > now:
-                self._loop.call_at(due, self._run)
-                return
-            self._due.popleft()
+                self._set(due)
+                break
+            over.append(call)
+        for call in over:
+            del self._due[call]
+        for call in over:
             call()

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
@@ -29,12 +28,17 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 def hash_key(request: Request) -> str:
     """Who asks, as a hash: the same client key gives the same value, and nothing leads back."""
-    return hash_presented(request.header(b"authorization") or request.header(b"x-api-key") or "")
+    values = request.values
+    return _hashed(values.get(b"authorization") or values.get(b"x-api-key") or b"")
+
+
+def hash_presented(presented: str) -> str:
+    return _hashed(presented.encode("latin-1"))
 
 
 @lru_cache(maxsize=1_024)
-def hash_presented(presented: str) -> str:
-    return hashlib.sha256(presented.encode()).hexdigest()
+def _hashed(presented: bytes) -> str:
+    return hashlib.sha256(presented).hexdigest()
 
 
 class Clock:
@@ -97,15 +101,6 @@ class Exchange:
             self.close(self.status or error.status, error.machine_code)
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             self.close(CLIENT_LEFT, "client_left")
-
-    async def timed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The chunks, the waiting for them counted as upstream's time."""
-        while True:
-            with self.in_upstream:
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                return
-            yield chunk
 
     def overhead_ms(self) -> float:
         """Time of ours so far: all of it but the waiting for upstream."""
@@ -176,7 +171,7 @@ class Exchange:
             score_ms = outcome.score_ms
             told = (
                 outcome.confidence,
-                outcome.status,
+                outcome.status.value,  # plain values: what is derived from one is adapted, slowly
                 outcome.reason,
                 outcome.action,
                 outcome.would_action,
@@ -185,7 +180,7 @@ class Exchange:
                 outcome.review_id,
                 outcome.escalated_from,
             )
-        asked = (self.upstream, self.model, self.is_stream, self.status, error)
+        asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (
             self.request_id,
             time.time() - total_ms / 1_000,

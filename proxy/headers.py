@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 from proxy.upstream import Headers
 
@@ -38,6 +39,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 MAX_NAMES = 10_000  # that are remembered; clients choose them
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
@@ -55,37 +57,41 @@ class _Fates(dict[bytes, bool]):
         return crosses
 
 
+_NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
 _TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
 
 
-def _crossing(headers: Iterable[tuple[bytes, bytes]], crosses: _Fates) -> Headers:
-    named: set[bytes] = set()
-    kept = []
-    for field in headers:
-        if crosses[field[0]]:
-            kept.append(field)
-        elif field[0] == b"connection":
-            named.update(part.strip() for part in field[1].lower().split(b","))
-    if named and not named.isdisjoint(name for name, _ in kept):
-        return [field for field in kept if field[0] not in named]
-    return kept
+def _crossing(headers: Headers, crosses: _Fates) -> Headers:
+    kept = [field for field in headers if crosses[field[0]]]
+    if b"connection" not in map(name_of, headers):
+        return kept
+    named = {
+        part.strip()
+        for name, value in headers
+        if name == b"connection" and value not in _NAMES_NO_FIELD
+        for part in value.lower().split(b",")
+    }
+    return [field for field in kept if field[0] not in named] if named else kept
 
 
-def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def to_upstream(headers: Headers) -> Headers:
     """A client's header fields without those of its connection and ours."""
     return _crossing(headers, _TO_UPSTREAM)
 
 
-def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def to_client(headers: Headers) -> Headers:
     """Upstream's header fields without those of its connection and any in our name."""
     return _crossing(headers, _TO_CLIENT)
 
 
-def without(headers: Iterable[tuple[bytes, bytes]], *names: bytes) -> Headers:
+def without(headers: Headers, *names: bytes) -> Headers:
+    """The fields but for those of these names; the same list where there are none of them."""
+    if set(names).isdisjoint(map(name_of, headers)):
+        return headers
     return [field for field in headers if field[0] not in names]
 
 
-def with_header(headers: Iterable[tuple[bytes, bytes]], name: bytes, value: bytes) -> Headers:
+def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
     return [*without(headers, name), (name, value)]
 
 

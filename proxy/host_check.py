@@ -10,6 +10,7 @@ import ipaddress
 from functools import lru_cache
 
 from proxy.errors import HostNotAllowedError
+from proxy.headers import name_of
 from proxy.upstream import Headers
 
 
@@ -35,8 +36,8 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers) -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    fields = [value for name, value in headers if name == b"host"]
-    if len(fields) != 1 or not _is_allowed(fields[0]):
+    names = [*map(name_of, headers)]
+    if names.count(b"host") != 1 or not _is_allowed(headers[names.index(b"host")][1]):
         raise HostNotAllowedError(
             "Host must be localhost or a loopback address while no client keys are configured"
         )

@@ -22,7 +22,7 @@ from typing import Any, cast
 import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
-from proxy.upstream import Headers, UpstreamReply, too_large
+from proxy.upstream import Headers, UpstreamReply, first_values, too_large
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -138,6 +138,7 @@ class HttpReply(UpstreamReply):
         self._exchange = exchange
         self.status = exchange.status
         self.headers = exchange.headers
+        self.values = first_values(exchange.headers)
         self.chunks = exchange
         self.on_close = exchange.aclose
 
@@ -172,6 +173,7 @@ class Connection(asyncio.Protocol):
         self.deadline = math.inf
         self.exchange: Exchange | None = None
         self._fields: Headers = []
+        self._body: list[bytes] = []  # what the parser has found in the bytes that it is given
         self._overhead = 0  # bytes in a row that were not body
         self._is_reusable = False
         self._replies = 0
@@ -254,13 +256,19 @@ class Connection(asyncio.Protocol):
         self.deadline = self._clock() + self._timeout_s
         self._overhead += len(data)
         size = exchange.size
+        fault: httptools.HttpParserError | None = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._is_reusable = False
-            if not exchange.is_complete:
-                self._refuse(error.__context__ or error)
-                return
+            fault = error
+        if body := self._body:
+            exchange.parts += body
+            exchange.size += sum(map(len, body))
+            body.clear()
+        if fault is not None and not exchange.is_complete:
+            self._refuse(fault.__context__ or fault)
+            return
         if exchange.is_complete:
             self._finish(exchange)
             return
@@ -393,10 +401,7 @@ class Connection(asyncio.Protocol):
             exchange.ends_with_connection = _has_no_length(fields)
 
     def on_body(self, data: bytes) -> None:
-        exchange = self.exchange
-        assert exchange is not None
-        exchange.parts.append(data)
-        exchange.size += len(data)
+        self._body.append(data)
 
     def on_message_complete(self) -> None:
         exchange = self.exchange

@@ -9,7 +9,9 @@ misses its event can be asked for later, at `/pinocchio/v1/results/{request id}`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from proxy import heartbeats
 from proxy.deadlines import Deadlines
@@ -21,6 +23,14 @@ from proxy.sse import DONE, Event, EventReader, EventTooLargeError, data_of
 Judge = Callable[[list[Choice], str | None], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
 READ_AT_ONCE = 2**16  # bytes that may wait until they are looked into
+
+
+@dataclass(frozen=True, slots=True)
+class FinishEvent:
+    """An event, and which choices it finishes."""
+
+    event: Event
+    choices: tuple[int, ...]
 
 
 class LiveStream:
@@ -67,24 +77,32 @@ class LiveStream:
         self.is_settled = False
         self.reason = "client_left"  # why there is no outcome, if there is none
 
-    async def relay(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def relay(
+        self, chunks: AsyncIterator[bytes], in_upstream: AbstractContextManager[None]
+    ) -> AsyncIterator[bytes]:
+        """What the client gets for upstream's `chunks`; they are waited for `in_upstream`."""
         failure: ProxyError | None = None
         try:
-            async for part in chunks:
-                ready = self._take(part)
-                passing, looked_into = self._parted(ready)
+            while True:
+                with in_upstream:
+                    part = await anext(chunks, None)
+                if part is None:
+                    break
+                passing, looked_into = self._parted(self._take(part))
                 if passing:
                     yield passing
-                if looked_into:
-                    async for piece in self._look_into(looked_into):
-                        yield piece
+                for piece in self._look_into(looked_into):
+                    yield piece if isinstance(piece, bytes) else await self._finish(piece)
         except ProxyError as error:
             if self._is_opaque:
                 raise  # in the middle of an event nothing can be told
             failure = error
         if not self._is_opaque:
-            async for piece in self._end(failure):
-                yield piece
+            if last := self._end(failure):
+                yield last
+            elif self._withheld is not None:
+                async for piece in self._settled(self._withheld):
+                    yield piece
 
     @property
     def is_judged(self) -> bool:
@@ -129,8 +147,8 @@ class LiveStream:
         if self._settle is not None:  # nobody's spelling of a call may pass
             return b"", ready
         passing, looked_into = ready, b""
-        if mark := self._format.marks.search(ready):
-            begins = 0 if b"\r" in ready else ready.rfind(b"\n\n", 0, mark.start()) + 2
+        if (mark := self._format.marks.search(ready)) is not None:
+            begins = 0 if b"\r" in ready else ready.rfind(b"\n\n", 0, mark) + 2
             passing, looked_into = (ready[:begins], ready[begins:]) if begins > 1 else (b"", ready)
         self._unread.append(passing)
         self._unread_bytes += len(passing)
@@ -141,13 +159,16 @@ class LiveStream:
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""
         raw = b"".join(self._unread)
-        if raw and not self.assembler.add_unmarked(raw):
-            for event in self._reader.split(raw):
+        if raw and (rest := self.assembler.add_unmarked(raw)):
+            for event in self._reader.split(rest):
                 self.assembler.add(event)
         self._unread.clear()
         self._unread_bytes = 0
 
-    async def _look_into(self, ready: bytes) -> AsyncIterator[bytes]:
+    def _look_into(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
+        """What of these events goes on, and those that have to wait for their outcome."""
+        if not ready:
+            return
         self._read_up()
         passing: list[bytes] = []
         for event in self._reader.split(ready):
@@ -159,7 +180,7 @@ class LiveStream:
                 if passing:
                     yield b"".join(passing)  # the text before a finish does not wait with it
                     passing.clear()
-                yield await self._finish(event, sight)
+                yield FinishEvent(event, sight.finished)
             elif raw:
                 passing.append(raw)
         if passing:
@@ -193,16 +214,16 @@ class LiveStream:
             self._ping_at = now + heartbeats.PING_EVERY_S
         return is_time
 
-    async def _finish(self, event: Event, sight: Sight) -> bytes:
+    async def _finish(self, finish: FinishEvent) -> bytes:
         """The finish event's bytes, which carry the outcome of its choices."""
-        choices = [c for c in self.assembler.choices() if c.index in sight.finished]
+        choices = [c for c in self.assembler.choices() if c.index in finish.choices]
         task = asyncio.ensure_future(self._judge(choices, self.assembler.model))
         self._judged.append(task)
         if not self._attach:
-            return event.raw
+            return finish.event.raw
         await self._until_done(task)
         outcome = task.result() if task.done() else self._pending
-        return self._format.annotated(event, outcome.member())
+        return self._format.annotated(finish.event, outcome.member())
 
     async def _until_done(self, task: asyncio.Task[Outcome]) -> None:
         """Or until it has taken too long."""
@@ -216,8 +237,9 @@ class LiveStream:
         self._waits.add(end)
         await over
 
-    async def _end(self, failure: ProxyError | None) -> AsyncIterator[bytes]:
-        """What the client gets when upstream has sent all it will."""
+    def _end(self, failure: ProxyError | None) -> bytes:
+        """The last bytes for the client when upstream has sent all it will; none where the events
+        that were withheld are to be settled."""
         self._read_up()
         rest = self._reader.rest()
         if self._has_ended:
@@ -226,22 +248,20 @@ class LiveStream:
             failure = UpstreamBrokenError("upstream's stream ended before its finish chunk")
         if failure is not None:
             self.reason = self.reason if self.reason == "too_long" else "stream_broke_off"
-            yield self._format.error_event(failure)
-        elif self._withheld is not None:
-            async for piece in self._settled(self._withheld, rest):
-                yield piece
-        else:
-            self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
-            if rest and self._may_pass(rest):
-                yield rest
+            return self._format.error_event(failure)
+        if self._withheld is not None:
+            if rest:
+                self._withheld.append(Event(rest, None))
+            return b""
+        self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
+        return rest if rest and self._may_pass(rest) else b""
 
-    async def _settled(self, withheld: list[Event], rest: bytes) -> AsyncIterator[bytes]:
+    async def _settled(self, withheld: list[Event]) -> AsyncIterator[bytes]:
         """Decides on a stream with tool calls, now that it is whole."""
         assert self._settle is not None  # or nothing were withheld
         self.is_settled = True
-        events = [*withheld, Event(rest, None)] if rest else withheld
         finishes = frozenset(self._withheld_finishes)
-        work = asyncio.ensure_future(self._settle(self.assembler, events, finishes))
+        work = asyncio.ensure_future(self._settle(self.assembler, withheld, finishes))
         try:
             async for piece in heartbeats.pings_until(work):
                 yield piece
@@ -253,4 +273,5 @@ class LiveStream:
 
     def _may_pass(self, rest: bytes) -> bool:
         """Whether no call can be in what upstream ended without a blank line."""
-        return self._settle is None or not self._format.marks.search(rest) or data_of(rest) == DONE
+        is_plain = self._format.marks.search(rest) is None
+        return self._settle is None or is_plain or data_of(rest) == DONE

@@ -29,6 +29,7 @@ from proxy.errors import (
     UpstreamError,
     UpstreamTimeoutError,
 )
+from proxy.headers import name_of
 from proxy.http_client import Connection, Exchange, HttpReply
 from proxy.upstream import UpstreamReply, UpstreamRequest
 
@@ -124,7 +125,10 @@ class Pool:
         key = (request.method, request.path, request.query)
         opening = self._openings.get(key) or self._opening(*key)
         replaced = self._replaced
-        lines = [b": ".join(field) for field in request.headers if field[0] not in replaced]
+        headers = request.headers
+        if not replaced.isdisjoint(map(name_of, headers)):
+            headers = [field for field in headers if field[0] not in replaced]
+        lines = [*map(b": ".join, headers)]
         if request.body or request.method in WITH_BODY:
             lines.append(b"content-length: %d" % len(request.body))
         lines += (b"", b"")

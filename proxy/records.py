@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -55,7 +56,7 @@ Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""
 
 
-ROWS_AT_ONCE = 100  # in one statement: every statement makes the event loop wait for its lock
+ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
 
 
 @lru_cache(maxsize=ROWS_AT_ONCE)
@@ -64,6 +65,16 @@ def _insert(rows: int) -> str:
     one = str(exchanges.insert().compile(dialect=sqlite.dialect()))
     values = one[one.index("VALUES ") + len("VALUES ") :]
     return one + f", {values}" * (rows - 1)
+
+
+def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
+    """The rows in lists of 128, 64, 32 .. 1: few statements, each prepared once for good."""
+    start, size = 0, ROWS_AT_ONCE
+    while size:
+        while len(batch) - start >= size:
+            yield batch[start : start + size]
+            start += size
+        size //= 2
 
 
 class Records:
@@ -132,8 +143,7 @@ class Records:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
         try:
             with self._engine.begin() as connection:
-                for start in range(0, len(batch), ROWS_AT_ONCE):
-                    rows = batch[start : start + ROWS_AT_ONCE]
+                for rows in in_powers(batch):
                     connection.exec_driver_sql(_insert(len(rows)), tuple(chain(*rows)))
         except (SQLAlchemyError, ValueError) as error:
             if len(batch) == 1:

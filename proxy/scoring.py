@@ -122,12 +122,13 @@ class Scoring:
         batcher = self._batcher
         if batcher is None:
             return [self._absence] * len(choices)
-        waiting = self._waiting(len(choices))
+        arrivals = self._arrivals_here()
+        waiting = _Waiting(arrivals.loop, len(choices))
         try:
             asked = question()
             items = [Item(asked, message_text(choice.message), model) for choice in choices]
-            tickets = batcher.submit(items, waiting.report, wake=False)
-            waiting.arrivals.wake_soon(batcher)
+            tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
+            arrivals.wake_soon(batcher)
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
@@ -135,48 +136,37 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+        self._deadlines.add(waiting)
         try:
-            await waiting.until(self._deadlines)
+            if choices:
+                await waiting.over
             return [_confidence(ticket) for ticket in tickets]
         finally:
+            self._deadlines.discard(waiting)
             for ticket in tickets:
-                ticket.cancel()  # no-op on what is done; also when nobody waits any longer
+                if not ticket.is_done:
+                    ticket.cancel()  # nobody waits any longer
 
-    def _waiting(self, count: int) -> _Waiting:
+    def _arrivals_here(self) -> _Arrivals:
         loop = asyncio.get_running_loop()
         if self._arrivals is None or self._arrivals.loop is not loop:
             self._arrivals = _Arrivals(loop)
-        return _Waiting(self._arrivals, count)
+        return self._arrivals
 
 
 class _Waiting:
-    """A request that waits for so many scores."""
+    """A request that waits for so many scores; `over` is done when they are there or time is up."""
 
-    __slots__ = ("_missing", "_over", "arrivals")
+    __slots__ = ("missing", "over")
 
-    def __init__(self, arrivals: _Arrivals, count: int) -> None:
-        self.arrivals = arrivals
-        self._missing = count
-        self._over: asyncio.Future[None] = arrivals.loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        self.missing = count
+        self.over: asyncio.Future[None] = loop.create_future()
 
-    def report(self) -> None:
-        """A score is there; from any thread."""
-        self.arrivals.report(self)
-
-    def arrived(self) -> None:
-        self._missing -= 1
-        if not self._missing:
-            self._end()
-
-    async def until(self, deadlines: Deadlines) -> None:
-        """Returns when all scores are there, or when time is up."""
-        if self._missing:
-            deadlines.add(self._end)
-            await self._over
-
-    def _end(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
+    def __call__(self) -> None:
+        """Time is up, or all are there."""
+        if not self.over.done():
+            self.over.set_result(None)
 
 
 class _Arrivals:
@@ -184,7 +174,7 @@ class _Arrivals:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._arrived: deque[_Waiting] = deque()
+        self._arrived: deque[_Waiting] = deque()  # once for each score
         self._is_coming = False
         self._is_waking = False
 
@@ -198,9 +188,9 @@ class _Arrivals:
         self._is_waking = False
         batcher.wake()
 
-    def report(self, waiting: _Waiting) -> None:
+    def report(self, ticket: Ticket) -> None:
         """From any thread."""
-        self._arrived.append(waiting)
+        self._arrived.append(ticket.owner)
         if not self._is_coming:
             self._is_coming = True
             with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits
@@ -208,8 +198,12 @@ class _Arrivals:
 
     def _tell(self) -> None:
         self._is_coming = False  # first, so that what is reported from now on wakes again
-        while self._arrived:
-            self._arrived.popleft().arrived()
+        arrived = self._arrived
+        while arrived:
+            waiting = arrived.popleft()
+            waiting.missing -= 1
+            if not waiting.missing:
+                waiting()
 
 
 def _described(error: BaseException) -> dict[str, str]:

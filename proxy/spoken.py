@@ -5,7 +5,8 @@ A translation loads litellm, so it is opened by the first request that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from proxy.upstream import Upstream, UpstreamReply, UpstreamRequest
 
@@ -18,14 +19,14 @@ class SpokenUpstream:
         self._others = others
         self._opened: dict[str, Upstream] = {}
 
-    async def send(self, request: UpstreamRequest) -> UpstreamReply:
+    def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamReply]:
         """As the way raises that the request goes."""
         path = request.path
         if path not in self._others or request.method != "POST":
-            return await self._direct.send(request)
+            return self._direct.send(request)
         if path not in self._opened:
             self._opened[path] = self._others[path]()
-        return await self._opened[path].send(request)
+        return self._opened[path].send(request)
 
     async def aclose(self) -> None:
         for upstream in (*self._opened.values(), self._direct):

@@ -27,6 +27,12 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     return None
 
 
+def first_values(headers: Headers) -> dict[bytes, bytes]:
+    """The first value of every name."""
+    values = dict(headers)
+    return values if len(values) == len(headers) else dict(reversed(headers))
+
+
 def too_large(limit: int) -> UpstreamBrokenError:
     """What ends the reading of a reply of more than `limit` bytes."""
     return UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes (limits.max_body)")
@@ -59,14 +65,19 @@ class UpstreamReply:
     headers: Headers
     chunks: AsyncIterator[bytes]
     on_close: Callable[[], Awaitable[None]] = _nothing
+    values: dict[bytes, bytes] = field(init=False)  # the first value of every header
+
+    def __post_init__(self) -> None:
+        self.values = first_values(self.headers)
 
     def header(self, name: bytes) -> str | None:
-        return header(self.headers, name)
+        value = self.values.get(name)
+        return None if value is None else value.decode("latin-1")
 
     @property
     def is_whole(self) -> bool:
         """Whether upstream has finished the answer, going by its head: its length is known."""
-        return header(self.headers, b"content-length") is not None
+        return b"content-length" in self.values
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
         """The whole body; raises UpstreamBrokenError when it ends too early or exceeds `limit`."""

@@ -48,6 +48,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Self
 
 import brotli
@@ -61,7 +62,7 @@ EVENTS: Headers = (("Content-Type", "text/event-stream; charset=utf-8"),)
 REQUEST_ID = ("x-request-id", "req_upstream_1")
 DONE = b"data: [DONE]\n\n"
 ENCODERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
+    "gzip": partial(gzip.compress, mtime=0),  # the same bytes in any second
     "br": brotli.compress,
     "zstd": zstandard.ZstdCompressor().compress,
     "deflate": zlib.compress,
@@ -393,7 +394,7 @@ def _streamed(request: Received) -> Response:
         case "html":
             return Response([b"<p>sorry</p>"], headers=(("Content-Type", "text/html"),))
         case "gzip":
-            compressed = gzip.compress(b"".join(told))
+            compressed = ENCODERS["gzip"](b"".join(told))
             return Response([compressed], headers=(*headers, ("Content-Encoding", "gzip")))
         case "spoofed":
             headers = (*headers, *_SPOOFED)

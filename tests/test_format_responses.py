@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ async def test_any_split_passes_live_with_the_same_bytes(
         max_bytes=2**20,
         settle=settle if is_gated else None,
     )
-    got = [part async for part in live.relay(split(stream, cuts))]
+    got = [part async for part in live.relay(split(stream, cuts), nullcontext())]
     assert b"".join(got) == stream
     await live.judgements()
     assert judged == [RESPONSES.choices(response)]

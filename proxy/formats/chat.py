@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
+from proxy.formats.alike import AlikeEvents, alike, parted, plain_objects
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
-from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage, plain_objects
+from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.json_splice import dumps
 from proxy.sse import DONE, event_bytes
 
+LEARNT_FROM = 3  # events: one with the role as a rule, then text
 _OBJECT = "chat.completion"
 
 
@@ -25,11 +27,11 @@ class ChatFormat(ChoicesFormat):
     held_prefix = "chatcmpl-held-"
     fetch_path = path
     marks = Marks(
-        rb'"finish_reason"\s*:\s*"[^"]',
-        rb'"error"',
-        rb"\[DONE\]",
-        rb'"tool_calls"\s*:\s*\[',
-        rb'"function_call"\s*:\s*\{',
+        b"[DONE]",
+        (b'"finish_reason"', rb'\s*:\s*"[^"]'),
+        b'"error"',
+        (b'"tool_calls"', rb"\s*:\s*\["),
+        (b'"function_call"', rb"\s*:\s*\{"),
     )
 
     def question(self, payload: Json) -> str:
@@ -102,30 +104,44 @@ class ChatAssembler(ChunkAssembler):
         super().__init__()
         self._choices: dict[int, Choice] = {}
         self._calls: dict[int, dict[int, Json]] = {}  # of each choice, by their index
+        self._alike: AlikeEvents | None = None  # events that add text to a choice
         self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
 
-    def add_unmarked(self, raw: bytes) -> bool:
+    def add_unmarked(self, raw: bytes) -> bytes:
+        if self._alike is None:  # the first events tell what the others look like
+            first, raw = parted(raw, LEARNT_FROM)
+            if not self._add_plain(first):
+                return first + raw
+        is_taken = not raw or (self._alike is not None and self._alike.take(raw))
+        return b"" if is_taken or self._add_plain(raw) else raw
+
+    def _add_plain(self, raw: bytes) -> bool:
+        """Takes in events of a line each, in one go; False for any other kind."""
         chunks = plain_objects(raw)
         if chunks is None:
             return False
+        pieces = None
         for chunk in chunks:
-            if not self._add_text(chunk):
+            pieces = self._pieces_of(chunk)
+            if pieces is None:
                 self._add_chunk(chunk)
+            else:
+                pieces.append(chunk["choices"][0]["delta"]["content"])
+        if pieces is not None and self._alike is None:
+            self._alike = alike(raw[raw.rfind(b"\n\n", 0, -2) + 2 :], pieces)
         return True
 
-    def _add_text(self, chunk: Json) -> bool:
-        """Takes in what nearly every chunk is, more text of a choice that was begun."""
+    def _pieces_of(self, chunk: Json) -> Pieces | None:
+        """The text that nearly every chunk goes on with; None where it does or says more."""
         try:
             (part,) = chunk["choices"]
             ((name, text),) = part["delta"].items()
             pieces = self._choices[part["index"]].message["content"]
         except (AttributeError, KeyError, TypeError, ValueError):
-            return False
+            return None
         is_text = name == "content" and type(text) is str and type(pieces) is Pieces
-        if not is_text or part.get("logprobs") is not None or chunk.get("usage") is not None:
-            return False
-        pieces.append(text)
-        return True
+        says_more = part.get("logprobs") is not None or chunk.get("usage") is not None
+        return pieces if is_text and not says_more else None
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []

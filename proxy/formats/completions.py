@@ -23,7 +23,7 @@ class CompletionsFormat(ChoicesFormat):
     path = "/completions"
     held_prefix = "cmpl-held-"
     fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
-    marks = Marks(rb'"finish_reason"\s*:\s*"[^"]', rb'"error"', rb"\[DONE\]")
+    marks = Marks(b"[DONE]", (b'"finish_reason"', rb'\s*:\s*"[^"]'), b'"error"')
 
     def question(self, payload: Json) -> str:
         if payload.get("echo") is True:
@@ -91,8 +91,8 @@ class CompletionsAssembler(ChunkAssembler):
         self._choices: dict[int, Json] = {}  # text and logprobs, still growing
         self._reasons: dict[int, str] = {}
 
-    def add_unmarked(self, raw: bytes) -> bool:
-        return False
+    def add_unmarked(self, raw: bytes) -> bytes:
+        return raw
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []

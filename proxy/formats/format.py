@@ -67,11 +67,9 @@ class Assembler(Protocol):
 
     def add(self, event: Event) -> Sight: ...
 
-    def add_unmarked(self, raw: bytes) -> bool:
-        """Takes in whole events in which no mark is found, all at once, where it can.
-
-        False says that it took none of them, and that each has to be added.
-        """
+    def add_unmarked(self, raw: bytes) -> bytes:
+        """Takes in whole events in which no mark is found, as many from the first on as it can at
+        once; gives back the others, of which each has to be added."""
         ...
 
     def choices(self) -> list[Choice]:

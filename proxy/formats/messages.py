@@ -46,8 +46,11 @@ class MessagesFormat:
     held_prefix = "msg_held_"
     fetch_path = path  # a convention of ours: the API itself has nothing there
     marks = Marks(
-        rb'"type"\s*:\s*"(?:message_delta|message_stop|error|[a-z_]*tool_use|[^"\\]*\\)',
-        rb'"error"',
+        (
+            b'"type"',
+            rb'\s*:\s*"(?:message_delta|message_stop|error|[a-z_]*tool_use|[^"\\]*\\)',
+        ),
+        b'"error"',
     )
 
     def question(self, payload: Json) -> str:

@@ -79,8 +79,8 @@ class MessagesAssembler:
         self._open: set[int] = set()  # blocks whose stop has not come
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
 
-    def add_unmarked(self, raw: bytes) -> bool:
-        return False
+    def add_unmarked(self, raw: bytes) -> bytes:
+        return raw
 
     def add(self, event: Event) -> Sight:
         data = json_object(event.data) if event.data else None

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, NOTHING, Choice, Json, Sight
 from proxy.formats.merging import index_of
@@ -118,20 +116,6 @@ def _end_of_object(raw: bytes) -> int:
                 return brace
         end = start - 1
     raise ValueError("an event without an object")
-
-
-def plain_objects(raw: bytes) -> list[Any] | None:
-    """The JSON objects in events of a line each, in one go; None for events of any other kind."""
-    listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
-    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and b"\r" not in raw
-    if not is_plain or b"\n" in listed:
-        return None
-    try:
-        objects: list[Any] = orjson.loads(b"[%b]" % listed)
-    except ValueError:
-        return None
-    is_each = len(objects) == raw.count(b"\n\n")
-    return objects if is_each and all(type(found) is dict for found in objects) else None
 
 
 def error_body(error: ProxyError) -> bytes:

@@ -37,11 +37,11 @@ class ResponsesFormat:
     held_prefix = "resp_held_"
     fetch_path = path
     marks = Marks(
-        rb'response\.(?:completed|incomplete|failed|cancelled)"',
-        rb"output_item",
-        rb"_call[_.]",
-        rb'"error"',
-        rb"\[DONE\]",
+        (b"response.", rb'(?:completed|incomplete|failed|cancelled)"'),
+        b"output_item",
+        (b"_call", rb"[_.]"),
+        b'"error"',
+        b"[DONE]",
     )
 
     def question(self, payload: Json) -> str:

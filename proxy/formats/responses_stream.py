@@ -68,8 +68,8 @@ class ResponsesAssembler:
         self._is_finished = False
         self._break: _Break | None = None
 
-    def add_unmarked(self, raw: bytes) -> bool:
-        return False
+    def add_unmarked(self, raw: bytes) -> bytes:
+        return raw
 
     def add(self, event: Event) -> Sight:
         data = event.data

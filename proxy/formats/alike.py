@@ -1,0 +1,76 @@
+"""Text out of many events at once, without reading each as JSON.
+
+Nearly all events of a stream are alike but for their piece of text. What stands before and after it
+is learnt from one of them; whatever fits between the same bytes and is a JSON string by itself is
+the text of the next. Anything else is left to those who read JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from proxy.formats.merging import Pieces
+
+_TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeEvents:
+    """Events that begin with `before` and end with `after`, with a JSON string between them."""
+
+    before: bytes
+    after: bytes  # with the blank line
+    pieces: Pieces  # where their text goes
+
+    def take(self, raw: bytes) -> bool:
+        """Takes in the text of whole events; none of it where one of them is not alike."""
+        before, after = self.before, self.after
+        begins, ends = len(before), 2 - len(after)
+        texts = [event[begins:ends] for event in raw[:-2].split(b"\n\n")]
+        if before + (after + before).join(texts) + after != raw:
+            return False
+        text = b"".join(texts)
+        try:
+            if b'"' in text or b"\\" in text:  # what is no string by itself is more than text
+                self.pieces.extend([orjson.loads(b'"%b"' % text) for text in texts])
+            else:
+                self.pieces.append(text.decode())
+        except ValueError:
+            return False
+        return True
+
+
+def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
+    """What an event is like that consists of one line and whose text is its only `content`."""
+    if event.count(b'"content"') != 1 or event.count(b"\n") != 2:
+        return None
+    found = _TEXT.search(event)
+    return AlikeEvents(event[: found.start(1)], event[found.end(1) :], pieces) if found else None
+
+
+def parted(raw: bytes, events: int) -> tuple[bytes, bytes]:
+    """The first events of many, and the others."""
+    end = 0
+    for _ in range(events):
+        end = raw.find(b"\n\n", end) + 2
+        if end < 2:
+            return raw, b""
+    return raw[:end], raw[end:]
+
+
+def plain_objects(raw: bytes) -> list[Any] | None:
+    """The JSON objects in events of a line each, in one go; None for events of any other kind."""
+    listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
+    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and b"\r" not in raw
+    if not is_plain or b"\n" in listed:
+        return None
+    try:
+        objects: list[Any] = orjson.loads(b"[%b]" % listed)
+    except ValueError:
+        return None
+    is_each = len(objects) == raw.count(b"\n\n")
+    return objects if is_each and all(type(found) is dict for found in objects) else None
