@@ -67,16 +67,17 @@ class Answer:
 
     def facts(self, asked: CompletionRequest) -> list[Facts]:
         """What a policy may look at, one for each choice."""
+        n = asked.format.count(asked.payload)
         return [
             Facts(
-                confidence=confidence.value,
-                model=asked.model,
-                tools=_tool_calls(choice),
-                stream=asked.is_stream,
-                finish_reason=choice.finish_reason,
-                n=asked.format.count(asked.payload),
-                domain=asked.domain,
-                tags=asked.tags,
+                confidence.value,
+                asked.model,
+                _tool_calls(choice),
+                asked.is_stream,
+                choice.finish_reason,
+                n,
+                asked.domain,
+                asked.tags,
             )
             for choice, confidence in zip(self.choices, self.confidences, strict=True)
         ]

@@ -57,7 +57,7 @@ class Clock:
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
-_random = bytearray()
+_random: list[str] = []
 
 
 def new_request_id() -> str:
@@ -67,10 +67,8 @@ def new_request_id() -> str:
     that is a system call.
     """
     if not _random:
-        _random.extend(os.urandom(10 * 256))
-    id = _random[-10:].hex()
-    del _random[-10:]
-    return f"req_{int(time.time() * 1_000):012x}{id}"
+        _random.extend(os.urandom(10 * 256).hex(" ", 10).split())
+    return f"req_{int(time.time() * 1_000):012x}{_random.pop()}"
 
 
 @dataclass(slots=True)

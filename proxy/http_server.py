@@ -26,7 +26,6 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from proxy.asgi import WHOLE_REPLY
-from proxy.upstream import header
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
@@ -51,9 +50,13 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
+        self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        name = name.lower()
+        self.headers.append((name, value))
+        if name == b"expect":
+            self.expect_100_continue = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
         """Begins to answer, or queues the request behind the one that is being answered."""
@@ -187,8 +190,7 @@ class _Cycle(RequestResponseCycle):
         self.on_response = protocol.on_response_complete
         self.disconnected = False
         self.keep_alive = keep_alive
-        expected = header(protocol.headers, b"expect")
-        self.waiting_for_100_continue = expected is not None and expected.lower() == "100-continue"
+        self.waiting_for_100_continue = protocol.expect_100_continue
         self.body: Any = b""
         self.more_body = True
         self.response_started = False
@@ -253,8 +255,8 @@ class _Cycle(RequestResponseCycle):
         """Raises RuntimeError for a field that would be more than one."""
         self.waiting_for_100_continue = False
         fields = b"\r\n".join([*map(b": ".join, headers), framing])
-        ends = len(headers) + framing.count(b"\n")
-        if fields.count(b"\n") != ends or fields.count(b"\r") != ends:
+        ends = len(headers) + (1 if framing else 0)
+        if len(fields) - len(fields.translate(None, b"\r\n")) != 2 * ends:
             raise RuntimeError("a header field with a line end")
         closing = b"" if self.keep_alive else b"connection: close\r\n"
         line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status

@@ -57,7 +57,7 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
 def with_member(body: bytes, name: str, value: Any) -> Pieces:
     """The same in pieces: a large body is not copied. Raises ValueError as `add_member` does."""
     if len(body) < COPIED_AT_ONCE and body.startswith(b"{") and body.endswith(_CLOSINGS):
-        return (b"%b%b}" % (body[:-1], member_bytes(name, value, False)),)  # nearly every body
+        return (b"".join((body[:-1], member_bytes(name, value, False), b"}")),)  # nearly every body
     opening = _OPENING.match(body)
     end = _end_of_text(body, len(body))
     if not opening or not body.endswith(b"}", 0, end):
@@ -71,7 +71,7 @@ def with_member(body: bytes, name: str, value: Any) -> Pieces:
 
 def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
     """A member as it is put before a closing brace."""
-    return b'%b"%b":%b' % (b"" if is_first else b",", name.encode(), dumps(value))
+    return b"".join((b'"' if is_first else b',"', name.encode(), b'":', dumps(value)))
 
 
 def _end_of_text(body: bytes, end: int) -> int:

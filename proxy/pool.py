@@ -134,7 +134,7 @@ class Pool:
         lines += (b"", b"")
         fields = b"\r\n".join(lines)
         ends = len(lines) - 1
-        if fields.count(b"\n") != ends or fields.count(b"\r") != ends or b"\0" in fields:
+        if len(fields) - len(fields.translate(None, b"\r\n\0")) != 2 * ends:
             raise UpstreamError("a header field with a line break or a NUL in it is not sent")
         return opening + fields
 
