@@ -76,7 +76,9 @@ class Batcher:
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._asleep = threading.Lock()  # the scorer's thread waits for it; it is free for a moment
+        self._asleep.acquire()
+        self._is_asleep = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
         self._thread.start()
@@ -113,20 +115,25 @@ class Batcher:
                 )
             self._waiting.extend(tickets)
             if wake:
-                self._changed.notify()
+                self._wake()
         return tickets
 
     def wake(self) -> None:
-        with self._changed:
-            self._changed.notify()
+        with self._lock:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._is_asleep:
+            self._is_asleep = False
+            self._asleep.release()
 
     def close(self) -> None:
         """Cancels what is waiting and ends the thread after its current batch."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             given_up = list(self._waiting)
             self._waiting.clear()
-            self._changed.notify()
+            self._wake()
         for ticket in given_up:
             ticket.cancel()
             ticket.finish()
@@ -140,17 +147,22 @@ class Batcher:
 
     def _next_batch(self) -> list[Ticket]:
         """Waits for work, then takes from the head of the queue; empty when closed."""
-        with self._changed:
-            while not self._waiting and not self._is_closed:
-                self._changed.wait()
-            batch: list[Ticket] = []
-            longest = 0
-            while self._waiting:
-                longest = max(longest, self._waiting[0].size)
-                if batch and longest * (len(batch) + 1) > self._batch_characters:
-                    break
-                batch.append(self._waiting.popleft())
-            return batch
+        while True:
+            with self._lock:
+                if self._waiting or self._is_closed:
+                    return self._taken()
+                self._is_asleep = True
+            self._asleep.acquire()
+
+    def _taken(self) -> list[Ticket]:
+        batch: list[Ticket] = []
+        longest = 0
+        while self._waiting:
+            longest = max(longest, self._waiting[0].size)
+            if batch and longest * (len(batch) + 1) > self._batch_characters:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _score(self, tickets: Sequence[Ticket]) -> None:
         try:

@@ -176,12 +176,41 @@ class _News:
             await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
 
 
+class _Outlet:
+    """A transport that sends what is written in one turn of the event loop in one go."""
+
+    __slots__ = ("_loop", "_parts", "transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        parts = self._parts
+        if parts:
+            self._parts = []
+            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def close(self) -> None:
+        self.flush()
+        self.transport.close()
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+
 class _Cycle(RequestResponseCycle):
     """One request and its response."""
 
     def __init__(self, protocol: HttpProtocol, keep_alive: bool) -> None:
         self.scope = protocol.scope
-        self.transport = protocol.transport
+        self.transport: Any = _Outlet(protocol.transport, protocol.loop)
         self.flow = protocol.flow
         self.logger = protocol.logger
         self.access_log = False
@@ -221,6 +250,8 @@ class _Cycle(RequestResponseCycle):
             self._write_whole(message["status"], message["headers"], message["body"])
         elif kind == "http.response.start" and not self.response_started:
             self._write_head(message["status"], message["headers"])
+        elif self.chunked_encoding and kind == "http.response.body" and not self.response_complete:
+            self._write_chunk(message["body"], message.get("more_body", False))
         else:
             await super().send(message)
 
@@ -228,17 +259,30 @@ class _Cycle(RequestResponseCycle):
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes, ...]
     ) -> None:
         head = self._head(status, headers)
+        transport = self.transport.transport
         if self.scope["method"] == "HEAD":
-            self.transport.write(head)
+            transport.write(head)
         elif len(body) == 1 and len(body[0]) < WRITTEN_TOGETHER:
-            self.transport.write(head + body[0])
+            transport.write(head + body[0])
         else:
-            self.transport.writelines([head, *body])
-        self.response_started = self.response_complete = True
+            transport.writelines([head, *body])
+        self.response_started = True
+        self._complete()
+
+    def _complete(self) -> None:
+        self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+    def _write_chunk(self, body: bytes, is_more: bool) -> None:
+        if body:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        if not is_more:
+            self.transport.write(b"0\r\n\r\n")
+            self.transport.flush()
+            self._complete()
 
     def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """The head of a body that follows in parts."""

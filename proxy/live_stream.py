@@ -17,12 +17,14 @@ from proxy import heartbeats
 from proxy.deadlines import Deadlines
 from proxy.errors import ProxyError, UpstreamBrokenError
 from proxy.formats import Assembler, Choice, Format, Sight
+from proxy.formats.alike import LEARNT_FROM, parted
 from proxy.outcome import Outcome
 from proxy.sse import DONE, Event, EventReader, EventTooLargeError, data_of
 
 Judge = Callable[[list[Choice], str | None], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
 READ_AT_ONCE = 2**16  # bytes that may wait until they are looked into
+MANY_EVENTS = 2**12  # bytes of so many that looking for marks in them costs more than reading them
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +148,32 @@ class LiveStream:
             return ready, b""
         if self._settle is not None:  # nobody's spelling of a call may pass
             return b"", ready
-        passing, looked_into = ready, b""
-        if (mark := self._format.marks.search(ready)) is not None:
-            begins = 0 if b"\r" in ready else ready.rfind(b"\n\n", 0, mark) + 2
-            passing, looked_into = (ready[:begins], ready[begins:]) if begins > 1 else (b"", ready)
-        self._unread.append(passing)
-        self._unread_bytes += len(passing)
+        read = self._take_alike(ready) if len(ready) > MANY_EVENTS else 0
+        unread = ready[read:]
+        if (mark := self._format.marks.search(unread)) is not None:
+            begins = 0 if b"\r" in unread else unread.rfind(b"\n\n", 0, mark) + 2
+            unread = unread[:begins] if begins > 1 else b""
+        self._unread.append(unread)
+        self._unread_bytes += len(unread)
         if self._unread_bytes > READ_AT_ONCE:
             self._read_up()
-        return passing, looked_into
+        passing = read + len(unread)
+        return ready[:passing], ready[passing:]
+
+    def _take_alike(self, ready: bytes) -> int:
+        """How many bytes of many events that came at once are text for sure; it is taken in.
+
+        Where nothing is known yet, the first of these events tell what text looks like.
+        """
+        self._read_up()
+        if taken := self.assembler.take_alike(ready):
+            return taken
+        first, others = parted(ready, LEARNT_FROM)
+        if self._format.marks.search(first) is not None:
+            return 0
+        self._unread.append(first)
+        self._read_up()
+        return len(first) + self.assembler.take_alike(others)
 
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""

@@ -15,6 +15,7 @@ import orjson
 
 from proxy.formats.merging import Pieces
 
+LEARNT_FROM = 3  # events: one with the role as a rule, then text
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 
 
@@ -26,13 +27,17 @@ class AlikeEvents:
     after: bytes  # with the blank line
     pieces: Pieces  # where their text goes
 
-    def take(self, raw: bytes) -> bool:
-        """Takes in the text of whole events; none of it where one of them is not alike."""
+    def take(self, raw: bytes) -> int:
+        """Takes in the text of the events up to the last one that is alike, and gives their bytes;
+        none of it where one among them is not alike."""
         before, after = self.before, self.after
+        end = raw.rfind(after) + len(after)
+        if end < len(after) or not raw.startswith(before):
+            return 0
         begins, ends = len(before), 2 - len(after)
-        texts = [event[begins:ends] for event in raw[:-2].split(b"\n\n")]
-        if before + (after + before).join(texts) + after != raw:
-            return False
+        texts = [event[begins:ends] for event in raw[: end - 2].split(b"\n\n")]
+        if not raw.startswith(before + (after + before).join(texts) + after):
+            return 0
         text = b"".join(texts)
         try:
             if b'"' in text or b"\\" in text:  # what is no string by itself is more than text
@@ -40,8 +45,8 @@ class AlikeEvents:
             else:
                 self.pieces.append(text.decode())
         except ValueError:
-            return False
-        return True
+            return 0
+        return end
 
 
 def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:

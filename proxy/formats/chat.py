@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, question_text
-from proxy.formats.alike import AlikeEvents, alike, parted, plain_objects
+from proxy.formats.alike import LEARNT_FROM, AlikeEvents, alike, parted, plain_objects
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
@@ -15,7 +15,6 @@ from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.json_splice import dumps
 from proxy.sse import DONE, event_bytes
 
-LEARNT_FROM = 3  # events: one with the role as a rule, then text
 _OBJECT = "chat.completion"
 
 
@@ -112,8 +111,11 @@ class ChatAssembler(ChunkAssembler):
             first, raw = parted(raw, LEARNT_FROM)
             if not self._add_plain(first):
                 return first + raw
-        is_taken = not raw or (self._alike is not None and self._alike.take(raw))
-        return b"" if is_taken or self._add_plain(raw) else raw
+        raw = raw[self.take_alike(raw) :]
+        return b"" if not raw or self._add_plain(raw) else raw
+
+    def take_alike(self, raw: bytes) -> int:
+        return self._alike.take(raw) if self._alike is not None else 0
 
     def _add_plain(self, raw: bytes) -> bool:
         """Takes in events of a line each, in one go; False for any other kind."""

@@ -94,6 +94,9 @@ class CompletionsAssembler(ChunkAssembler):
     def add_unmarked(self, raw: bytes) -> bytes:
         return raw
 
+    def take_alike(self, raw: bytes) -> int:
+        return 0
+
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
         for position, part in enumerate(parts):

@@ -72,6 +72,11 @@ class Assembler(Protocol):
         once; gives back the others, of which each has to be added."""
         ...
 
+    def take_alike(self, raw: bytes) -> int:
+        """Takes in the events at the beginning of `raw` that add nothing but text, as one before
+        them did; gives their bytes, of which there may be none."""
+        ...
+
     def choices(self) -> list[Choice]:
         """What has arrived, in the order of their indices; unfinished ones too."""
         ...

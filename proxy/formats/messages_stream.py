@@ -82,6 +82,9 @@ class MessagesAssembler:
     def add_unmarked(self, raw: bytes) -> bytes:
         return raw
 
+    def take_alike(self, raw: bytes) -> int:
+        return 0
+
     def add(self, event: Event) -> Sight:
         data = json_object(event.data) if event.data else None
         if data is None:

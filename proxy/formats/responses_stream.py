@@ -71,6 +71,9 @@ class ResponsesAssembler:
     def add_unmarked(self, raw: bytes) -> bytes:
         return raw
 
+    def take_alike(self, raw: bytes) -> int:
+        return 0
+
     def add(self, event: Event) -> Sight:
         data = event.data
         if not data or self._is_finished:
