@@ -383,10 +383,11 @@ class Way:
         """Status and events at once; the outcome stands in the finish event."""
         exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
 
-        async def judge(choices: list[Choice], model: str | None) -> Outcome:
+        async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
             if self.asked.format is RESPONSES:
-                self._remember(stream.assembler.completion())
-            return await self._judge(Answer(reply.status, [], {"model": model}, choices, events=[]))
+                self._remember(assembler.completion())
+            model = {"model": assembler.model}
+            return await self._judge(Answer(reply.status, [], model, choices, events=[]))
 
         async def settle(
             assembler: Assembler, withheld: list[Event], finishes: frozenset[int]

@@ -21,7 +21,7 @@ from proxy.formats.alike import LEARNT_FROM, parted
 from proxy.outcome import Outcome
 from proxy.sse import DONE, Event, EventReader, EventTooLargeError, data_of
 
-Judge = Callable[[list[Choice], str | None], Awaitable[Outcome]]
+Judge = Callable[[list[Choice], Assembler], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
 READ_AT_ONCE = 2**16  # bytes that may wait until they are looked into
 MANY_EVENTS = 2**12  # bytes of so many that looking for marks in them costs more than reading them
@@ -236,7 +236,7 @@ class LiveStream:
     async def _finish(self, finish: FinishEvent) -> bytes:
         """The finish event's bytes, which carry the outcome of its choices."""
         choices = [c for c in self.assembler.choices() if c.index in finish.choices]
-        task = asyncio.ensure_future(self._judge(choices, self.assembler.model))
+        task = asyncio.ensure_future(self._judge(choices, self.assembler))
         self._judged.append(task)
         if not self._attach:
             return finish.event.raw
@@ -254,7 +254,10 @@ class LiveStream:
 
         task.add_done_callback(end)
         self._waits.add(end)
-        await over
+        try:
+            await over
+        finally:
+            self._waits.discard(end)
 
     def _end(self, failure: ProxyError | None) -> bytes:
         """The last bytes for the client when upstream has sent all it will; none where the events
