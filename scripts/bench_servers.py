@@ -84,10 +84,7 @@ _BODY = json.dumps(completion(ANSWER)).encode()
 
 
 def pass_through(url: str) -> Any:
-    """A relay as one would write it in ten minutes: no scores, no policies; streams as they come.
-
-    Its pool may keep every connection, without which httpx would open new ones above 20 at a time.
-    """
+    """A relay as one would write it in ten minutes: no scores, no policies; streams as they come."""
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
     from starlette.requests import Request
