@@ -10,7 +10,7 @@
 The package is pure: it reads YAML files and nothing else, and needs only PyYAML.
 """
 
-from policies.actions import Action, Block, Clarify, Deliver, Escalate, Hold
+from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
 from policies.decision import Decision, after_escalation, decide, strictest
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
@@ -20,6 +20,7 @@ from policies.strict_yaml import Document, load_document, nearest, parse_documen
 
 __all__ = [
     "Action",
+    "Annotate",
     "Block",
     "Clarify",
     "Decision",

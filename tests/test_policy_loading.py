@@ -87,12 +87,12 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         "helpdesk.yaml:4: on_score_error must be deliver, hold or block, not 'escalate'",
         "helpdesk.yaml:5: unknown key 'defualt' in the policy; did you mean 'default'?",
         "helpdesk.yaml:8: unknown key 'blow' in rules[0].when.confidence; did you mean 'below'?",
-        "helpdesk.yaml:9: rules[0].then must be deliver, clarify, escalate, hold or block, "
+        "helpdesk.yaml:9: rules[0].then must be deliver, annotate, clarify, escalate, hold or block, "
         "not 'hodl'; did you mean 'hold'?",
         "helpdesk.yaml:10: missing key 'name' in rules[1]",
         "helpdesk.yaml:12: confidence is a probability, 0 to 1; did you mean 0.7?",
         "helpdesk.yaml:14: rules[2] must be a mapping, not 'just text'; "
-        "valid keys: name, when, then",
+        "valid keys: name, when, then, shadow",
     ]
 
 
@@ -113,7 +113,7 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         (
             "- version: 1",
             "1: the policy must be a mapping, not a list; valid keys: version, name, mode, "
-            "on_score_error, rules, default",
+            "on_score_error, ask, certificate, costs, rules, default",
         ),
         (MINIMAL + "rules: {a: b}", "4: rules must be a list, not a mapping"),
         (
