@@ -30,6 +30,7 @@ from typing import Final
 
 from policies.binomial import lower_tail
 from policies.certificate import BINS, Grant, Scope
+from policies.ranking import bin_of
 
 GRID: Final = (0.999, 0.998, 0.995, *(percent / 100 for percent in range(99, -1, -1)))
 """The thresholds that can be certified, highest first; fixed, whatever the labels are."""
@@ -159,7 +160,7 @@ class _Counts:
     def histogram(self) -> tuple[int, ...]:
         counts = [0] * BINS
         for confidence in self._confidences:
-            counts[min(int(confidence * BINS), BINS - 1)] += 1
+            counts[bin_of(confidence, BINS)] += 1
         return tuple(counts)
 
 

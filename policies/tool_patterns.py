@@ -112,7 +112,8 @@ class ToolPattern:
 
     def covers(self, other: ToolPattern) -> bool:
         """Whether each call that `other` matches is matched here."""
-        return self.names.covers(other.names) and self.arguments in ((), other.arguments)
+        is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
+        return self.names.covers(other.names) and (not self.arguments or is_as_wide)
 
 
 def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:

@@ -34,7 +34,10 @@ def default_action(action: str) -> Action:
         ("{annotate: {label: unverified}}", Annotate("unverified")),
         ("clarify", Clarify()),
         ("{clarify: {ask: generate}}", Clarify(ask="generate")),
-        ("{clarify: {ask: generate, model: m, text: 'Which?'}}", Clarify("Which?", "generate", "m")),
+        (
+            "{clarify: {ask: generate, model: m, text: 'Which?'}}",
+            Clarify("Which?", "generate", "m"),
+        ),
         ("{clarify: {text: 'Which one?'}}", Clarify("Which one?")),
         ("{clarify: {ask: template}}", Clarify()),
         ("hold", Hold("review", None, 7 * 86400.0)),
