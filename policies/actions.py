@@ -199,7 +199,7 @@ def _clarify(node: Node) -> Clarify:
 
 
 def _hold(node: Node) -> Hold:
-    node.check_keys(("queue", *_HOLD_OPTIONS))
+    node.check_keys(("queue", *HOLD_OPTIONS))
     return _held(node, node["queue"].text("review"))
 
 
@@ -227,7 +227,7 @@ def _held(node: Node, queue: str) -> Hold:
 def _escalate(node: Node) -> Escalate | Hold:
     """Read an escalation to models, or to people, which is a hold in their queue."""
     if node["human"].is_present:
-        node.check_keys(("human", *_HOLD_OPTIONS))
+        node.check_keys(("human", *HOLD_OPTIONS))
         return _held(node, node["human"].text("review"))
     node.check_keys(("to", "keep", "otherwise", "human"))
     if not node["to"].is_present:
@@ -264,7 +264,7 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
     return seconds
 
 
-_HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry")
+HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry")
 _READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
     "deliver": _deliver,
     "annotate": _annotate,

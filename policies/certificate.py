@@ -2,7 +2,7 @@
 
 A certificate holds grants. A grant says: of the replies in its scope whose confidence, given by
 this calibrator, is at or above `threshold`, at most `max_error` are wrong; stated with
-`confidence`, over the draw of the labelled replies (`policies.certify` finds it). It carries the
+`confidence`, over the draw of the labelled replies (`policies.certification` finds it). It carries the
 counts that prove it, and reading it checks the proof again.
 
 The file is JSON, written by `pinocchio certify` and named by a policy:

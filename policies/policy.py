@@ -44,10 +44,10 @@ RESERVED_RULE_NAMES: Final = ("default", "on_score_error", "ask")
 """What stands in place of a rule's name where no rule decided."""
 
 _PACKS: Final = Path(__file__).with_name("packs")
-_NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
-_MAX_RULE_NAME: Final = 64
-_MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
-_ON_SCORE_ERROR: Final[Mapping[str, Deliver | Hold | Block]] = {
+NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
+MAX_RULE_NAME: Final = 64
+MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
+ON_SCORE_ERROR: Final[Mapping[str, Deliver | Hold | Block]] = {
     "deliver": Deliver(),
     "hold": Hold(),
     "block": Block(),
@@ -162,7 +162,7 @@ def parse_policy(text: str, source: str) -> Policy:
 
 
 def _place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    if not isinstance(name_or_path, str) or not _NAME.fullmatch(name_or_path):
+    if not isinstance(name_or_path, str) or not NAME.fullmatch(name_or_path):
         return name_or_path
     names = pack_names()
     if name_or_path not in names:
@@ -189,15 +189,15 @@ def slug(rule_name: str) -> str:
 def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
     root.check_keys(KEYS, required=("version", "name", "default"))
-    mode: Mode = root["mode"].choice(_MODES, "enforce")
+    mode: Mode = root["mode"].choice(MODES, "enforce")
     on_score_error = root["on_score_error"].choice(
-        tuple(_ON_SCORE_ERROR), "hold" if mode == "enforce" else "deliver"
+        tuple(ON_SCORE_ERROR), "hold" if mode == "enforce" else "deliver"
     )
     policy = Policy(
         version=_read_version(root["version"]),
         name=_read_name(root["name"]),
         mode=mode,
-        on_score_error=_ON_SCORE_ERROR[on_score_error],
+        on_score_error=ON_SCORE_ERROR[on_score_error],
         rules=_read_rules(root["rules"]),
         default=read_action(root["default"]),
         digest=_digest(document.value),
@@ -233,7 +233,7 @@ def _read_version(node: Node) -> int:
 
 def _read_name(node: Node) -> str:
     name = node.text("")
-    if name and not _NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         node.report(f"name must be at most 64 of a-z, 0-9 and -, not {shown(name)}")
     return name
 
@@ -293,8 +293,8 @@ def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
     """Read a name whose slug is not yet among the keys of `taken`, and add it there."""
     name = node.text("")
     label = slug(name)
-    if len(name) > _MAX_RULE_NAME:
-        node.report(f"{node} must be at most {_MAX_RULE_NAME} characters long")
+    if len(name) > MAX_RULE_NAME:
+        node.report(f"{node} must be at most {MAX_RULE_NAME} characters long")
     elif name and not label:
         node.report(f"{node} must contain a letter or digit, not {shown(name)}")
     elif label in RESERVED_RULE_NAMES:

@@ -15,7 +15,7 @@ replies are accepted, never by their labels.
 What is stated holds for replies drawn as the labelled ones were, one of each question: several
 replies to a question are no independent evidence, so a hash chooses one. It is exact where the
 error rate does not fall as confidence falls; elsewhere the choice of the first threshold can cost
-a little, too little for the simulations in tests/test_policy_certify.py to see.
+a little, too little for the simulations in tests/test_policy_certification.py to see.
 """
 
 from __future__ import annotations

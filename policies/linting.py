@@ -97,9 +97,9 @@ def _condition_covers(one: Any, other: Any) -> bool:
     if isinstance(one, Globs):
         return one.covers(other)
     if isinstance(one, frozenset):
-        return one >= other
+        return bool(one >= other)
     if isinstance(one, range):
-        return one.start <= other.start and other.stop <= one.stop
+        return bool(one.start <= other.start and other.stop <= one.stop)
     if isinstance(one, ToolCalls) and one.patterns is not None and other.patterns is not None:
         mine = one.patterns
         return all(any(each.covers(pattern) for each in mine) for pattern in other.patterns)
