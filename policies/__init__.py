@@ -17,7 +17,15 @@ from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate
 from policies.asking import Asking, surest
 from policies.certificate import Certificate, Grant, Scope, parse_certificate
 from policies.costs import Costs
-from policies.decision import Decision, Shadowed, after_escalation, decide, decide_calls, strictest
+from policies.decision import (
+    Decision,
+    Shadowed,
+    after_escalation,
+    decide,
+    decide_calls,
+    reaches,
+    strictest,
+)
 from policies.drift import ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
@@ -49,6 +57,8 @@ if TYPE_CHECKING:
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
     from policies.schema import json_schema
+    from policies.workflow_tables import workflow_report
+    from policies.workflows import Outcome
 
 _LAZY = {
     "Certification": "policies.certification",
@@ -73,6 +83,8 @@ _LAZY = {
     "one_per_question": "policies.certification",
     "replay": "policies.replays",
     "study": "policies.certification_study",
+    "Outcome": "policies.workflows",
+    "workflow_report": "policies.workflow_tables",
 }
 """What no request needs; a server that only decides does not load it."""
 
@@ -111,6 +123,7 @@ __all__ = [
     "InvalidDocumentError",
     "Labelled",
     "Needed",
+    "Outcome",
     "Policy",
     "PolicyError",
     "Problem",
@@ -144,6 +157,7 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "reaches",
     "replay",
     "stream_mode",
     "stream_report",
@@ -152,4 +166,5 @@ __all__ = [
     "surest",
     "unsupported",
     "withdrawal",
+    "workflow_report",
 ]

@@ -2,8 +2,8 @@
 
 A certificate holds grants. A grant says: of the replies in its scope whose confidence, given by
 this calibrator, is at or above `threshold`, at most `max_error` are wrong; stated with
-`confidence`, over the draw of the labelled replies (`policies.certification` finds it). It carries the
-counts that prove it, and reading it checks the proof again.
+`confidence`, over the draw of the labelled replies (`policies.certification` finds it). It carries
+the counts that prove it, and reading it checks the proof again.
 
 The file is JSON, written by `pinocchio certify` and named by a policy:
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -26,6 +27,7 @@ from policies.reading import Node
 
 FORMAT: Final = "pinocchio-certificate"
 VERSION: Final = 1
+_NUMBERS: Final = re.compile(r"\[[\s\d,]+\]")
 BINS: Final = 100
 """Equal bins of the confidences of a grant's labelled replies, which drift is judged against."""
 
@@ -73,6 +75,12 @@ class Grant:
         return self.accepted / self.labels
 
     @property
+    def subject(self) -> tuple[object, ...]:
+        """What the grant is about; a later one about the same takes its place."""
+        scope = self.scope
+        return self.calibrator, self.max_error, scope.model, scope.team, scope.rule
+
+    @property
     def is_proved(self) -> bool:
         """Whether the counts prove what the grant says."""
         tail = lower_tail(self.wrong, self.accepted, self.max_error)
@@ -118,8 +126,9 @@ class Certificate:
         return Certificate(kept, self.issued)
 
     def to_json(self) -> str:
-        """The text of the file."""
-        return json.dumps({**self._contents(), "digest": self.digest}, indent=1) + "\n"
+        """The text of the file, each list of numbers on a line."""
+        text = json.dumps({**self._contents(), "digest": self.digest}, indent=1)
+        return _NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n"
 
     def _contents(self) -> dict[str, Any]:
         grants = [asdict(grant) | {"scores": list(grant.scores)} for grant in self.grants]

@@ -133,12 +133,17 @@ def least_labels(max_error: float, confidence: float) -> int:
 
 def one_per_question(rows: Iterable[Labelled]) -> list[Labelled]:
     """Keep one reply of each question, chosen by a hash that knows nothing of score or label."""
-    kept: dict[str, tuple[bytes, Labelled]] = {}
+    by_question: dict[str, list[Labelled]] = {}
     for row in rows:
-        place = hashlib.sha256(f"{row.question}\0{row.id}".encode()).digest()
-        if row.question not in kept or place < kept[row.question][0]:
-            kept[row.question] = place, row
-    return [row for _, row in kept.values()]
+        by_question.setdefault(row.question, []).append(row)
+    return [
+        replies[0] if len(replies) == 1 else min(replies, key=_place)
+        for replies in by_question.values()
+    ]
+
+
+def _place(row: Labelled) -> bytes:
+    return hashlib.sha256(f"{row.question}\0{row.id}".encode()).digest()
 
 
 class _Counts:

@@ -85,6 +85,17 @@ def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:
     return tuple(_decision(policy, facts, (call,)) for call in facts.tools)
 
 
+def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
+    """Whether the rule of this name is asked and all of it holds but perhaps its confidence.
+
+    Such replies are what a certificate for the rule is made from.
+    """
+    index = next(index for index, each in enumerate(policy.rules) if each.name == rule)
+    decided, _, _ = _first_match(policy, facts, facts.tools)
+    tests = policy.rules[index].when.tests
+    return not 0 <= decided < index and all(test(facts, facts.tools) for test in tests)
+
+
 def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decision:
     """Return what happens to the reply that the escalation `decision` kept, going by its `facts`.
 

@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class Outcome(NamedTuple):
     """A scored, labelled reply; `model` gave it, `question` tells which replies compete."""
 
     confidence: float
@@ -109,7 +109,7 @@ HIGH, LOW = 0.8, 0.5
 """The tiers' thresholds that the paper's tables imply (V31)."""
 
 
-def error_detection(rows: Sequence[Row]) -> Detection:
+def error_detection(rows: Sequence[Outcome]) -> Detection:
     """O01: errors are what is looked for, 1 - confidence is the score; nan without errors."""
     errors = sum(not row.is_correct for row in rows)
     if not errors:
@@ -124,7 +124,7 @@ def error_detection(rows: Sequence[Row]) -> Detection:
     return Detection(precision_sum / errors, *best)
 
 
-def gate(rows: Sequence[Row], threshold: float) -> Gate:
+def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
     """Q02: what passes one threshold; the error of nothing is nan."""
     passing = [row for row in rows if row.confidence > threshold]
     wrong = sum(not row.is_correct for row in passing)
@@ -137,7 +137,7 @@ def gate(rows: Sequence[Row], threshold: float) -> Gate:
     )
 
 
-def widest_gate(rows: Sequence[Row], max_error: float) -> Gate:
+def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
     """O03: the gate of the most coverage with at most `max_error` of errors among what passes.
 
     The threshold is chosen with the labels in view: it describes these rows and promises nothing
@@ -157,7 +157,7 @@ def widest_gate(rows: Sequence[Row], max_error: float) -> Gate:
     return best
 
 
-def reviews_for(rows: Sequence[Row], accuracy: float = 0.95) -> Review:
+def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
     """O04: the least shares to review; the paper's own definition is not stated, so both stand."""
     allowed = 1.0 - accuracy
     errors = sum(not row.is_correct for row in rows)
@@ -172,11 +172,11 @@ def reviews_for(rows: Sequence[Row], accuracy: float = 0.95) -> Review:
     return Review(_share(system, total), _share(delivered, total), by_lot)
 
 
-def tiers(rows: Sequence[Row], high: float = HIGH, low: float = LOW) -> tuple[Tier, Tier, Tier]:
+def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tuple[Tier, Tier, Tier]:
     """O05, Q07: green above `high`, red below `low`, yellow between."""
     errors = sum(not row.is_correct for row in rows)
 
-    def tier(name: str, members: Sequence[Row]) -> Tier:
+    def tier(name: str, members: Sequence[Outcome]) -> Tier:
         wrong = sum(not row.is_correct for row in members)
         volume, accuracy = _share(len(members), len(rows)), 1.0 - _share(wrong, len(members))
         return Tier(name, volume, accuracy, _share(wrong, errors), len(members), wrong)
@@ -195,7 +195,7 @@ def tier_cost(routed: tuple[Tier, Tier, Tier], prices: Prices) -> tuple[float, f
     return cost, sum(tier.count for tier in routed) * prices.senior
 
 
-def review_table(rows: Sequence[Row], shares: Iterable[float]) -> list[Caught]:
+def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caught]:
     """Q06: errors among the least sure replies, for each share of them."""
     wrong = [not row.is_correct for row in _sorted(rows)]
     errors = sum(wrong)
@@ -204,7 +204,7 @@ def review_table(rows: Sequence[Row], shares: Iterable[float]) -> list[Caught]:
     return [Caught(share, caught, errors - caught) for share, caught in counts]
 
 
-def harm(rows: Sequence[Row], reviews: int = 25) -> Harm:
+def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
     """Q03: errors above `HIGH`, errors below `LOW`, and reviews per error found at first."""
     wrong = [row for row in rows if not row.is_correct]
     found = sum(not row.is_correct for row in _sorted(rows)[:reviews])
@@ -216,21 +216,21 @@ def harm(rows: Sequence[Row], reviews: int = 25) -> Harm:
     )
 
 
-def by_model(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
     """O06: the rows of each model, by name."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[Outcome]] = {}
     for row in rows:
         found.setdefault(row.model, []).append(row)
     return dict(sorted(found.items()))
 
 
-def model_selection(rows: Sequence[Row], models: Sequence[str]) -> tuple[float, float]:
+def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[float, float]:
     """P02: accuracy of the surest of the models' replies, and of the best model alone.
 
     Looked at are the questions that all of the models answered; a model's first reply counts.
     Both are nan where there are none.
     """
-    replies: dict[str, dict[str, Row]] = {}
+    replies: dict[str, dict[str, Outcome]] = {}
     for row in rows:
         if row.model in models:
             replies.setdefault(row.question, {}).setdefault(row.model, row)
@@ -240,12 +240,12 @@ def model_selection(rows: Sequence[Row], models: Sequence[str]) -> tuple[float, 
     return _share(sum(chosen), len(whole)), max(alone)
 
 
-def _sorted(rows: Iterable[Row]) -> list[Row]:
+def _sorted(rows: Iterable[Outcome]) -> list[Outcome]:
     """Least sure first; equal ones in the order they came."""
     return sorted(rows, key=lambda row: row.confidence)
 
 
-def _by_confidence(rows: Iterable[Row]) -> Iterator[tuple[float, list[Row]]]:
+def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcome]]]:
     """Each confidence there is, lowest first, with its rows: ties cannot be told apart."""
     for confidence, equal in groupby(_sorted(rows), key=lambda row: row.confidence):
         yield confidence, list(equal)
