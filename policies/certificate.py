@@ -27,7 +27,7 @@ from policies.reading import Node
 
 FORMAT: Final = "pinocchio-certificate"
 VERSION: Final = 1
-_NUMBERS: Final = re.compile(r"\[[\s\d,]+\]")
+_NUMBERS: Final = re.compile(r"\[([\s\d,]+)\]")
 BINS: Final = 100
 """Equal bins of the confidences of a grant's labelled replies, which drift is judged against."""
 
@@ -128,7 +128,7 @@ class Certificate:
     def to_json(self) -> str:
         """The text of the file, each list of numbers on a line."""
         text = json.dumps({**self._contents(), "digest": self.digest}, indent=1)
-        return _NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n"
+        return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
     def _contents(self) -> dict[str, Any]:
         grants = [asdict(grant) | {"scores": list(grant.scores)} for grant in self.grants]

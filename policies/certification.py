@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from statistics import NormalDist
 from typing import Final
 
 from policies.binomial import lower_tail
@@ -40,6 +41,9 @@ START_SHARE: Final = 0.05
 
 With too few accepted, one unlucky error ends the sequence before it came to anything.
 """
+
+_MOST_LABELS: Final = 1_000_000
+"""Where more would be needed, no number is a help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +174,24 @@ class _Counts:
 
 
 def _needed(counts: _Counts, max_error: float, confidence: float) -> Needed:
-    """The fewest labels missing over all thresholds, going by the errors that each has now."""
-    least = least_labels(max_error, confidence)
-    at_least = max(least - counts.labels, 1)
-    estimates = []
+    """What is missing at the threshold that needs the fewest labels, going by its errors so far."""
+    at_least = max(least_labels(max_error, confidence) - counts.labels, 1)
+    z = NormalDist().inv_cdf(confidence)
+    fewest, best = float(_MOST_LABELS), (0, 0.0)
     for threshold in GRID:
         accepted, wrong = counts.at_or_above(threshold)
-        # half an error more than was seen: none among few is no promise of none among many
-        rate = (wrong + 0.5) / accepted if accepted else 1.0
-        if rate < max_error:
-            enough = _enough(rate, max_error, 1.0 - confidence)
-            labels = math.ceil(enough / accepted * counts.labels)
-            estimates.append(labels - counts.labels)
-    expected = max(min(estimates), at_least) if estimates else None
-    return Needed(at_least, expected)
+        # half an error more than was seen: few among few are no promise of few among many
+        rate = (wrong + 0.5) / accepted if wrong else 0.0
+        if accepted and rate < max_error:
+            about = z * z * max_error * (1 - max_error) / (max_error - rate) ** 2
+            labels = about / accepted * counts.labels
+            if labels < fewest:
+                fewest, best = labels, (accepted, rate)
+    accepted, rate = best
+    if not accepted:
+        return Needed(at_least, None)
+    labels = -(-_enough(rate, max_error, 1.0 - confidence) * counts.labels // accepted)
+    return Needed(at_least, max(labels - counts.labels, at_least))
 
 
 def _enough(rate: float, max_error: float, delta: float) -> int:

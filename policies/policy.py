@@ -20,7 +20,7 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -47,11 +47,8 @@ _PACKS: Final = Path(__file__).with_name("packs")
 NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 MAX_RULE_NAME: Final = 64
 MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
-ON_SCORE_ERROR: Final[Mapping[str, Deliver | Hold | Block]] = {
-    "deliver": Deliver(),
-    "hold": Hold(),
-    "block": Block(),
-}
+ON_SCORE_ERROR: Final = ("deliver", "hold", "block")
+"""The actions that can stand in for a decision that lacks a score."""
 
 
 RULE_KEYS: Final = ("name", "when", "then", "shadow")
@@ -190,14 +187,11 @@ def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
     root.check_keys(KEYS, required=("version", "name", "default"))
     mode: Mode = root["mode"].choice(MODES, "enforce")
-    on_score_error = root["on_score_error"].choice(
-        tuple(ON_SCORE_ERROR), "hold" if mode == "enforce" else "deliver"
-    )
     policy = Policy(
         version=_read_version(root["version"]),
         name=_read_name(root["name"]),
         mode=mode,
-        on_score_error=ON_SCORE_ERROR[on_score_error],
+        on_score_error=_read_on_score_error(root["on_score_error"], mode),
         rules=_read_rules(root["rules"]),
         default=read_action(root["default"]),
         digest=_digest(document.value),
@@ -223,6 +217,19 @@ def certified(policy: Policy, certificate: Certificate | None) -> Policy:
     plain = policy.digest.partition("+")[0]
     digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
     return replace(policy, rules=rules, certificate=certificate, digest=digest)
+
+
+def _read_on_score_error(node: Node, mode: Mode) -> Deliver | Hold | Block:
+    """Without it, a missing score holds where the policy is enforced, and changes nothing else."""
+    if not node.is_present:
+        return Hold() if mode == "enforce" else Deliver()
+    names = list(node.value) if isinstance(node.value, dict) else [node.value]
+    if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
+        node.choice(ON_SCORE_ERROR, None)
+        return Hold()
+    action = read_action(node)
+    assert isinstance(action, Deliver | Hold | Block)
+    return action
 
 
 def _read_version(node: Node) -> int:

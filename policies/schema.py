@@ -187,7 +187,12 @@ _POLICY: Final[Schema] = {
     "version": {"const": 1},
     "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
     "mode": _words(MODES),
-    "on_score_error": _words(tuple(ON_SCORE_ERROR)),
+    "on_score_error": {
+        "anyOf": [
+            _words(ON_SCORE_ERROR),
+            *(_keys({name: _nullable(_OPTIONS[name])}, (name,)) for name in ON_SCORE_ERROR),
+        ]
+    },
     "ask": _ASK,
     "certificate": _TEXT,
     "costs": _keys(

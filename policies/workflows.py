@@ -237,7 +237,7 @@ def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[flo
     whole = [each for each in replies.values() if len(each) == len(models)]
     chosen = [max(each.values(), key=lambda row: row.confidence).is_correct for each in whole]
     alone = [_share(sum(each[model].is_correct for each in whole), len(whole)) for model in models]
-    return _share(sum(chosen), len(whole)), max(alone)
+    return _share(sum(chosen), len(whole)), max(alone, default=math.nan)
 
 
 def _sorted(rows: Iterable[Outcome]) -> list[Outcome]:

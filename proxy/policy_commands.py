@@ -149,16 +149,13 @@ def _print_certification(found: Certification, scope: Scope, as_json: bool) -> N
         )
         return
     assert found.needed is not None
-    expected = found.needed.expected
-    guess = (
-        "no threshold comes near this error rate: more labels of this kind will not help"
-        if expected is None
-        else f"about {expected} more, going by the errors so far"
-    )
+    least, expected = found.needed.at_least, found.needed.expected
+    needed = f"needed: at least {least} more, about {expected} going by the errors so far"
+    if expected is None:
+        needed = "no threshold comes near that: more labels of this kind will hardly help"
     typer.echo(
         f"no threshold: {found.labels} labelled questions do not prove an error rate of at most "
-        f"{found.max_error:.3g} with {found.confidence:.3g} confidence for {scope}\n"
-        f"needed: at least {found.needed.at_least} more; {guess}"
+        f"{found.max_error:.3g} with {found.confidence:.3g} confidence for {scope}\n{needed}"
     )
 
 

@@ -48,6 +48,7 @@ def test_the_least_policy_enforces_and_holds_on_score_errors() -> None:
         ("mode: shadow", Deliver()),
         ("mode: shadow\non_score_error: hold", Hold()),
         ("on_score_error: block", Block()),
+        ("on_score_error: {hold: {queue: oncall}}", Hold("oncall")),
         ("on_score_error: deliver", Deliver()),
     ],
 )
@@ -117,7 +118,7 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         ),
         (MINIMAL + "rules: {a: b}", "4: rules must be a list, not a mapping"),
         (
-            MINIMAL + "on_score_error: {hold: {}}",
+            MINIMAL + "on_score_error: {clarify: {}}",
             "4: on_score_error must be deliver, hold or block, not a mapping",
         ),
         (with_rules("- {then: hold}"), "5: missing key 'name' in rules[0]"),
@@ -218,7 +219,7 @@ def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
         load_policy("helpdsk")
     assert str(caught.value) == (
         "helpdsk: there is no pack of this name; did you mean 'helpdesk'? "
-        "(packs: agent-tools, helpdesk, observe)"
+        "(packs: agent-tools, best-of-n, cascade, finance, healthcare, helpdesk, observe)"
     )
     with pytest.raises(InvalidDocumentError, match=r"no pack of this name \(packs: agent-tools"):
         load_policy("zzz")
