@@ -118,6 +118,8 @@ def _test(name: str, condition: Any) -> Test:
     if name == "tags":
         return lambda facts, calls: not condition.isdisjoint(facts.tags)
     fact = attrgetter(name)
+    if name == "model" and (prefixes := condition.prefixes):  # the most frequent, never None
+        return lambda facts, calls: facts.model.startswith(prefixes)
     if isinstance(condition, Globs) and (prefixes := condition.prefixes):
         return lambda facts, calls: (text := fact(facts)) is not None and text.startswith(prefixes)
     if isinstance(condition, Globs):

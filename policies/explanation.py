@@ -123,7 +123,7 @@ def _reason(when: When, name: str, facts: Facts) -> str:
     wanted = condition.patterns if isinstance(condition, Globs) else sorted(condition)
     if name == "tags":
         return f"no tag {either(wanted)}"
-    return f"{name} {'none' if fact is None else fact!r} is not {either(wanted)}"
+    return f"{name} {'none' if fact is None else repr(fact)} is not {either(wanted)}"
 
 
 def _confidence_reason(condition: Confidence, facts: Facts) -> str:

@@ -100,7 +100,7 @@ def _word(value: Any) -> str:
 
 def _load(path: Path) -> list[Fixture]:
     document = load_document(path)
-    root = Node.root(document)
+    root = Node.root(document, called="the fixture")
     items = root.items() if isinstance(root.value, list) else [root]
     fixtures = [_read(item) for item in items]
     if root.problems:

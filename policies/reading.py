@@ -35,11 +35,12 @@ class Node:
     value: Value
     location: Location = ()
     is_present: bool = True
+    called: str = "the policy"
 
     @classmethod
-    def root(cls, document: Document) -> Node:
+    def root(cls, document: Document, called: str = "the policy") -> Node:
         """The whole of a document, with nothing wrong so far."""
-        return cls(document, [], [], document.value)
+        return cls(document, [], [], document.value, called=called)
 
     def report(self, message: str) -> None:
         """Add a problem at this place."""
@@ -58,7 +59,7 @@ class Node:
     def __str__(self) -> str:
         """The place as people write it: `rules[2].when.confidence`."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.location)
-        return "".join(steps).removeprefix(".") or "the policy"
+        return "".join(steps).removeprefix(".") or self.called
 
     def __getitem__(self, key: str) -> Node:
         """The value of a key, which need not be there."""

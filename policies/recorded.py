@@ -38,7 +38,7 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
 
 def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
     """Return the facts that such values say; raises InvalidDocumentError."""
-    root = Node.root(Document(cast(Value, dict(values)), source, {}))
+    root = Node.root(Document(cast(Value, dict(values)), source, {}), called="the facts")
     facts = read_facts(root)
     if root.problems:
         raise InvalidDocumentError(root.problems)

@@ -108,6 +108,8 @@ ROBO_ADVISOR = Prices(deliver=0.5, junior=20.0, senior=50.0)
 HIGH, LOW = 0.8, 0.5
 """The tiers' thresholds that the paper's tables imply (V31)."""
 
+_ROUNDING = 1e-9
+
 
 def error_detection(rows: Sequence[Outcome]) -> Detection:
     """O01: errors are what is looked for, 1 - confidence is the score; nan without errors."""
@@ -148,7 +150,7 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
     threshold = -math.inf
     for confidence, equal in _by_confidence(rows):
         passing = len(rows) - below
-        if wrong_left <= max_error * passing:
+        if wrong_left <= max_error * passing + _ROUNDING:
             error = wrong_left / passing
             return Gate(threshold, passing / len(rows), error, _share(errors - wrong_left, errors))
         below += len(equal)
@@ -159,7 +161,7 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
 
 def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
     """O04: the least shares to review; the paper's own definition is not stated, so both stand."""
-    allowed = 1.0 - accuracy
+    allowed = 1.0 - accuracy + _ROUNDING
     errors = sum(not row.is_correct for row in rows)
     left = [
         errors,
