@@ -23,7 +23,6 @@ from typing import Any, Final
 from policies.binomial import lower_tail
 from policies.errors import InvalidDocumentError, Problem
 from policies.facts import Facts
-from policies.reading import Node
 
 FORMAT: Final = "pinocchio-certificate"
 VERSION: Final = 1
@@ -163,14 +162,11 @@ def parse_certificate(text: str, source: str) -> Certificate:
     return certificate
 
 
-def load_certificate(node: Node) -> Certificate | None:
-    """Read the file that a policy names; None where it names none or there is none yet.
+def load_certificate(path: Path) -> Certificate | None:
+    """Read a file; None where there is none. Raises InvalidDocumentError.
 
     A policy may name its certificate before there is one: its `max_error` matches nothing then.
     """
-    if not node.is_present or not isinstance(node.value, str):
-        return None
-    path = Path(node.document.source).parent / node.value
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

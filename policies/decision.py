@@ -72,9 +72,12 @@ def decide(policy: Policy, facts: Facts) -> Decision:
     to the policy's `on_score_error`. Several tool calls are judged each and together.
     """
     together = _decision(policy, facts, facts.tools)
-    if len(facts.tools) > 1 and policy.looks_at_tools:
-        return strictest((together, *decide_calls(policy, facts)))
-    return together
+    if len(facts.tools) < 2 or not policy.looks_at_tools:
+        return together
+    decisions = (together, *decide_calls(policy, facts))
+    decision = strictest(decisions)
+    shadowed = tuple(dict.fromkeys(each for one in decisions for each in one.shadowed))
+    return decision if decision.shadowed == shadowed else replace(decision, shadowed=shadowed)
 
 
 def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:

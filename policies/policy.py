@@ -108,8 +108,13 @@ class Policy:
     source: str = field(default="", compare=False)
     uses: tuple[tuple[Feature, Problem], ...] = field(default=(), compare=False, repr=False)
 
+    certificate_path: Path | None = field(default=None, compare=False, repr=False)
+    """Where the certificate is, or will be; a change of the file is a change of the policy."""
+
     compiled: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
     """The rules in the form in which they are matched."""
+    looks_at_tools: bool = field(init=False, repr=False, compare=False)
+    """Whether any rule looks at the tools that a reply calls."""
     decisions: dict[tuple[int, bool, tuple[int, ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -118,6 +123,8 @@ class Policy:
     def __post_init__(self) -> None:
         compiled = tuple(_compiled(index, rule) for index, rule in enumerate(self.rules))
         object.__setattr__(self, "compiled", compiled)
+        looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
+        object.__setattr__(self, "looks_at_tools", looks_at_tools)
 
     @property
     def is_enforced(self) -> bool:
@@ -128,11 +135,6 @@ class Policy:
     def needs_score(self) -> bool:
         """Whether any rule looks at the confidence."""
         return self.ask is not None or any(rule.when.confidence is not None for rule in self.rules)
-
-    @property
-    def looks_at_tools(self) -> bool:
-        """Whether any rule looks at the tools that a reply calls."""
-        return any(rule.when.tools is not None for rule in self.rules)
 
 
 def load_policy(
@@ -198,13 +200,19 @@ def _read_policy(document: Document) -> Policy:
         ask=read_asking(root["ask"]),
         costs=read_costs(root["costs"]),
         source=document.source,
+        certificate_path=_certificate_path(root["certificate"]),
         uses=tuple(root.uses),
     )
-    root["certificate"].text("")
     _check_promises(root, policy)
     if root.problems:
         raise InvalidDocumentError(root.problems)
-    return certified(policy, load_certificate(root["certificate"]))
+    return certified(policy, load_certificate(path) if (path := policy.certificate_path) else None)
+
+
+def _certificate_path(node: Node) -> Path | None:
+    """The file that is named, beside the policy."""
+    name = node.text("")
+    return Path(node.document.source).parent / name if name else None
 
 
 def certified(policy: Policy, certificate: Certificate | None) -> Policy:

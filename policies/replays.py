@@ -11,16 +11,18 @@ have led to is not known: such replies count as that and nothing else.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.actions import Hold
 from policies.binomial import interval
+from policies.confidence import LowestShare
 from policies.costs import Costs
 from policies.decision import Decision, decide
 from policies.facts import Facts
 from policies.policy import Policy
+from policies.ranking import RecentConfidences
 
 DAY_S = 86_400.0
 Z_95 = 1.959964
@@ -142,7 +144,7 @@ def replay(
     costs: Costs | None = None,
 ) -> Replay:
     """Decide on every exchange; `costs` take the place of those that the policies state."""
-    read = list(exchanges)
+    read = _ranked(exchanges, [policy, before] if before else [policy])
     after = [decide(policy, exchange.facts) for exchange in read]
     sides = [_side(policy, read, after, costs)]
     changes: Counter[tuple[str, str]] = Counter()
@@ -222,3 +224,23 @@ def _lacking(exchanges: Sequence[Exchange], policies: Sequence[Policy]) -> dict[
 
 def _facts_of(policy: Policy) -> set[str]:
     return {name for rule in policy.rules for name in rule.when.given()}
+
+
+def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:
+    """The exchanges, with what `lowest_share` looks at where it was not recorded.
+
+    As it would have been live: each confidence among those of its model before it.
+    """
+    conditions = (rule.when.confidence for policy in policies for rule in policy.rules)
+    if not any(isinstance(condition, LowestShare) for condition in conditions):
+        return list(exchanges)
+    recent: defaultdict[str, RecentConfidences] = defaultdict(RecentConfidences)
+    ranked = []
+    for exchange in exchanges:
+        facts = exchange.facts
+        if facts.share_below is None and facts.confidence is not None:
+            share = recent[facts.model].share_below(facts.confidence)
+            recent[facts.model].add(facts.confidence)
+            exchange = replace(exchange, facts=replace(facts, share_below=share))
+        ranked.append(exchange)
+    return ranked

@@ -11,9 +11,7 @@ from typing import Any
 from calibrator import Row, RowError, load_labelled, load_scorer, score_items
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
 
-UNRECORDED = frozenset(
-    {"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools", "lowest_share"}
-)
+UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools"})
 """Facts that a labelled row does not tell, unless it carries them under `facts`."""
 
 

@@ -261,3 +261,24 @@ def test_compiled_globs_agree_with_fnmatchcase(patterns: list[str], name: str) -
 def test_an_unknown_name_matches_no_glob() -> None:
     """Not even `*` matches a domain that is not known."""
     assert not Globs(("*",)).match(None)
+
+
+patterns = st.text("ab*?[]!", min_size=1, max_size=5)
+
+
+@given(patterns, patterns, st.text("abc", max_size=4))
+def test_a_glob_that_covers_another_matches_all_that_it_matches(
+    wide: str, narrow: str, text: str
+) -> None:
+    """Warnings about unreachable rules rest on it."""
+    if Globs((wide,)).covers(Globs((narrow,))) and Globs((narrow,)).match(text):
+        assert Globs((wide,)).match(text)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("*", "a*"), ("a*", "ab"), ("a*", "ab*"), ("a?", "ab"), ("*a*", "bab"), ("?*", "?")],
+)
+def test_plain_cases_of_covering_are_seen(wide: str, narrow: str) -> None:
+    """A test of covering that says no to everything would be worth nothing."""
+    assert Globs((wide,)).covers(Globs((narrow,)))

@@ -304,3 +304,19 @@ def test_the_memory_of_decisions_is_bounded() -> None:
         decision = decide(policy, Facts(0.5, "m", tags=tags))
         assert len(decision.shadowed) == len(tags)
     assert len(policy.decisions) <= 10_000
+
+
+def test_rules_in_shadow_are_recorded_for_each_call() -> None:
+    """What any of the calls would have met is recorded, once."""
+    text = """
+    version: 1
+    name: p
+    rules:
+      - {name: a, when: {tools: [send]}, then: block, shadow: true}
+      - {name: b, when: {tools: [look]}, then: clarify, shadow: true}
+      - {name: c, when: {tools: [send]}, then: deliver}
+    default: hold
+    """
+    decision = decide(parse_policy(text, "p.yaml"), facts(0.9, "send", "look"))
+    assert decision.action == Hold()
+    assert [each.rule for each in decision.shadowed] == ["a", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
@@ -119,3 +120,17 @@ def test_facts_that_were_not_recorded_are_named() -> None:
     found = replay(gate(0.5), [*lacking, exchange(0.9)])
     assert found.lacks == {"tools": 3}
     assert "3 replies lack 'tools', which a rule looks at" in str(found)
+
+
+def test_the_least_sure_share_is_found_on_the_way() -> None:
+    """Where it was not recorded, each reply stands among those of its model before it."""
+    policy = parse_policy(
+        "version: 1\nname: p\ndefault: deliver\nrules:\n"
+        "- {name: least sure, when: {confidence: {lowest_share: 0.1}}, then: hold}",
+        "p.yaml",
+    )
+    rng = random.Random(1)
+    after = replay(policy, [exchange(rng.random()) for _ in range(2_000)]).after
+    assert after.actions["hold"] / 1_900 == pytest.approx(0.1, abs=0.02)
+    few = replay(policy, [exchange(rng.random()) for _ in range(100)]).after
+    assert few.actions == {"deliver": 100}
