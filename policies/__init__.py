@@ -30,8 +30,9 @@ from policies.drift import ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
 from policies.features import FEATURES, SERVED, Feature, unsupported
-from policies.policy import Policy, Rule, certified, load_policy, pack_names, parse_policy
+from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.ranking import RecentConfidences
+from policies.rules import Rule
 from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 

@@ -18,7 +18,8 @@ from typing import Final, Literal, TypeAlias
 
 from policies.actions import Action, Deliver, Escalate, severity
 from policies.facts import Facts, ToolCall
-from policies.policy import Mode, Policy, slug
+from policies.policy import Mode, Policy
+from policies.rules import slug
 
 Because: TypeAlias = Literal["rule", "default", "score_error"]
 

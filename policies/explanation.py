@@ -17,8 +17,9 @@ from policies.confidence import Confidence, LowestShare, MaxError
 from policies.decision import Decision, decide, decide_calls
 from policies.facts import Facts
 from policies.globs import Globs
-from policies.policy import Policy, Rule
+from policies.policy import Policy
 from policies.reading import either
+from policies.rules import Rule
 
 Verdict: TypeAlias = Literal["matched", "shadowed", "no score", "not matched", "not reached"]
 

@@ -20,8 +20,9 @@ from policies.conditions import ToolCalls, When
 from policies.confidence import Band, MaxError
 from policies.errors import Problem
 from policies.globs import Globs, is_literal
-from policies.policy import Policy, Rule
+from policies.policy import Policy
 from policies.reading import suggestion
+from policies.rules import Rule
 
 _EVERYTHING = Band(-math.inf, math.inf)
 
@@ -176,7 +177,7 @@ def _escalating_in_circles(policy: Policy) -> Iterator[Problem]:
 
 def _promises(policy: Policy) -> Iterator[Problem]:
     """Error rates that nothing proves, or that a missing score gets around."""
-    for rule in policy.rules:
+    for index, rule in enumerate(policy.rules):
         condition = rule.when.confidence
         if not isinstance(condition, MaxError):
             continue
@@ -188,6 +189,13 @@ def _promises(policy: Policy) -> Iterator[Problem]:
                 f"never matches: a certificate for max_error {condition.max_error:g} {why}; "
                 "`pinocchio certify` writes one",
             )
+        is_partial = index > 0 or rule.when.given() != ["confidence"]
+        if is_partial and any(grant.scope.rule is None for grant in condition.grants):
+            message = (
+                "relies on a threshold certified for replies that do not all reach it; "
+                f"certify it with --policy and --rule {rule.name!r}"
+            )
+            yield _warning(policy, rule, message)
         if policy.is_enforced and policy.on_score_error == Deliver():
             message = "promises an error rate, but on_score_error delivers what has no score"
             yield _warning(policy, rule, message)

@@ -24,7 +24,8 @@ from policies.actions import (
 from policies.asking import MAX_REPLIES
 from policies.conditions import ON_REQUEST
 from policies.costs import PRICES
-from policies.policy import MAX_RULE_NAME, MODES, NAME, ON_SCORE_ERROR
+from policies.policy import MODES, NAME, ON_SCORE_ERROR
+from policies.rules import MAX_RULE_NAME
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -14,8 +14,9 @@ from typing import Literal, TypeAlias
 from policies.actions import changes_reply
 from policies.conditions import When
 from policies.facts import Facts
-from policies.policy import RESERVED_RULE_NAMES, Policy
+from policies.policy import Policy
 from policies.reading import either
+from policies.rules import RESERVED_RULE_NAMES
 
 Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
 

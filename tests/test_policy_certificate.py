@@ -53,6 +53,12 @@ def facts(confidence: float | None, **more: Any) -> Facts:
     return Facts(confidence, **{"model": "gpt-5.6", "calibrator": CALIBRATOR} | more)
 
 
+def for_the_rule() -> Grant:
+    """The grant as it is for the rule alone."""
+    scope = Scope(rule="surely right", rule_digest=gate().rules[1].digest)
+    return replace(GRANT, scope=scope)
+
+
 # --- the condition ------------------------------------------------------------------------------
 
 
@@ -84,7 +90,13 @@ def test_without_a_certificate_nothing_is_surely_right() -> None:
         "gate.yaml:6: rule 'surely right' never matches: a certificate for max_error 0.05 is not "
         "there; `pinocchio certify` writes one"
     ]
-    assert lint(gate(GRANT)) == []
+    assert lint(gate(for_the_rule())) == []
+
+
+def test_a_threshold_of_all_replies_in_a_rule_for_some_is_warned_about() -> None:
+    """What reaches the rule may be wrong more often than all replies are."""
+    (warning,) = lint(gate(GRANT))
+    assert "certified for replies that do not all reach it" in warning.message
 
 
 def test_a_stricter_grant_serves_and_a_laxer_one_does_not() -> None:
@@ -110,9 +122,7 @@ def test_the_narrowest_grant_that_fits_counts() -> None:
 
 def test_a_grant_for_a_rule_ends_with_what_reaches_it() -> None:
     """It counts for that rule, until its conditions or those of a rule above it change."""
-    plain = gate()
-    digest = plain.rules[1].digest
-    grant = replace(GRANT, scope=Scope(rule="surely right", rule_digest=digest))
+    grant = for_the_rule()
     assert decide(gate(grant), facts(0.9)).rule == "surely right"
     for change in (("tools: any", "tools: [x]"), ("surely right", "sure")):
         text = dedent(GATE).format(more="", default="hold").replace(*change)
@@ -164,7 +174,7 @@ def test_a_promise_may_not_be_broken_by_the_default(default: str, is_refused: bo
 
 def test_a_promise_around_which_missing_scores_get_is_warned_about() -> None:
     """What has no score was never certified."""
-    warnings = lint(gate(GRANT, more="on_score_error: deliver"))
+    warnings = lint(gate(for_the_rule(), more="on_score_error: deliver"))
     assert [w.message for w in warnings] == [
         "rule 'surely right' promises an error rate, but on_score_error delivers what has no score"
     ]

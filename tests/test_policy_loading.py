@@ -18,7 +18,7 @@ from policies import (
     load_policy,
     parse_policy,
 )
-from policies.policy import slug
+from policies.rules import slug
 
 MINIMAL = "version: 1\nname: p\ndefault: deliver\n"
 

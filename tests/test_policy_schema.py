@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 from policies import FEATURES, InvalidDocumentError, json_schema, load_document, load_policy
 from policies.actions import HOLD_OPTIONS, SEVERITY
 from policies.conditions import CONDITIONS
-from policies.policy import KEYS, RULE_KEYS, pack_names
+from policies.policy import KEYS, pack_names
+from policies.rules import RULE_KEYS
 from policies.schema import _HOLD, _OPTIONS, _POLICY, _RULE, _WHEN
 from tests.policy_strategies import Values, documents, parsed
 
