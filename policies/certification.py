@@ -36,12 +36,6 @@ from policies.ranking import bin_of
 GRID: Final = (0.999, 0.998, 0.995, *(percent / 100 for percent in range(99, -1, -1)))
 """The thresholds that can be certified, highest first; fixed, whatever the labels are."""
 
-START_SHARE: Final = 0.05
-"""The least share of the labelled replies that a threshold must accept to be tested first.
-
-With too few accepted, one unlucky error ends the sequence before it came to anything.
-"""
-
 _MOST_LABELS: Final = 1_000_000
 """Where more would be needed, no number is a help."""
 
@@ -108,7 +102,7 @@ def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95
     counts = _Counts(one_per_question(rows))
     delta = 1.0 - confidence
     passed: float | None = None
-    fewest = max(least_labels(max_error, confidence), START_SHARE * counts.labels)
+    fewest = least_labels(max_error, confidence)
     for threshold in GRID:
         accepted, wrong = counts.at_or_above(threshold)
         if passed is None and accepted < fewest:

@@ -12,7 +12,7 @@ from mapie.risk_control import BinaryClassificationController
 
 from policies import GRID, Labelled, certify
 from policies.binomial import lower_tail
-from policies.certification import START_SHARE
+from policies.certification import least_labels
 
 MAX_ERROR, CONFIDENCE, LABELS = 0.1, 0.9, 800
 
@@ -26,7 +26,7 @@ def test_thresholds_and_p_values_are_mapies() -> None:
         confidences = rng.beta(0.7, 0.6, LABELS)
         right = (rng.random(LABELS) < confidences).astype(int)
         accepted = {t: int((confidences >= t).sum()) for t in GRID}
-        start = max(t for t in GRID if accepted[t] >= START_SHARE * LABELS)
+        start = max(t for t in GRID if accepted[t] >= least_labels(MAX_ERROR, CONFIDENCE))
         grid = [t for t in GRID if t <= start]
         mapie = BinaryClassificationController(
             lambda p: np.c_[1 - p, p],
