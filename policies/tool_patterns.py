@@ -162,11 +162,10 @@ def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
     if node["not"].is_present:
         tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
     present = node["present"]
-    if present.is_present and not isinstance(present.value, bool):
-        present.report(f"{present} must be true or false, not {shown(present.value)}")
-    if present.value is False and tests:
+    is_present = present.flag(default=True) if present.is_present else None
+    if is_present is False and tests:
         present.report(f"{present} stands alone: what is not there has no value")
-    return ArgumentPattern(path, tuple(tests), present.value if present.is_present else None)  # type: ignore[arg-type]  # reported above
+    return ArgumentPattern(path, tuple(tests), is_present)
 
 
 def _read_comparison(node: Node) -> NumberTest:

@@ -84,15 +84,12 @@ def certify(
 
     Exit status 3 where the labels prove none; how many more are needed is then said.
     """
-    from policies import Scope
     from policies import certify as run
 
     with _sentences():
-        rows = _rows(files, calibrator, device)
-        scope = Scope(model, team)
-        if rule is not None:
-            scope = _rule_scope(scope, _load(policy or _missing("--rule needs --policy")), rule)
-        rows = _in_scope(rows, scope, policy)
+        loaded = _load(policy) if policy is not None else None
+        scope = _scope(model, team, loaded, rule)
+        rows = _in_scope(_rows(files, calibrator, device), scope, loaded)
         labelled = [row.labelled() for row in rows]
         if splits:
             _print_study(labelled, max_error, confidence, splits, as_json)
@@ -105,30 +102,30 @@ def certify(
             _write_certificate(output, found, scope, {row.calibrator for row in rows})
 
 
-def _missing(message: str) -> str:
-    raise ValueError(message)
-
-
-def _rule_scope(scope: Scope, policy: Policy, name: str) -> Scope:
+def _scope(model: str | None, team: str | None, policy: Policy | None, name: str | None) -> Scope:
+    """What is certified; raises ValueError for a rule that is not in the policy."""
     from policies import Scope, nearest
 
+    if name is None:
+        return Scope(model, team)
+    if policy is None:
+        raise ValueError("--rule needs --policy")
     for rule in policy.rules:
         if rule.name == name:
-            return Scope(scope.model, scope.team, name, rule.digest)
+            return Scope(model, team, name, rule.digest)
     meant = nearest(name, [rule.name for rule in policy.rules])
     hint = f"; did you mean {meant!r}?" if meant else ""
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
 
 
-def _in_scope(rows: list[ScoredRow], scope: Scope, policy: str | None) -> list[ScoredRow]:
-    """The rows that a grant of this scope speaks about."""
+def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> list[ScoredRow]:
+    """The rows that a grant of this scope speaks about; raises ValueError where there are none."""
     from policies import reaches
 
     kept = [row for row in rows if scope.model in (None, row.row.model)]
     kept = [row for row in kept if scope.team in (None, row.row.raw.get("team"))]
     if scope.rule is not None and policy is not None:
-        loaded, name = _load(policy), scope.rule
-        kept = [row for row in kept if reaches(loaded, name, row.exchange().facts)]
+        kept = [row for row in kept if reaches(policy, scope.rule, row.exchange().facts)]
     if not kept:
         raise ValueError(f"no labelled row is within {scope}")
     return kept
