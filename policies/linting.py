@@ -5,7 +5,7 @@
 
 Rules that never match because of those above, rules that contradict each other or overlap so that
 their order decides, surer replies that are treated more strictly than less sure ones, escalations
-in a circle, tools that nobody has, promises that no certificate keeps.
+in a circle, tools that nobody has, promises that no certificate keeps, replies that do not suit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
-from policies.actions import Deliver, Escalate, severity
+from policies.actions import Deliver, Escalate, Hold, severity
 from policies.conditions import ToolCalls, When
 from policies.confidence import Band, MaxError
 from policies.errors import Problem
@@ -35,6 +35,7 @@ def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
         *_contradicting(policy),
         *_escalating_in_circles(policy),
         *_promises(policy),
+        *_misplaced_replies(policy),
     ]
     if tools:
         warnings += _unknown_tools(policy, tools)
@@ -199,6 +200,19 @@ def _promises(policy: Policy) -> Iterator[Problem]:
         if policy.is_enforced and policy.on_score_error == Deliver():
             message = "promises an error rate, but on_score_error delivers what has no score"
             yield _warning(policy, rule, message)
+
+
+def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
+    """Holds whose reply does not suit the completions that the rule is about."""
+    for rule in policy.rules:
+        if not isinstance(hold := rule.then, Hold):
+            continue
+        if rule.when.needs_tool_call and "placeholder" in (hold.reply, hold.otherwise):
+            message = "answers tool calls with prose, which an agent takes for the model's own"
+            yield _warning(policy, rule, f"{message}; leave `reply` out or make it an error")
+        if rule.when.stream is True and hold.reply == "async":
+            message = "is about streams, to which no 202 can be the answer"
+            yield _warning(policy, rule, f"{message}; what `otherwise` says will be sent")
 
 
 def _unknown_tools(policy: Policy, tools: Collection[str]) -> Iterator[Problem]:

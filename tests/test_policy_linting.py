@@ -142,6 +142,23 @@ def test_tools_that_nobody_has_are_warned_about() -> None:
     assert warnings_of(*rules) == []
 
 
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (when("tools: any", "{hold: {reply: placeholder}}"), "answers tool calls with prose"),
+        (
+            when("tools: [send]", "{hold: {reply: wait, otherwise: placeholder}}"),
+            "answers tool calls with prose",
+        ),
+        (when("stream: true", "{hold: {reply: async}}"), "to which no 202 can be the answer"),
+    ],
+)
+def test_replies_that_do_not_suit_are_warned_about(rule: str, message: str) -> None:
+    """Prose for an agent, and a status for a stream that has none left."""
+    (warning,) = warnings_of(rule)
+    assert message in warning
+
+
 @pytest.mark.parametrize("name", pack_names())
 def test_the_packs_give_no_warnings(name: str) -> None:
     """What ships is an example of how to write one."""
