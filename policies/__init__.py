@@ -7,7 +7,8 @@
     decision.rule, decision.label       # 'very unsure', 'helpdesk/very-unsure@...'
     stream_mode(policy, model="gpt-5.6")    # StreamMode(mode='buffer', rule=...)
 
-The package is pure: it reads YAML files and nothing else, and needs only PyYAML.
+The package is pure: it reads policies, fixtures and certificates, opens no socket, and needs only
+PyYAML. README.md beside this file has an example of everything that a policy can say.
 """
 
 from importlib import import_module

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from policies.workflows import (
     ROBO_ADVISOR,
@@ -44,7 +45,7 @@ def workflow_report(rows: Sequence[Outcome]) -> list[str]:
         *_reviews(rows),
         "",
         *_costs(rows),
-        *_selection(rows, most[:3]),
+        *_selection(rows, most),
     ]
 
 
@@ -121,13 +122,20 @@ def _costs(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _selection(rows: Sequence[Outcome], models: Sequence[str]) -> Iterator[str]:
-    """P02, for the models with the most replies."""
-    chosen, alone = model_selection(rows, models)
-    if len(models) == 3 and not math.isnan(chosen):
+    """P02, for those three of the models that answered the most questions in common."""
+    answered = {name: {row.question for row in each} for name, each in by_model(rows).items()}
+
+    def shared(three: Sequence[str]) -> int:
+        return len(set.intersection(*(answered[name] for name in three)))
+
+    three = max(combinations(models, 3), key=shared, default=())
+    if three and shared(three):
+        chosen, alone = model_selection(rows, three)
         yield ""
         yield (
-            f"The surest of {', '.join(models)}: {_percent(chosen).strip()} right, the best one "
-            f"alone {_percent(alone).strip()} (P02; paper 67.4 %, 5.4 points more than the best)"
+            f"The surest of {', '.join(three)} on {shared(three)} questions: "
+            f"{_percent(chosen).strip()} right, the best one alone {_percent(alone).strip()} "
+            "(P02; paper 67.4 %, 5.4 points more than the best)"
         )
 
 

@@ -147,7 +147,7 @@ def _print_certification(found: Certification, scope: Scope, as_json: bool) -> N
         return
     assert found.needed is not None
     least, expected = found.needed.at_least, found.needed.expected
-    needed = f"needed: at least {least} more, about {expected} going by the errors so far"
+    needed = f"needed: about {expected} more going by the errors so far, at least {least}"
     if expected is None:
         needed = "no threshold comes near that: more labels of this kind will hardly help"
     typer.echo(

@@ -117,7 +117,7 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     rows = write(tmp_path / "few.jsonl", labelled(80, confidence=0.9, correct=1))
     done = run("certify", rows, "--max-error", 0.05)
     assert done.exit_code == 3
-    assert "needed: at least 19 more, about 19 going by the errors so far" in done.stdout
+    assert "needed: about 19 more going by the errors so far, at least 19" in done.stdout
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (None, {"at_least": 19, "expected": 19})
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
