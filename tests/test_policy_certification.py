@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 # --- the binomial distribution -------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3_000), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
 def test_the_lower_tail_is_scipys(n: int, share: float, p: float) -> None:
     """Every tail that scipy can tell from nothing is the same to nine digits."""
@@ -46,6 +47,7 @@ def test_the_ends_of_the_tail() -> None:
     assert (lower_tail(1, 5, 0.0), lower_tail(4, 5, 1.0)) == (1.0, 0.0)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: float) -> None:
     """Both ends are scipy's exact ones."""
@@ -228,21 +230,21 @@ def test_certificates_are_wrong_no_more_often_than_stated(name: str) -> None:
 
 
 def clustered(rng: np.random.Generator, questions: int) -> list[Labelled]:
-    """Twenty replies to each question, all right or all wrong; 10.5 % of the questions wrong."""
+    """Eight replies to each question, all right or all wrong; 10.5 % of the questions wrong."""
     wrong, confidences = rng.random(questions) < 0.105, rng.beta(5, 1, questions)
     return [
         Labelled(str(question), float(confidences[question]), not wrong[question], str(n))
         for question in range(questions)
-        for n in range(20)
+        for n in range(8)
     ]
 
 
 def test_replies_to_one_question_are_one_piece_of_evidence() -> None:
-    """With clustered questions the promise is kept; counting every reply would break it."""
+    """Over 2,000 draws of clustered questions the promise is kept; each reply alone breaks it."""
     rng = np.random.default_rng(2)
-    draws = [clustered(rng, 30) for _ in range(DRAWS // 4)]
+    draws = [clustered(rng, 30) for _ in range(DRAWS)]
     honest = [certify(each, MAX_ERROR, CONFIDENCE).threshold for each in draws]
-    assert sum(each is not None for each in honest) / len(draws) <= 1 - CONFIDENCE + 2 * NOISE
+    assert sum(each is not None for each in honest) / DRAWS <= 1 - CONFIDENCE + NOISE
     naive = [
         certify(
             [Labelled(f"{r.question}/{r.id}", r.confidence, r.is_correct) for r in each],
