@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import timeit
 from statistics import median
+from time import process_time
 
 import pytest
 
@@ -46,8 +47,11 @@ def test_a_decision_takes_microseconds(policy_name: str, facts: Facts, limit_us:
 
 
 def test_a_thousand_rules_load_within_a_second() -> None:
-    """Reading, checking and compiling, the fastest of three."""
+    """Reading, checking and compiling, in time of the processor, the fastest of three."""
     text = many_rules(1_000)
-    fastest = min(timeit.repeat(lambda: parse_policy(text, "p.yaml"), number=1, repeat=3))
+    times = timeit.repeat(
+        lambda: parse_policy(text, "p.yaml"), timer=process_time, number=1, repeat=3
+    )
+    fastest = min(times)
     print(f"1,000 rules: {fastest:.2f} s")
     assert fastest < 1.0
