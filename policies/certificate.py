@@ -106,7 +106,9 @@ class Certificate:
         object.__setattr__(self, "digest", _digest(self._contents()))
 
     def grants_for(self, max_error: float, rule: str, rule_digest: str) -> tuple[Grant, ...]:
-        """The grants that a rule may rely on, the most specific first, the strictest of equals.
+        """The grants that a rule may rely on, the most specific first.
+
+        Of equally specific ones that nearest to the error rate asked for, then the strictest.
 
         A grant for a rule counts for that rule alone, and only while nothing that decides what
         reaches the rule has changed.
@@ -117,7 +119,9 @@ class Certificate:
             if grant.max_error <= max_error
             and (grant.scope.rule, grant.scope.rule_digest) in ((None, None), (rule, rule_digest))
         ]
-        return tuple(sorted(fitting, key=lambda grant: (grant.scope.width, grant.threshold)))
+        return tuple(
+            sorted(fitting, key=lambda each: (each.scope.width, -each.max_error, -each.threshold))
+        )
 
     def without(self, withdrawn: Grant) -> Certificate:
         """The certificate once a grant was withdrawn; see `policies.drift`."""

@@ -118,6 +118,7 @@ def test_the_narrowest_grant_that_fits_counts() -> None:
     assert decide(policy, facts(0.75, model="kimi-3")).rule == "surely right"
     assert decide(policy, facts(0.6, model="kimi-3", team="law")).rule == "default"
     assert decide(gate(model), facts(0.99, model="kimi-3")).rule == "default"
+    assert decide(policy, facts(0.75, team="law")).rule == "default"  # the stricter of the two
 
 
 def test_a_grant_for_a_rule_ends_with_what_reaches_it() -> None:
