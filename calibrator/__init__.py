@@ -29,14 +29,20 @@ from calibrator.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.commands import cli
+    from calibrator.evaluate import score_items
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, load_scorer
+    from calibrator.rows import Row
+    from calibrator.training_data import load_labelled
 
 _LAZY = {
     "Pinocchio": "calibrator.judge",
+    "Row": "calibrator.rows",
     "check_checkpoint": "calibrator.loading",
     "cli": "calibrator.commands",
+    "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "score_items": "calibrator.evaluate",
 }
 
 
@@ -59,6 +65,7 @@ __all__ = [
     "NotScorableError",
     "Pinocchio",
     "QueueFullError",
+    "Row",
     "RowError",
     "Score",
     "Scorer",
@@ -66,7 +73,9 @@ __all__ = [
     "TrainingError",
     "check_checkpoint",
     "cli",
+    "load_labelled",
     "load_scorer",
     "message_text",
     "question_text",
+    "score_items",
 ]

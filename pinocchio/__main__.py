@@ -28,9 +28,11 @@ def main() -> None:
     import typer
 
     import calibrator
+    from proxy import policy_commands
     from proxy.commands import cli
 
-    cli.add_typer(calibrator.cli)  # without a name: its commands stand beside the others
+    for commands in (calibrator.cli, policy_commands.cli):
+        cli.add_typer(commands)  # without a name: its commands stand beside the others
     typer.main.get_command(cli)(prog_name="pinocchio")
 
 

@@ -7,43 +7,166 @@
     decision.rule, decision.label       # 'very unsure', 'helpdesk/very-unsure@...'
     stream_mode(policy, model="gpt-5.6")    # StreamMode(mode='buffer', rule=...)
 
-The package is pure: it reads YAML files and nothing else, and needs only PyYAML.
+The package is pure: it reads policies, fixtures and certificates, opens no socket, and needs only
+PyYAML. README.md beside this file has an example of everything that a policy can say.
 """
 
-from policies.actions import Action, Block, Clarify, Deliver, Escalate, Hold
-from policies.decision import Decision, after_escalation, decide, strictest
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
+from policies.asking import Asking, surest
+from policies.certificate import Certificate, Grant, Scope, parse_certificate
+from policies.costs import Costs
+from policies.decision import (
+    Decision,
+    Shadowed,
+    after_escalation,
+    decide,
+    decide_calls,
+    reaches,
+    strictest,
+)
+from policies.drift import ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
-from policies.policy import Policy, Rule, load_policy, pack_names, parse_policy
+from policies.features import FEATURES, SERVED, Feature, unsupported
+from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
+from policies.ranking import RecentConfidences
+from policies.rules import Rule
 from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 
+if TYPE_CHECKING:
+    from policies.certification import (
+        GRID,
+        Certification,
+        Labelled,
+        Needed,
+        certify,
+        one_per_question,
+    )
+    from policies.certification_study import Study, study
+    from policies.explanation import Explanation, explain
+    from policies.fixtures import (
+        Checked,
+        Fixture,
+        check_fixtures,
+        decision_as_values,
+        load_fixtures,
+    )
+    from policies.linting import lint
+    from policies.recorded import facts_as_values, facts_from_values
+    from policies.replays import Exchange, Replay, replay
+    from policies.schema import json_schema
+    from policies.workflow_tables import workflow_report
+    from policies.workflows import Outcome
+
+_LAZY = {
+    "Certification": "policies.certification",
+    "Checked": "policies.fixtures",
+    "Exchange": "policies.replays",
+    "Explanation": "policies.explanation",
+    "Fixture": "policies.fixtures",
+    "GRID": "policies.certification",
+    "Labelled": "policies.certification",
+    "Needed": "policies.certification",
+    "Replay": "policies.replays",
+    "Study": "policies.certification_study",
+    "certify": "policies.certification",
+    "check_fixtures": "policies.fixtures",
+    "decision_as_values": "policies.fixtures",
+    "explain": "policies.explanation",
+    "facts_as_values": "policies.recorded",
+    "facts_from_values": "policies.recorded",
+    "json_schema": "policies.schema",
+    "lint": "policies.linting",
+    "load_fixtures": "policies.fixtures",
+    "one_per_question": "policies.certification",
+    "replay": "policies.replays",
+    "study": "policies.certification_study",
+    "Outcome": "policies.workflows",
+    "workflow_report": "policies.workflow_tables",
+}
+"""What no request needs; a server that only decides does not load it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
+    "FEATURES",
+    "GRID",
+    "SERVED",
     "Action",
+    "Annotate",
+    "Asking",
     "Block",
+    "Certificate",
+    "Certification",
+    "Checked",
     "Clarify",
+    "Costs",
     "Decision",
     "Deliver",
     "Document",
+    "ErrorMonitor",
     "Escalate",
+    "Exchange",
+    "Explanation",
     "Facts",
+    "Feature",
+    "Fixture",
+    "Grant",
     "Hold",
     "InvalidDocumentError",
+    "Labelled",
+    "Needed",
+    "Outcome",
     "Policy",
     "PolicyError",
     "Problem",
+    "RecentConfidences",
+    "Replay",
     "Rule",
+    "Scope",
+    "ScoreMonitor",
+    "Shadowed",
     "StreamMode",
+    "Study",
     "ToolCall",
     "after_escalation",
+    "certified",
+    "certify",
+    "check_fixtures",
     "decide",
+    "decide_calls",
+    "decision_as_values",
+    "explain",
+    "facts_as_values",
+    "facts_from_values",
+    "json_schema",
+    "lint",
     "load_document",
+    "load_fixtures",
     "load_policy",
     "nearest",
+    "one_per_question",
     "pack_names",
+    "parse_certificate",
     "parse_document",
     "parse_policy",
+    "reaches",
+    "replay",
     "stream_mode",
     "stream_report",
     "strictest",
+    "study",
+    "surest",
+    "unsupported",
+    "withdrawal",
+    "workflow_report",
 ]

@@ -1,7 +1,8 @@
 """What a policy can do with a completion.
 
-In order of severity: `Deliver` it, answer with a request to `Clarify`, `Escalate` it to another
-model, `Hold` it for a reviewer, `Block` it. The order decides where the choices of one completion
+In order of severity: `Deliver` it, `Annotate` it for whoever reads the record or the reply's
+member, answer with a request to `Clarify`, `Escalate` it to another model, `Hold` it for a
+reviewer, `Block` it. The order decides where the choices of one completion, or its tool calls,
 disagree: the strictest wins.
 """
 
@@ -14,62 +15,103 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from policies.reading import Node, shown
 
-ActionName: TypeAlias = Literal["deliver", "clarify", "escalate", "hold", "block"]
+ActionName: TypeAlias = Literal["deliver", "annotate", "clarify", "escalate", "hold", "block"]
 
-Reply: TypeAlias = Literal["placeholder", "error"]
+Reply: TypeAlias = Literal["placeholder", "error", "wait", "async"]
+Otherwise: TypeAlias = Literal["placeholder", "error"]
+OnExpiry: TypeAlias = Literal["reject", "deliver", "block"]
 Keep: TypeAlias = Literal["best", "last"]
+Ask: TypeAlias = Literal["template", "generate"]
 
-SEVERITY: Final[tuple[ActionName, ...]] = ("deliver", "clarify", "escalate", "hold", "block")
+SEVERITY: Final[tuple[ActionName, ...]] = (
+    "deliver",
+    "annotate",
+    "clarify",
+    "escalate",
+    "hold",
+    "block",
+)
 """The names of all actions, mildest first."""
 
 DAY_S: Final = 86_400.0
 HOLD_EXPIRES_S: Final = 7 * DAY_S
 MAX_EXPIRES_S: Final = 365 * DAY_S
+WAIT_S: Final = 30.0
+MAX_WAIT_S: Final = 600.0
+MAX_HOPS: Final = 4
 CLARIFY_TEXT: Final = (
     "I am not sure enough of my answer to give it to you. "
     "Could you rephrase your question or add some detail?"
 )
 
-_REPLIES: Final[tuple[Reply, ...]] = ("placeholder", "error")
-_KEEPS: Final[tuple[Keep, ...]] = ("best", "last")
-_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
+REPLIES: Final[tuple[Reply, ...]] = ("placeholder", "error", "wait", "async")
+OTHERWISE: Final[tuple[Otherwise, ...]] = ("placeholder", "error")
+ON_EXPIRY: Final[tuple[OnExpiry, ...]] = ("reject", "deliver", "block")
+KEEPS: Final[tuple[Keep, ...]] = ("best", "last")
+ASKS: Final[tuple[Ask, ...]] = ("template", "generate")
+DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _UNITS_S: Final[Mapping[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand the completion to the client as it is."""
+    """Hand the completion to the client, as it is or with a `notice` after its text."""
+
+    notice: str | None = None
 
     name: ClassVar[Literal["deliver"]] = "deliver"
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Hand the completion to the client as it is, with a `label` in its member `pinocchio`."""
+
+    label: str
+
+    name: ClassVar[Literal["annotate"]] = "annotate"
+
+
+@dataclass(frozen=True, slots=True)
 class Clarify:
-    """Ask the client for clarification in place of the answer."""
+    """Ask the client for clarification in place of the answer.
+
+    With `ask` of `generate`, `model` (None for the one that answered) writes the question from
+    the exchange; `text` is then what is sent where it cannot.
+    """
 
     text: str = CLARIFY_TEXT
+    ask: Ask = "template"
+    model: str | None = None
 
     name: ClassVar[Literal["clarify"]] = "clarify"
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep the completion for a reviewer.
+    """Keep the completion for a reviewer of `queue`.
 
     `reply` is what the client gets meanwhile. None leaves it to the kind of completion: a
     placeholder for plain text, an error for tool calls and for requests with a response_format.
+    `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
+    one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
+    After `expires_s` without a verdict, `on_expiry` is done.
     """
 
     queue: str = "review"
     reply: Reply | None = None
     expires_s: float = HOLD_EXPIRES_S
+    wait_s: float = WAIT_S
+    otherwise: Otherwise | None = None
+    on_expiry: OnExpiry = "reject"
 
     name: ClassVar[Literal["hold"]] = "hold"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Withhold the completion for good."""
+    """Withhold the completion for good; `message` is what the client's error says."""
+
+    message: str | None = None
 
     name: ClassVar[Literal["block"]] = "block"
 
@@ -78,22 +120,35 @@ class Block:
 class Escalate:
     """Ask another model and keep one of the two replies: the surer (`best`) or the `last`.
 
-    `otherwise` is what happens where the kept reply would be escalated again; None delivers it.
+    Where the kept reply would be escalated again, the models of `further` are asked one after the
+    other; after them `otherwise` is what happens, None delivers the reply.
     """
 
     to: str
     keep: Keep = "best"
-    otherwise: Deliver | Clarify | Hold | Block | None = None
+    otherwise: Deliver | Annotate | Clarify | Hold | Block | None = None
+    further: tuple[str, ...] = ()
 
     name: ClassVar[Literal["escalate"]] = "escalate"
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All models that can be asked, in order."""
+        return (self.to, *self.further)
 
-Action: TypeAlias = Deliver | Clarify | Escalate | Hold | Block
+
+Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
 
 
-def severity(action: Action) -> int:
-    """Return a number that grows with severity."""
-    return SEVERITY.index(action.name)
+def severity(action: Action) -> float:
+    """Return a number that grows with severity; a visible notice weighs more than none."""
+    has_notice = isinstance(action, Deliver) and action.notice is not None
+    return SEVERITY.index(action.name) + 0.5 * has_notice
+
+
+def changes_reply(action: Action) -> bool:
+    """Whether the client gets anything but upstream's reply."""
+    return severity(action) > SEVERITY.index("annotate") or severity(action) == 0.5
 
 
 def read_action(node: Node) -> Action:
@@ -109,72 +164,110 @@ def read_action(node: Node) -> Action:
 
 
 def _deliver(node: Node) -> Deliver:
-    _check_no_options(node)
+    node.check_keys(("notice",))
+    if node["notice"].is_present:
+        node["notice"].use("deliver notice")
+        return Deliver(node["notice"].text(""))
     return Deliver()
 
 
+def _annotate(node: Node) -> Annotate:
+    node.check_keys(("label",))
+    if not node["label"].is_present:
+        node.report(f"{node} needs a label, as in {{annotate: {{label: unverified}}}}")
+    node.use("annotate")
+    return Annotate(node["label"].text(""))
+
+
 def _block(node: Node) -> Block:
-    _check_no_options(node)
+    node.check_keys(("message",))
+    if node["message"].is_present:
+        node["message"].use("block message")
+        return Block(node["message"].text(""))
     return Block()
 
 
 def _clarify(node: Node) -> Clarify:
-    node.check_keys(("text", "ask"))
-    ask = node["ask"]
-    if ask.is_present and ask.value != "template":
-        ask.report(f"{ask}: this version only knows 'template', not {shown(ask.value)}")
-    return Clarify(node["text"].text(CLARIFY_TEXT))
+    node.check_keys(("text", "ask", "model"))
+    ask: Ask = node["ask"].choice(ASKS, "template")
+    if ask == "generate":
+        node["ask"].use("clarify generate")
+    elif node["model"].is_present:
+        node["model"].report(f"{node['model']} writes nothing without ask: generate")
+    model = node["model"].text("") if node["model"].is_present else None
+    return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
 
 
 def _hold(node: Node) -> Hold:
-    node.check_keys(("queue", "reply", "expires"))
-    reply = node["reply"]
-    if reply.value in ("wait", "async"):
-        reply.report(f"{reply}: this version knows placeholder and error, not {reply.value!r}")
-        return Hold()
+    node.check_keys(("queue", *HOLD_OPTIONS))
+    return _held(node, node["queue"].text("review"))
+
+
+def _held(node: Node, queue: str) -> Hold:
+    """Read what a hold and an escalation to a person have in common."""
+    reply = node["reply"].choice(REPLIES, None)
+    if reply in ("wait", "async"):
+        node["reply"].use("hold wait" if reply == "wait" else "hold async")
+    elif node["otherwise"].is_present:
+        node["otherwise"].report(f"{node['otherwise']} follows only on reply: wait or async")
+    if node["wait"].is_present and reply != "wait":
+        node["wait"].report(f"{node['wait']} is nothing without reply: wait")
+    if node["on_expiry"].is_present:
+        node["on_expiry"].use("hold expiry")
     return Hold(
-        queue=node["queue"].text("review"),
-        reply=reply.choice(_REPLIES, None),
-        expires_s=_duration(node["expires"], HOLD_EXPIRES_S),
+        queue=queue,
+        reply=reply,
+        expires_s=_duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d"),
+        wait_s=_duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m"),
+        otherwise=node["otherwise"].choice(OTHERWISE, None),
+        on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
     )
 
 
-def _escalate(node: Node) -> Escalate:
-    node.check_keys(("to", "keep", "otherwise"))
+def _escalate(node: Node) -> Escalate | Hold:
+    """Read an escalation to models, or to people, which is a hold in their queue."""
+    if node["human"].is_present:
+        node.check_keys(("human", *HOLD_OPTIONS))
+        return _held(node, node["human"].text("review"))
+    node.check_keys(("to", "keep", "otherwise", "human"))
     if not node["to"].is_present:
         node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
+    models = node["to"].texts() if node["to"].is_present else ("",)
+    if len(models) > 1:
+        node["to"].use("escalate ladder")
+    if len(models) > MAX_HOPS or len(set(models)) < len(models):
+        node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
     otherwise = None
     if node["otherwise"].is_present:
-        otherwise = read_action(node["otherwise"])
-    if isinstance(otherwise, Escalate):
-        node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
-        otherwise = None
-    return Escalate(node["to"].text(""), node["keep"].choice(_KEEPS, "best"), otherwise)
+        action = read_action(node["otherwise"])
+        if isinstance(action, Escalate):
+            node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
+        else:
+            otherwise = action
+    first, *further = models or ("",)
+    return Escalate(first, node["keep"].choice(KEEPS, "best"), otherwise, tuple(further))
 
 
-def _check_no_options(node: Node) -> None:
-    if node.value not in (None, {}):
-        node.report(f"{node} takes no options")
-
-
-def _duration(node: Node, default: float) -> float:
+def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
     """Read a duration such as `30m`, in seconds."""
     if not node.is_present:
         return default
-    match = _DURATION.fullmatch(node.value) if isinstance(node.value, str) else None
+    match = DURATION.fullmatch(node.value) if isinstance(node.value, str) else None
     if match is None:
         node.report(
             f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown(node.value)}"
         )
         return default
     seconds = int(match["count"]) * _UNITS_S[match["unit"]]
-    if not 0 < seconds <= MAX_EXPIRES_S:
-        node.report(f"{node} must be more than 0s and at most 365d, not {node.value}")
+    if not 0 < seconds <= longest:
+        node.report(f"{node} must be more than 0s and at most {longest_text}, not {node.value}")
     return seconds
 
 
+HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry")
 _READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
     "deliver": _deliver,
+    "annotate": _annotate,
     "clarify": _clarify,
     "escalate": _escalate,
     "hold": _hold,

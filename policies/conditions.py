@@ -1,69 +1,52 @@
 """The conditions of a rule, its `when`, compiled while the policy is read.
 
 A `When` holds for facts where every condition given holds; one without conditions always does.
-Conditions on the request (model, domain, tags, stream) can be judged before there is a reply,
-which is how `policies.streams` knows whether a stream has to be buffered.
+Conditions on the request (model, team, key, domain, tags, stream) can be judged before there is a
+reply, which is how `policies.streams` knows whether a stream has to be buffered.
 """
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fnmatch import translate
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, TypeVar
 
+from policies.confidence import Confidence, read_confidence
 from policies.facts import Facts, ToolCall
-from policies.reading import Node, either, shown
+from policies.features import Feature
+from policies.globs import Globs
+from policies.reading import Node, shown
+from policies.tool_patterns import ToolPattern, read_tool_patterns
 
-_WHEN: Final = ("confidence", "model", "tools", "stream", "finish_reason", "n", "domain", "tags")
-_WHEN_LATER: Final = ("team", "key", "refusal", "length")
-_CONFIDENCE: Final = ("below", "at_least", "between")
-_CONFIDENCE_LATER: Final = ("max_error", "lowest_share")
+Calls: TypeAlias = tuple[ToolCall, ...]
+Test: TypeAlias = Callable[[Facts, Calls], bool]
+"""Whether a condition holds; the calls are those that are judged, one of the reply's or all."""
+
+ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
+ON_REPLY: Final = ("n", "finish_reason", "refusal", "length", "calls", "tools")
+CONDITIONS: Final = ("confidence", *ON_REQUEST, *ON_REPLY)
+_FED_BY_PROXY: Final[tuple[Feature, ...]] = ("team", "key", "refusal", "length")
 
 Condition = TypeVar("Condition")
 
 
 @dataclass(frozen=True, slots=True)
-class Globs:
-    """Patterns of which one must match, case-sensitively: `*`, `?` and `[ab]`, as in a shell."""
+class ToolCalls:
+    """Tool calls of a reply; `patterns` of None stands for no call at all."""
 
-    patterns: tuple[str, ...]
-    _match: Callable[[str], object] = field(init=False, repr=False, compare=False)
+    patterns: tuple[ToolPattern, ...] | None
 
-    def __post_init__(self) -> None:
-        compiled = re.compile("|".join(translate(pattern) for pattern in self.patterns))
-        object.__setattr__(self, "_match", compiled.match)
-
-    def match(self, text: str | None) -> bool:
-        """Whether a pattern matches the whole text; None, an unknown name, never does."""
-        return text is not None and self._match(text) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """The confidences from `low` up to, but without, `high`."""
-
-    low: float = 0.0
-    high: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class ToolNames:
-    """The names of the tools that a reply calls; `globs` of None stands for no call at all."""
-
-    globs: Globs | None
-
-    def match(self, calls: tuple[ToolCall, ...]) -> bool:
-        """Whether at least one call matches, or, without globs, whether there is none."""
-        if self.globs is None:
+    def match(self, calls: Calls) -> bool:
+        """Whether at least one call matches a pattern, or, without patterns, there is none."""
+        if self.patterns is None:
             return not calls
         # any() with its generator would double the time of a decision
-        for call in calls:  # noqa: SIM110
-            if self.globs.match(call.name):
-                return True
+        for call in calls:
+            for pattern in self.patterns:
+                if pattern.match(call):
+                    return True
         return False
 
 
@@ -71,60 +54,121 @@ class ToolNames:
 class When:
     """The conditions of one rule; None stands for a condition that is not given."""
 
-    confidence: Band | None = None
+    confidence: Confidence | None = None
     model: Globs | None = None
-    tools: ToolNames | None = None
-    stream: bool | None = None
-    finish_reason: frozenset[str] | None = None
-    n: range | None = None
+    team: Globs | None = None
+    key: Globs | None = None
     domain: Globs | None = None
     tags: frozenset[str] | None = None
+    stream: bool | None = None
+    n: range | None = None
+    finish_reason: frozenset[str] | None = None
+    refusal: bool | None = None
+    length: range | None = None
+    calls: range | None = None
+    tools: ToolCalls | None = None
+
+    tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
+    """One for each condition given but confidence, the cheapest first."""
+
+    def __post_init__(self) -> None:
+        given = (name for name in (*ON_REQUEST, *ON_REPLY) if getattr(self, name) is not None)
+        tests = tuple(_test(name, getattr(self, name)) for name in given)
+        object.__setattr__(self, "tests", tests)
 
     def admits(self, facts: Facts) -> bool:
         """Whether the conditions on the request hold; nothing of the reply is looked at."""
-        return (
-            (self.stream is None or self.stream == facts.stream)
-            and (self.model is None or self.model.match(facts.model))
-            and (self.domain is None or self.domain.match(facts.domain))
-            and (self.tags is None or not self.tags.isdisjoint(facts.tags))
-        )
+        given = ((name, getattr(self, name)) for name in ON_REQUEST)
+        return all(_test(name, value)(facts, ()) for name, value in given if value is not None)
 
-    def holds(self, facts: Facts) -> bool:
-        """Whether all conditions hold, where a missing score may be any score."""
-        band, confidence = self.confidence, facts.confidence
-        return (
-            (band is None or confidence is None or band.low <= confidence < band.high)
-            and (self.n is None or facts.n in self.n)
-            and (self.finish_reason is None or facts.finish_reason in self.finish_reason)
-            and (self.tools is None or self.tools.match(facts.tools))
-            and self.admits(facts)
-        )
+    def holds(self, facts: Facts, calls: Calls | None = None) -> bool:
+        """Whether all conditions hold, where a missing score may be any score.
+
+        `calls` are the tool calls that are judged, all of the reply's unless given.
+        """
+        calls = facts.tools if calls is None else calls
+        if self.confidence is not None and not self.confidence.holds(facts):
+            return False
+        return all(test(facts, calls) for test in self.tests)
+
+    def given(self) -> list[str]:
+        """The names of the conditions that are given, as in YAML."""
+        return [name for name in CONDITIONS if getattr(self, name) is not None]
 
     @property
     def needs_tool_call(self) -> bool:
         """Whether this can only hold for a reply that calls a tool."""
-        return self.tools is not None and self.tools.globs is not None
+        if self.calls is not None and 0 not in self.calls:
+            return True
+        return self.tools is not None and self.tools.patterns is not None
 
     @property
     def looks_at_reply(self) -> bool:
         """Whether the request alone cannot tell that this holds."""
-        on_reply = (self.confidence, self.tools, self.finish_reason, self.n)
-        return any(condition is not None for condition in on_reply)
+        return any(name == "confidence" or name in ON_REPLY for name in self.given())
 
 
-def read_when(node: Node) -> When:
-    """Read the mapping under `when`; problems are reported, see `policies.reading`."""
-    node.check_keys(_WHEN, later=_WHEN_LATER)
-    return When(
-        confidence=_read(node["confidence"], _band),
-        model=_read(node["model"], _globs),
-        tools=_read(node["tools"], _tools),
-        stream=_read(node["stream"], _stream),
+def _test(name: str, condition: Any) -> Test:
+    """The test of one condition, which looks at the fact of the same name."""
+    if name == "tools":
+        match_calls = condition.match
+        return lambda facts, calls: match_calls(calls)
+    if name == "calls":
+        return lambda facts, calls: len(facts.tools) in condition
+    if name == "tags":
+        return lambda facts, calls: not condition.isdisjoint(facts.tags)
+    fact = attrgetter(name)
+    if name == "model" and (prefixes := condition.prefixes):  # the most frequent, never None
+        return lambda facts, calls: facts.model.startswith(prefixes)
+    if isinstance(condition, Globs) and (prefixes := condition.prefixes):
+        return lambda facts, calls: (text := fact(facts)) is not None and text.startswith(prefixes)
+    if isinstance(condition, Globs):
+        match = condition.match
+        return lambda facts, calls: match(fact(facts))
+    if isinstance(condition, bool):
+        return lambda facts, calls: fact(facts) is condition
+    return lambda facts, calls: fact(facts) in condition
+
+
+def test_of(when: When, name: str) -> Test:
+    """The test of one condition that is given, confidence included."""
+    if name == "confidence" and when.confidence is not None:
+        holds = when.confidence.holds
+        return lambda facts, calls: holds(facts)
+    return _test(name, getattr(when, name))
+
+
+def read_when(node: Node, *, restrains: bool = True) -> When:
+    """Read the mapping under `when`; problems are reported, see `policies.reading`.
+
+    `restrains` says whether the rule does anything but deliver, see `policies.tool_patterns`.
+    """
+    node.check_keys(CONDITIONS)
+    for feature in _FED_BY_PROXY:
+        if node[feature].is_present:
+            node[feature].use(feature)
+    when = When(
+        confidence=_read(node["confidence"], read_confidence),
+        **read_request_conditions(node),
+        n=_read(node["n"], lambda n: _count(n, at_least=1)),
         finish_reason=_read(node["finish_reason"], _words),
-        n=_read(node["n"], _count),
-        domain=_read(node["domain"], _globs),
-        tags=_read(node["tags"], _words),
+        refusal=_read(node["refusal"], _flag),
+        length=_read(node["length"], _count),
+        calls=_read(node["calls"], _count),
+        tools=_read(node["tools"], lambda tools: _tools(tools, restrains)),
     )
+    if when.tools == ToolCalls(None) and when.calls is not None and 0 not in when.calls:
+        node["calls"].report(f"{node} can never hold: it asks for calls and for none")
+    return when
+
+
+def read_request_conditions(node: Node) -> dict[str, Any]:
+    """Read the conditions of `ON_REQUEST`; for `When`."""
+    globs = {name: _read(node[name], _globs) for name in ("model", "team", "key", "domain")}
+    return globs | {
+        "tags": _read(node["tags"], _words),
+        "stream": _read(node["stream"], _flag),
+    }
 
 
 def _read(node: Node, reader: Callable[[Node], Condition]) -> Condition | None:
@@ -139,66 +183,40 @@ def _words(node: Node) -> frozenset[str]:
     return frozenset(node.texts())
 
 
-def _stream(node: Node) -> bool:
-    if not isinstance(node.value, bool):
-        node.report(f"{node} must be true or false, not {shown(node.value)}")
-    return node.value is True
+def _flag(node: Node) -> bool:
+    return node.flag(default=False)
 
 
-def _tools(node: Node) -> ToolNames:
+def _tools(node: Node, restrains: bool) -> ToolCalls:
     if node.value == "none":
-        return ToolNames(None)
+        return ToolCalls(None)
     if node.value == "any":
-        return ToolNames(Globs(("*",)))
+        return ToolCalls((ToolPattern(Globs(("*",))),))
     if not isinstance(node.value, list):
         node.report(f"{node} must be a list of tool names, any or none, not {shown(node.value)}")
-        return ToolNames(None)
-    return ToolNames(_globs(node))
+        return ToolCalls(None)
+    return ToolCalls(read_tool_patterns(node, if_unknown=restrains))
 
 
-def _count(node: Node) -> range:
-    is_open = isinstance(node.value, dict)
-    if is_open:
-        node.check_keys(("at_least",), required=("at_least",))
-        node = node["at_least"]
-    count = node.value
-    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-        return range(count, sys.maxsize if is_open else count + 1)
-    if node.is_present:
-        node.report(f"{node} must be a whole number from 1, not {shown(count)}")
-    return range(0)
-
-
-def _band(node: Node) -> Band:
-    node.check_keys(_CONFIDENCE, later=_CONFIDENCE_LATER)
+def _count(node: Node, at_least: int = 0) -> range:
+    """Read a whole number, `{at_least: 2}`, `{below: 5}` or both."""
+    if not isinstance(node.value, dict):
+        exact = _whole(node, at_least)
+        return range(exact, exact + 1)
+    node.check_keys(("at_least", "below"))
     if not node.value:
-        node.report(f"{node} needs {either(_CONFIDENCE)}")
-    below, at_least, between = (node[key] for key in _CONFIDENCE)
-    if between.is_present:
-        if below.is_present or at_least.is_present:
-            between.report(f"{between} stands alone, without below and at_least")
-        if not isinstance(between.value, list) or len(between.value) != 2:
-            between.report(f"{between} must be two numbers, as in [0.2, 0.5]")
-            return Band()
-        at_least, below = between.items()
-    band = Band(_probability(at_least, 0.0), _probability(below, math.inf))
-    if band.low >= band.high:
-        node.report(
-            f"{node} can never hold: nothing is at least {band.low:g} and below {band.high:g}"
-        )
-    return band
+        node.report(f"{node} needs at_least or below")
+    low = _whole(node["at_least"], at_least)
+    high = _whole(node["below"], at_least) if node["below"].is_present else sys.maxsize
+    if low >= high:
+        node.report(f"{node} can never hold: nothing is at least {low} and below {high}")
+    return range(low, high)
 
 
-def _probability(node: Node, default: float) -> float:
-    number = node.value
-    if not node.is_present:
-        return default
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        node.report(f"{node} must be a number from 0 to 1, not {shown(number)}")
-        return default
-    if not 0 <= number <= 1:
-        is_percentage = 2 <= number <= 100
-        hint = f"; did you mean {number / 100:g}?" if is_percentage else f", not {number}"
-        node.report(f"confidence is a probability, 0 to 1{hint}")
-        return default
-    return float(number)
+def _whole(node: Node, at_least: int) -> int:
+    count = node.value
+    if isinstance(count, int) and not isinstance(count, bool) and at_least <= count < sys.maxsize:
+        return count
+    if node.is_present:
+        node.report(f"{node} must be a whole number from {at_least}, not {shown(count)}")
+    return at_least

@@ -3,21 +3,35 @@
     decision = decide(policy, facts)
     decision.applied                      # the action to carry out; always Deliver() in shadow
     decision.label                        # "helpdesk/very-unsure@3f2a9c1d", safe in a header
+    decision.shadowed                     # what rules in shadow would have done
 
-With several choices in one completion, the `strictest` decision counts for all of it.
+With several tool calls, each is judged as if it were the only one, and all of them together; the
+strictest decision counts for the reply, because a reply goes out whole or not at all. So does the
+`strictest` decision of several choices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from policies.actions import Action, Deliver, Escalate, severity
-from policies.facts import Facts
-from policies.policy import Mode, Policy, slug
+from policies.facts import Facts, ToolCall
+from policies.policy import Mode, Policy
+from policies.rules import slug
 
 Because: TypeAlias = Literal["rule", "default", "score_error"]
+
+_MAX_REMEMBERED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """What a rule in shadow would have done, had it not been in shadow."""
+
+    rule: str
+    action: Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,7 @@ class Decision:
     rule: str
     because: Because
     mode: Mode
+    shadowed: tuple[Shadowed, ...] = ()
 
     applied: Action = field(init=False)
     """The action to carry out."""
@@ -55,29 +70,55 @@ def decide(policy: Policy, facts: Facts) -> Decision:
     """Return what the first rule that matches says, or else the policy's default.
 
     A rule that lacks only the score to match, all its other conditions holding, hands the decision
-    to the policy's `on_score_error`.
+    to the policy's `on_score_error`. Several tool calls are judged each and together.
     """
-    action, rule, because = _first_match(policy, facts)
-    known = policy.decisions.get((rule, because))
-    if known is None:
-        known = Decision(action, policy.name, policy.digest, rule, because, policy.mode)
-        policy.decisions[rule, because] = known
-    return known
+    together = _decision(policy, facts, facts.tools)
+    if len(facts.tools) < 2 or not policy.looks_at_tools:
+        return together
+    decisions = (together, *decide_calls(policy, facts))
+    decision = strictest(decisions)
+    shadowed = tuple(dict.fromkeys(each for one in decisions for each in one.shadowed))
+    return decision if decision.shadowed == shadowed else replace(decision, shadowed=shadowed)
+
+
+def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:
+    """Return what would happen for each tool call alone, in their order.
+
+    Conditions on the number of calls still look at how many there are in the reply.
+    """
+    return tuple(_decision(policy, facts, (call,)) for call in facts.tools)
+
+
+def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
+    """Whether the rule of this name is asked and all of it holds but perhaps its confidence.
+
+    Such replies are what a certificate for the rule is made from.
+    """
+    index = next(index for index, each in enumerate(policy.rules) if each.name == rule)
+    decided, _, _ = _first_match(policy, facts, facts.tools)
+    tests = policy.rules[index].when.tests
+    return not 0 <= decided < index and all(test(facts, facts.tools) for test in tests)
 
 
 def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decision:
     """Return what happens to the reply that the escalation `decision` kept, going by its `facts`.
 
     That reply is judged from the first rule on like any other, so a rule about its tool calls or
-    a missing score still counts. Only a second escalation is not: the rule's `otherwise` takes its
-    place, or delivery where it has none. A decision that escalated nothing stands as it is.
+    a missing score still counts. Where it would be escalated again, the next model of `decision`
+    is asked, if it names one: the decision returned is then an escalation to that model, with one
+    fewer to come. Else the rule's `otherwise` takes its place, or delivery where it has none. A
+    decision that escalated nothing stands as it is.
     """
-    if not isinstance(decision.action, Escalate):
+    escalation = decision.action
+    if not isinstance(escalation, Escalate):
         return decision
     kept = decide(policy, facts)
-    if isinstance(kept.action, Escalate):
-        return replace(kept, action=kept.action.otherwise or Deliver())
-    return kept
+    if not isinstance(kept.action, Escalate):
+        return kept
+    if escalation.further:
+        to, *further = escalation.further
+        return replace(kept, action=replace(escalation, to=to, further=tuple(further)))
+    return replace(kept, action=kept.action.otherwise or Deliver())
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
@@ -86,10 +127,46 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return max(first, *others, key=lambda d: severity(d.action)) if others else first
 
 
-def _first_match(policy: Policy, facts: Facts) -> tuple[Action, str, Because]:
-    for rule in policy.rules:
-        if rule.when.holds(facts):
-            if facts.confidence is None and rule.when.confidence is not None:
-                return policy.on_score_error, "on_score_error", "score_error"
-            return rule.then, rule.name, "rule"
-    return policy.default, "default", "default"
+def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Decision:
+    match = _first_match(policy, facts, calls)
+    known = policy.decisions.get(match)
+    if known is None:
+        known = _new_decision(policy, *match)
+        if len(policy.decisions) < _MAX_REMEMBERED:  # rules in shadow combine without end
+            policy.decisions[match] = known
+    return known
+
+
+def _first_match(
+    policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]
+) -> tuple[int, bool, tuple[int, ...]]:
+    """The index of the rule that decides (-1: none), whether it lacks the score, and the indexes
+    of the rules in shadow before it that matched."""
+    confidence = facts.confidence
+    shadowed: tuple[int, ...] = ()
+    for low, high, tests, index, needs_score, is_shadow in policy.compiled:
+        if confidence is not None and not low <= confidence < high:
+            continue
+        for test in tests:
+            if not test(facts, calls):
+                break
+        else:
+            if is_shadow:
+                shadowed = (*shadowed, index)
+            else:
+                return index, needs_score and confidence is None, shadowed
+    return -1, False, shadowed
+
+
+def _new_decision(
+    policy: Policy, index: int, is_without_score: bool, shadowed: tuple[int, ...]
+) -> Decision:
+    rules = [policy.rules[each] for each in shadowed]
+    would = tuple(Shadowed(rule.name, rule.then) for rule in rules)
+    found: tuple[Action, str, Because] = policy.default, "default", "default"
+    if is_without_score:
+        found = policy.on_score_error, "on_score_error", "score_error"
+    elif index >= 0:
+        found = policy.rules[index].then, policy.rules[index].name, "rule"
+    action, rule, because = found
+    return Decision(action, policy.name, policy.digest, rule, because, policy.mode, would)

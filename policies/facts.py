@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+UNREADABLE: Final = object()
+"""Stands for arguments that are no JSON, or JSON that two readers may read differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +17,13 @@ class ToolCall:
 
     name: str
     arguments: str = "{}"
+    _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def values(self) -> Any:
+        """The arguments, decoded once, or UNREADABLE."""
+        if not self._read:
+            self._read.append(_decoded(self.arguments))
+        return self._read[0]
 
 
 @dataclass(slots=True)  # not frozen: one is made for every completion, at twice the speed
@@ -20,8 +33,13 @@ class Facts:
     `confidence` is P(correct), 0 to 1, or None where there is no score. Whatever else it is given,
     NaN included, is no probability and becomes None: a broken scorer must not pass for a sure one.
 
-    `model`, `stream`, `n`, `domain` and `tags` describe the request and so are the same for the
-    reply of a stronger model after an escalation: `model` is the one that the client asked for.
+    `model`, `stream`, `n`, `domain`, `tags`, `team` and `key` describe the request and so are the
+    same for the reply of a stronger model after an escalation: `model` is the one that the client
+    asked for, `key` the name of the client's key, never its secret.
+
+    `length` counts the characters of the reply's text, without tool calls. `share_below` is the
+    share of recent replies that were less sure (`RecentConfidences`), `calibrator` the version of
+    checkpoint and recalibration that gave the confidence, as in its header.
     """
 
     confidence: float | None
@@ -32,7 +50,36 @@ class Facts:
     n: int = 1
     domain: str | None = None
     tags: frozenset[str] = frozenset()
+    team: str | None = None
+    key: str | None = None
+    refusal: bool = False
+    length: int = 0
+    share_below: float | None = None
+    calibrator: str | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
             self.confidence = None
+
+
+def _decoded(arguments: str) -> Any:
+    if not arguments.strip():
+        return {}  # how some models write a call without arguments
+    try:
+        return json.loads(arguments, object_pairs_hook=_object, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return UNREADABLE
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two equal ones, the tool may take either."""
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise ValueError(f"{key!r} stands twice")
+        values[key] = value
+    return values
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

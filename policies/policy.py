@@ -8,51 +8,52 @@
         then: {hold: {queue: review}}
     default: deliver                      # no rule matched
 
-What a rule can look at is in `policies.conditions`, what it can do in `policies.actions`.
+What a rule can look at is in `policies.conditions`, what it can do in `policies.actions`. Every
+key of a policy stands in README.md beside this module.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from policies.actions import Action, Block, Deliver, Hold, read_action
-from policies.conditions import When, read_when
+from policies.actions import Action, Annotate, Block, Deliver, Escalate, Hold, read_action
+from policies.asking import Asking, read_asking
+from policies.certificate import Certificate, load_certificate
+from policies.confidence import MaxError
+from policies.costs import Costs, read_costs
 from policies.errors import InvalidDocumentError, Problem
+from policies.features import SERVED, Feature, unsupported
 from policies.reading import Node, shown, suggestion
+from policies.rules import CompiledRule, Rule, canonical, compiled, read_rules
 from policies.strict_yaml import Document, load_document, parse_document
+from policies.yaml_builder import Value
 
 Mode: TypeAlias = Literal["enforce", "shadow"]
 
-RESERVED_RULE_NAMES: Final = ("default", "on_score_error")
-"""What stands in place of a rule's name where no rule decided."""
-
 _PACKS: Final = Path(__file__).with_name("packs")
-_NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
-_MAX_RULE_NAME: Final = 64
-_MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
-_ON_SCORE_ERROR: Final[Mapping[str, Deliver | Hold | Block]] = {
-    "deliver": Deliver(),
-    "hold": Hold(),
-    "block": Block(),
-}
+NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
+MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
+ON_SCORE_ERROR: Final = ("deliver", "hold", "block")
+"""The actions that can stand in for a decision that lacks a score."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What happens to the completions for which the conditions hold."""
-
-    name: str
-    when: When
-    then: Action
+KEYS: Final = (
+    "version",
+    "name",
+    "mode",
+    "on_score_error",
+    "ask",
+    "certificate",
+    "costs",
+    "rules",
+    "default",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Policy:
     """Rules, of which the first that matches decides, and a default.
 
     `on_score_error` is the action where a rule needs a score that is missing. `digest` changes
-    with the meaning of the file, not with its comments or layout.
+    with the meaning of the file and its certificate, not with comments or layout. `uses` names
+    what the policy needs a proxy for, see `policies.features`.
     """
 
     version: int
@@ -70,10 +72,29 @@ class Policy:
     rules: tuple[Rule, ...]
     default: Action
     digest: str
-    decisions: dict[tuple[str, str], Any] = field(
+    ask: Asking | None = None
+    costs: Costs | None = None
+    certificate: Certificate | None = None
+    source: str = field(default="", compare=False)
+    uses: tuple[tuple[Feature, Problem], ...] = field(default=(), compare=False, repr=False)
+
+    certificate_path: Path | None = field(default=None, compare=False, repr=False)
+    """Where the certificate is, or will be; a change of the file is a change of the policy."""
+
+    compiled: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
+    """The rules in the form in which they are matched."""
+    looks_at_tools: bool = field(init=False, repr=False, compare=False)
+    """Whether any rule looks at the tools that a reply calls."""
+    decisions: dict[tuple[int, bool, tuple[int, ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """The decisions that were made so far: there is one for each rule, and it never changes."""
+    """The decisions that were made so far, each of which never changes."""
+
+    def __post_init__(self) -> None:
+        in_order = tuple(compiled(index, rule) for index, rule in enumerate(self.rules))
+        object.__setattr__(self, "compiled", in_order)
+        looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
+        object.__setattr__(self, "looks_at_tools", looks_at_tools)
 
     @property
     def is_enforced(self) -> bool:
@@ -83,28 +104,41 @@ class Policy:
     @property
     def needs_score(self) -> bool:
         """Whether any rule looks at the confidence."""
-        return any(rule.when.confidence is not None for rule in self.rules)
+        return self.ask is not None or any(rule.when.confidence is not None for rule in self.rules)
 
 
-def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
+def load_policy(
+    name_or_path: str | os.PathLike[str], supports: Collection[Feature] = SERVED
+) -> Policy:
     """Load a pack by its name, such as `helpdesk`, or a policy file by its path.
 
     A string of lower-case letters, digits and dashes is the name of a pack; a file of such a name
-    is loaded as `./helpdesk`. Raises InvalidDocumentError.
+    is loaded as `./helpdesk`. The certificate that the policy names is read with it, if there is
+    one. Raises InvalidDocumentError, also for a policy that asks for more than `supports`.
     """
-    if isinstance(name_or_path, str) and _NAME.fullmatch(name_or_path):
-        names = pack_names()
-        if name_or_path not in names:
-            hint = suggestion(name_or_path, names)
-            message = f"there is no pack of this name{hint} (packs: {', '.join(names)})"
-            raise InvalidDocumentError([Problem(name_or_path, 0, message)])
-        return _read_policy(load_document(_PACKS / f"{name_or_path}.yaml"))
-    return _read_policy(load_document(name_or_path))
+    policy = _read_policy(load_document(_place(name_or_path)))
+    if problems := unsupported(policy.uses, supports):
+        raise InvalidDocumentError(problems)
+    return policy
 
 
 def parse_policy(text: str, source: str) -> Policy:
-    """Read a policy from text; `source` names it in problems. Raises InvalidDocumentError."""
+    """Read a policy from text, whatever it asks for; `source` names it in problems.
+
+    A certificate that it names is looked for beside `source`. Raises InvalidDocumentError.
+    """
     return _read_policy(parse_document(text, source))
+
+
+def _place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    if not isinstance(name_or_path, str) or not NAME.fullmatch(name_or_path):
+        return name_or_path
+    names = pack_names()
+    if name_or_path not in names:
+        hint = suggestion(name_or_path, names)
+        message = f"there is no pack of this name{hint} (packs: {', '.join(names)})"
+        raise InvalidDocumentError([Problem(name_or_path, 0, message)])
+    return _PACKS / f"{name_or_path}.yaml"
 
 
 def pack_names() -> tuple[str, ...]:
@@ -112,37 +146,59 @@ def pack_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _PACKS.glob("*.yaml")))
 
 
-@lru_cache(maxsize=4_096)
-def slug(rule_name: str) -> str:
-    """Write a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
-    decomposed = unicodedata.normalize("NFKD", rule_name.lower())
-    letters = "".join(each for each in decomposed if not unicodedata.combining(each))
-    ascii_only = letters.encode("ascii", "backslashreplace").decode("ascii")
-    return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")
-
-
 def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
-    root.check_keys(
-        ("version", "name", "mode", "on_score_error", "rules", "default"),
-        required=("version", "name", "default"),
-    )
-    mode: Mode = root["mode"].choice(_MODES, "enforce")
-    on_score_error = root["on_score_error"].choice(
-        tuple(_ON_SCORE_ERROR), "hold" if mode == "enforce" else "deliver"
-    )
+    root.check_keys(KEYS, required=("version", "name", "default"))
+    mode: Mode = root["mode"].choice(MODES, "enforce")
     policy = Policy(
         version=_read_version(root["version"]),
         name=_read_name(root["name"]),
         mode=mode,
-        on_score_error=_ON_SCORE_ERROR[on_score_error],
-        rules=_read_rules(root["rules"]),
+        on_score_error=_read_on_score_error(root["on_score_error"], mode),
+        rules=read_rules(root["rules"]),
         default=read_action(root["default"]),
-        digest=_digest(document),
+        digest=_digest(document.value),
+        ask=read_asking(root["ask"]),
+        costs=read_costs(root["costs"]),
+        source=document.source,
+        certificate_path=_certificate_path(root["certificate"]),
+        uses=tuple(root.uses),
     )
+    _check_promises(root, policy)
     if root.problems:
         raise InvalidDocumentError(root.problems)
-    return policy
+    return certified(policy, load_certificate(path) if (path := policy.certificate_path) else None)
+
+
+def _certificate_path(node: Node) -> Path | None:
+    """The file that is named, beside the policy."""
+    name = node.text("")
+    return Path(node.document.source).parent / name if name else None
+
+
+def certified(policy: Policy, certificate: Certificate | None) -> Policy:
+    """Return the policy with the certificate in place of the one it had, if any.
+
+    Its `max_error` conditions then rely on the grants that are for them, and match nothing where
+    there is none. The digest follows: what a policy decides is told apart in its label.
+    """
+    rules = tuple(_relying(rule, certificate) for rule in policy.rules)
+    plain = policy.digest.partition("+")[0]
+    digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
+    return replace(policy, rules=rules, certificate=certificate, digest=digest)
+
+
+def _read_on_score_error(node: Node, mode: Mode) -> Deliver | Hold | Block:
+    """Without it, a missing score holds where the policy is enforced, and changes nothing else."""
+    if not node.is_present:
+        return Hold() if mode == "enforce" else Deliver()
+    names = list(node.value) if isinstance(node.value, dict) else [node.value]
+    if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
+        node.choice(ON_SCORE_ERROR, None)
+        return Hold()
+    action = read_action(node)
+    assert isinstance(action, Deliver | Hold | Block)
+    return action
 
 
 def _read_version(node: Node) -> int:
@@ -153,51 +209,38 @@ def _read_version(node: Node) -> int:
 
 def _read_name(node: Node) -> str:
     name = node.text("")
-    if name and not _NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         node.report(f"name must be at most 64 of a-z, 0-9 and -, not {shown(name)}")
     return name
 
 
-def _read_rules(node: Node) -> tuple[Rule, ...]:
-    rules: list[Rule] = []
-    taken: dict[str, str] = {}
-    for item in node.items():
-        item.check_keys(("name", "when", "then"), required=("name", "then"))
-        name = _read_rule_name(item["name"], taken)
-        rules.append(Rule(name, read_when(item["when"]), read_action(item["then"])))
-    # a misspelt `when` also looks like none, so this waits until all else is right
-    if not node.problems:
-        _check_reachable(node.items(), rules)
-    return tuple(rules)
+def _relying(rule: Rule, certificate: Certificate | None) -> Rule:
+    """The rule with those grants of the certificate that are for it, the most specific first."""
+    condition = rule.when.confidence
+    if not isinstance(condition, MaxError):
+        return rule
+    grants = (
+        certificate.grants_for(condition.max_error, rule.name, rule.digest) if certificate else ()
+    )
+    return replace(rule, when=replace(rule.when, confidence=replace(condition, grants=grants)))
 
 
-def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
-    """Read a name whose slug is not yet among the keys of `taken`, and add it there."""
-    name = node.text("")
-    label = slug(name)
-    if len(name) > _MAX_RULE_NAME:
-        node.report(f"{node} must be at most {_MAX_RULE_NAME} characters long")
-    elif name and not label:
-        node.report(f"{node} must contain a letter or digit, not {shown(name)}")
-    elif label in RESERVED_RULE_NAMES:
-        node.report(f"{node} cannot be {shown(name)}, the word for a decision without a rule")
-    elif taken.get(label) == name:
-        node.report(f"duplicate rule name {shown(name)}")
-    elif label in taken:
-        node.report(f"rule name {shown(name)} is {label!r} in headers, as is {taken[label]!r}")
-    if label:
-        taken.setdefault(label, name)
-    return name
+def _check_promises(root: Node, policy: Policy) -> None:
+    """Refuse a policy that promises an error rate and then delivers whatever is left."""
+    is_promised = any(isinstance(rule.when.confidence, MaxError) for rule in policy.rules)
+    if is_promised and delivers(policy.default):
+        root["default"].report(
+            "default delivers what max_error did not certify; hold, clarify or block it, "
+            "or give its escalation an `otherwise` that does"
+        )
 
 
-def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
-    for index, rule in enumerate(rules):
-        if rule.when == When():
-            for item in items[index + 1 :]:
-                item.report(f"{item} can never match: rule {rule.name!r} has no conditions")
-            return
+def delivers(action: Action) -> bool:
+    """Whether the action can end in a reply of a model going out without another look."""
+    if isinstance(action, Escalate):
+        return action.otherwise is None or delivers(action.otherwise)
+    return isinstance(action, Deliver | Annotate)
 
 
-def _digest(document: Document) -> str:
-    canonical = json.dumps(document.value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+def _digest(value: Value) -> str:
+    return hashlib.sha256(canonical(value)).hexdigest()[:8]

@@ -8,11 +8,13 @@ a stand-in because a document with problems is refused as a whole.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from policies.errors import Problem
+from policies.features import Feature
 from policies.strict_yaml import Document, nearest
 from policies.yaml_builder import Location, Value
 
@@ -22,54 +24,60 @@ Fallback = TypeVar("Fallback")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a document; `is_present` is False for a key that the document leaves out."""
+    """A place in a document; `is_present` is False for a key that the document leaves out.
+
+    `problems` and `uses` belong to the document and are shared by all of its places.
+    """
 
     document: Document
     problems: list[Problem]
+    uses: list[tuple[Feature, Problem]]
     value: Value
     location: Location = ()
     is_present: bool = True
+    called: str = "the policy"
 
     @classmethod
-    def root(cls, document: Document) -> Node:
+    def root(cls, document: Document, called: str = "the policy") -> Node:
         """The whole of a document, with nothing wrong so far."""
-        return cls(document, [], document.value)
+        return cls(document, [], [], document.value, called=called)
 
     def report(self, message: str) -> None:
         """Add a problem at this place."""
-        line = self.document.line(self.location)
-        self.problems.append(Problem(self.document.source, line, message))
+        self.problems.append(Problem(self.document.source, self.line, message))
+
+    def use(self, feature: Feature) -> None:
+        """Note that the document needs, at this place, what not every proxy carries out."""
+        message = f"{self} is not carried out by this version"
+        self.uses.append((feature, Problem(self.document.source, self.line, message)))
+
+    @property
+    def line(self) -> int:
+        """The line of this place in its document, from 1."""
+        return self.document.line(self.location)
 
     def __str__(self) -> str:
         """The place as people write it: `rules[2].when.confidence`."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.location)
-        return "".join(steps).removeprefix(".") or "the policy"
+        return "".join(steps).removeprefix(".") or self.called
 
     def __getitem__(self, key: str) -> Node:
         """The value of a key, which need not be there."""
         mapping = self.value if isinstance(self.value, dict) else {}
         location = (*self.location, key)
-        return Node(self.document, self.problems, mapping.get(key), location, key in mapping)
+        return Node(
+            self.document, self.problems, self.uses, mapping.get(key), location, key in mapping
+        )
 
-    def check_keys(
-        self,
-        valid: Collection[str],
-        required: Collection[str] = (),
-        later: Collection[str] = (),
-    ) -> None:
-        """Report whatever is not a mapping with these keys.
-
-        Keys in `later` are known to be planned. Nothing at all (`when:`) is an empty mapping.
-        """
+    def check_keys(self, valid: Collection[str], required: Collection[str] = ()) -> None:
+        """Report whatever is not a mapping with these keys; nothing at all (`when:`) is empty."""
         all_keys = f"; valid keys: {', '.join(valid)}"
         mapping = {} if self.value is None else self.value
         if not isinstance(mapping, dict):
             self.report(f"{self} must be a mapping, not {shown(mapping)}{all_keys}")
             return
         for key in mapping:
-            if key in later:
-                self[key].report(f"{key!r} in {self} is not in this version")
-            elif key not in valid:
+            if key not in valid:
                 hint = suggestion(key, valid) or all_keys
                 self[key].report(f"unknown key {key!r} in {self}{hint}")
         for key in required:
@@ -83,9 +91,29 @@ class Node:
             self.report(f"{self} must be a list, not {shown(items)}")
             return []
         return [
-            Node(self.document, self.problems, item, (*self.location, index))
+            Node(self.document, self.problems, self.uses, item, (*self.location, index))
             for index, item in enumerate(items)
         ]
+
+    def number(self, default: float, *, low: float = -math.inf, high: float = math.inf) -> float:
+        """A number from `low` to `high`, both included."""
+        value = self.value
+        if not self.is_present:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.report(f"{self} must be a number{_between(low, high)}, not {shown(value)}")
+            return default
+        if not low <= value <= high:
+            self.report(f"{self} must be a number{_between(low, high)}, not {value}")
+            return default
+        return float(value)
+
+    def flag(self, default: bool) -> bool:
+        """True or false."""
+        if self.is_present and not isinstance(self.value, bool):
+            self.report(f"{self} must be true or false, not {shown(self.value)}")
+            return default
+        return self.value is True if self.is_present else default
 
     def text(self, default: str) -> str:
         """Text that is more than white space."""
@@ -114,6 +142,12 @@ class Node:
         hint = suggestion(self.value, valid) if isinstance(self.value, str) else ""
         self.report(f"{self} must be {either(valid)}, not {shown(self.value)}{hint}")
         return default
+
+
+def _between(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return ""
+    return f" from {low:g}" + ("" if math.isinf(high) else f" to {high:g}")
 
 
 def either(words: Collection[str]) -> str:

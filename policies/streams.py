@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from policies.actions import changes_reply
 from policies.conditions import When
 from policies.facts import Facts
-from policies.policy import RESERVED_RULE_NAMES, Policy
+from policies.policy import Policy
 from policies.reading import either
+from policies.rules import RESERVED_RULE_NAMES
 
 Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
 
@@ -45,11 +47,18 @@ def stream_mode(
     model: str,
     domain: str | None = None,
     tags: frozenset[str] = frozenset(),
+    team: str | None = None,
+    key: str | None = None,
 ) -> StreamMode:
-    """Return how the stream of a request for this model, domain and tags has to be sent."""
+    """Return how the stream of such a request has to be sent, as far as the policy goes.
+
+    A request that the policy asks several times (`Policy.ask`) is buffered.
+    """
+    request = Facts(None, model, stream=True, domain=domain, tags=tags, team=team, key=key)
+    if policy.ask is not None and len(policy.ask.models_for(request)) > 1:
+        return StreamMode("buffer", "ask")
     if not policy.is_enforced:
         return StreamMode("passthrough")
-    request = Facts(confidence=None, model=model, stream=True, domain=domain, tags=tags)
     found = StreamMode("passthrough")
     for gate in _gates(policy):
         if not gate.when.admits(request):
@@ -69,6 +78,14 @@ def stream_report(policy: Policy) -> list[str]:
     For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
     calls in streams count besides.
     """
+    if policy.ask is not None:
+        scope = _scope(policy.ask.when) or "all streams"
+        asking = f"{scope} are buffered by ask"
+        return [asking] if scope == "all streams" else [asking, *_rule_report(policy)]
+    return _rule_report(policy)
+
+
+def _rule_report(policy: Policy) -> list[str]:
     if not policy.is_enforced:
         return ["all streams pass through, as the policy is in shadow mode"]
     lines: dict[tuple[str, bool], str] = {}
@@ -93,16 +110,16 @@ def _sentence(streams: str, mode: Mode, reason: str) -> str:
 def _gates(policy: Policy) -> Iterator[_Gate]:
     """Yield what decides the mode, first match first; the last gate admits every stream."""
     for rule in policy.rules:
-        if rule.when.stream is False:
+        if rule.when.stream is False or rule.is_shadow:
             continue
         waits: Mode = "buffer_tools" if rule.when.needs_tool_call else "buffer"
-        if rule.then.name != "deliver":
+        if changes_reply(rule.then):
             yield _Gate(rule.when, waits, rule.name)
         elif rule.when.confidence is not None and policy.on_score_error.name != "deliver":
             yield _Gate(rule.when, waits, "on_score_error")
         elif not rule.when.looks_at_reply:
             yield _Gate(rule.when, "passthrough", rule.name)
-    mode: Mode = "passthrough" if policy.default.name == "deliver" else "buffer"
+    mode: Mode = "buffer" if changes_reply(policy.default) else "passthrough"
     yield _Gate(When(), mode, "default")
 
 
@@ -111,6 +128,10 @@ def _scope(when: When) -> str:
     parts = []
     if when.model:
         parts.append(f"of {either(when.model.patterns)}")
+    if when.team:
+        parts.append(f"of team {either(when.team.patterns)}")
+    if when.key:
+        parts.append(f"with key {either(when.key.patterns)}")
     if when.domain:
         parts.append(f"in domain {either(when.domain.patterns)}")
     if when.tags:

@@ -6,6 +6,7 @@ import pytest
 
 from policies import (
     Action,
+    Annotate,
     Block,
     Clarify,
     Deliver,
@@ -14,7 +15,7 @@ from policies import (
     InvalidDocumentError,
     parse_policy,
 )
-from policies.actions import SEVERITY, severity
+from policies.actions import SEVERITY, changes_reply, severity
 
 
 def default_action(action: str) -> Action:
@@ -28,7 +29,15 @@ def default_action(action: str) -> Action:
         ("deliver", Deliver()),
         ("block", Block()),
         ("{block: {}}", Block()),
+        ("{block: {message: 'Not here.'}}", Block("Not here.")),
+        ("{deliver: {notice: 'Please check this.'}}", Deliver("Please check this.")),
+        ("{annotate: {label: unverified}}", Annotate("unverified")),
         ("clarify", Clarify()),
+        ("{clarify: {ask: generate}}", Clarify(ask="generate")),
+        (
+            "{clarify: {ask: generate, model: m, text: 'Which?'}}",
+            Clarify("Which?", "generate", "m"),
+        ),
         ("{clarify: {text: 'Which one?'}}", Clarify("Which one?")),
         ("{clarify: {ask: template}}", Clarify()),
         ("hold", Hold("review", None, 7 * 86400.0)),
@@ -37,6 +46,17 @@ def default_action(action: str) -> Action:
         ("{hold: {reply: placeholder, expires: 45s}}", Hold("review", "placeholder", 45.0)),
         ("{hold: {expires: 2h}}", Hold(expires_s=7200.0)),
         ("{hold: {expires: 365d}}", Hold(expires_s=365 * 86400.0)),
+        ("{hold: {reply: wait}}", Hold(reply="wait", wait_s=30.0)),
+        (
+            "{hold: {reply: wait, wait: 2m, otherwise: error, on_expiry: deliver}}",
+            Hold(reply="wait", wait_s=120.0, otherwise="error", on_expiry="deliver"),
+        ),
+        (
+            "{hold: {reply: async, otherwise: placeholder, on_expiry: block}}",
+            Hold(reply="async", otherwise="placeholder", on_expiry="block"),
+        ),
+        ("{escalate: {human: nurse, expires: 1h}}", Hold("nurse", expires_s=3600.0)),
+        ("{escalate: {to: [mid, big]}}", Escalate("mid", further=("big",))),
         ("{escalate: {to: gpt-5.6}}", Escalate("gpt-5.6", "best", None)),
         (
             "{escalate: {to: big, keep: last, otherwise: {hold: {queue: senior}}}}",
@@ -55,35 +75,53 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
     [
         (
             "hodl",
-            "default must be deliver, clarify, escalate, hold or block, not 'hodl'; "
+            "default must be deliver, annotate, clarify, escalate, hold or block, not 'hodl'; "
             "did you mean 'hold'?",
         ),
-        ("7", "default must be deliver, clarify, escalate, hold or block, not 7"),
-        ("", "default must be deliver, clarify, escalate, hold or block, not null"),
-        ("[hold]", "default must be deliver, clarify, escalate, hold or block, not a list"),
+        ("7", "default must be deliver, annotate, clarify, escalate, hold or block, not 7"),
+        ("", "default must be deliver, annotate, clarify, escalate, hold or block, not null"),
+        (
+            "[hold]",
+            "default must be deliver, annotate, clarify, escalate, hold or block, not a list",
+        ),
         ("{hold: {}, block: {}}", "default must be one action, as in {hold: {queue: review}}"),
         ("{}", "default must be one action, as in {hold: {queue: review}}"),
         (
             "{hold: oncall}",
-            "default.hold must be a mapping, not 'oncall'; valid keys: queue, reply, expires",
+            "default.hold must be a mapping, not 'oncall'; "
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry",
         ),
         ("{hold: {queu: a}}", "unknown key 'queu' in default.hold; did you mean 'queue'?"),
         (
             "{hold: {zzz: a}}",
-            "unknown key 'zzz' in default.hold; valid keys: queue, reply, expires",
+            "unknown key 'zzz' in default.hold; "
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry",
         ),
         ("{hold: {queue: ''}}", "default.hold.queue must be text, not ''"),
         (
-            "{hold: {reply: wait}}",
-            "default.hold.reply: this version knows placeholder and error, not 'wait'",
+            "{hold: {wait: 30s}}",
+            "default.hold.wait is nothing without reply: wait",
         ),
         (
-            "{hold: {reply: async}}",
-            "default.hold.reply: this version knows placeholder and error, not 'async'",
+            "{hold: {reply: wait, wait: 11m}}",
+            "default.hold.wait must be more than 0s and at most 10m, not 11m",
+        ),
+        (
+            "{hold: {reply: error, otherwise: error}}",
+            "default.hold.otherwise follows only on reply: wait or async",
+        ),
+        (
+            "{hold: {reply: wait, otherwise: wait}}",
+            "default.hold.otherwise must be placeholder or error, not 'wait'",
+        ),
+        (
+            "{hold: {on_expiry: release}}",
+            "default.hold.on_expiry must be reject, deliver or block, not 'release'",
         ),
         (
             "{hold: {reply: eror}}",
-            "default.hold.reply must be placeholder or error, not 'eror'; did you mean 'error'?",
+            "default.hold.reply must be placeholder, error, wait or async, not 'eror'; "
+            "did you mean 'error'?",
         ),
         (
             "{hold: {expires: 30}}",
@@ -102,20 +140,39 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
             "default.hold.expires must be more than 0s and at most 365d, not 366d",
         ),
         (
-            "{clarify: {ask: generate}}",
-            "default.clarify.ask: this version only knows 'template', not 'generate'",
+            "{clarify: {ask: }}",
+            "default.clarify.ask must be template or generate, not null",
         ),
         (
-            "{clarify: {ask: }}",
-            "default.clarify.ask: this version only knows 'template', not null",
+            "{clarify: {model: gpt-5-mini}}",
+            "default.clarify.model writes nothing without ask: generate",
         ),
         ("{clarify: {text: 3}}", "default.clarify.text must be text, not 3"),
-        ("{deliver: {fast: true}}", "default.deliver takes no options"),
-        ("{block: now}", "default.block takes no options"),
+        (
+            "{deliver: {fast: true}}",
+            "unknown key 'fast' in default.deliver; valid keys: notice",
+        ),
+        ("{deliver: {notice: ''}}", "default.deliver.notice must be text, not ''"),
+        ("annotate", "default needs a label, as in {annotate: {label: unverified}}"),
+        ("{block: now}", "default.block must be a mapping, not 'now'; valid keys: message"),
         ("escalate", "default needs a model, as in {escalate: {to: gpt-5.6}}"),
         (
             "{escalate: {keep: best}}",
             "default.escalate needs a model, as in {escalate: {to: gpt-5.6}}",
+        ),
+        (
+            "{escalate: {to: [a, b, a]}}",
+            "default.escalate.to must be at most 4 models, each of them once",
+        ),
+        (
+            "{escalate: {to: [a, b, c, d, e]}}",
+            "default.escalate.to must be at most 4 models, each of them once",
+        ),
+        ("{escalate: {to: []}}", "default.escalate.to is empty, so it could never hold"),
+        (
+            "{escalate: {human: nurse, to: big}}",
+            "unknown key 'to' in default.escalate; "
+            "valid keys: human, reply, wait, otherwise, expires, on_expiry",
         ),
         (
             "{escalate: {to: big, keep: worst}}",
@@ -136,6 +193,23 @@ def test_a_wrong_action_is_refused_with_one_sentence(text: str, problem: str) ->
 
 def test_severity_grows_from_deliver_to_block() -> None:
     """The order that settles a disagreement between choices is the documented one."""
-    actions: list[Action] = [Deliver(), Clarify(), Escalate("big"), Hold(), Block()]
-    assert [action.name for action in actions] == list(SEVERITY)
+    actions: list[Action] = [
+        Deliver(),
+        Deliver("with a notice"),
+        Annotate("unverified"),
+        Clarify(),
+        Escalate("big"),
+        Hold(),
+        Block(),
+    ]
+    assert [action.name for action in actions] == ["deliver", *SEVERITY]
     assert sorted(actions, key=severity) == actions
+    assert len({severity(action) for action in actions}) == len(actions)
+
+
+def test_an_annotated_reply_is_upstreams() -> None:
+    """Only a plain delivery and an annotation leave the client the reply as it came."""
+    assert not changes_reply(Deliver())
+    assert not changes_reply(Annotate("unverified"))
+    for action in (Deliver("notice"), Clarify(), Escalate("big"), Hold(), Block()):
+        assert changes_reply(action)

@@ -8,8 +8,10 @@ import pytest
 
 import policies
 from policies import (
+    FEATURES,
     Clarify,
     Deliver,
+    Escalate,
     Facts,
     Hold,
     ToolCall,
@@ -26,12 +28,20 @@ def facts(confidence: float | None, *tools: str) -> Facts:
 
 def test_the_packs_are_found_by_name() -> None:
     """Each pack's file name is the policy's name."""
-    assert pack_names() == ("agent-tools", "helpdesk", "observe")
+    assert pack_names() == (
+        "agent-tools",
+        "best-of-n",
+        "cascade",
+        "finance",
+        "healthcare",
+        "helpdesk",
+        "observe",
+    )
     for name in pack_names():
-        assert load_policy(name).name == name
+        assert load_policy(name, FEATURES).name == name
 
 
-@pytest.mark.parametrize("name", ["agent-tools", "helpdesk", "observe"])
+@pytest.mark.parametrize("name", pack_names())
 def test_every_pack_says_that_its_thresholds_are_no_guarantee(name: str) -> None:
     """A shipped threshold is a starting point, and the file says which number to trust."""
     path = Path(policies.__file__).parent / "packs" / f"{name}.yaml"
@@ -120,3 +130,42 @@ def test_agent_tools_knows_the_common_spellings_of_irreversible_tools(name: str)
     decision = decide(load_policy("agent-tools"), facts(0.89, name))
     assert decision.rule == "irreversible tools"
     assert decision.action == Hold("approvals", "error", 1800.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "middle", "last"),
+    [
+        ("healthcare", "nurse", "physician"),
+        ("finance", "junior-analyst", "senior-analyst"),
+    ],
+)
+def test_the_examples_have_three_tiers(name: str, middle: str, last: str) -> None:
+    """Sure text goes out; the rest, all tool calls and what has no score wait for people."""
+    policy = load_policy(name)
+    assert decide(policy, facts(0.8)).action == Deliver()
+    queues = [
+        decide(policy, each).action.queue  # type: ignore[union-attr]
+        for each in (facts(0.79), facts(0.5), facts(0.49), facts(0.9, "pay"), facts(None))
+    ]
+    assert queues == [middle, middle, last, last, last]
+    assert policy.costs is not None
+    assert set(policy.costs.queues) == {middle, last}
+
+
+def test_cascade_asks_a_stronger_model_once() -> None:
+    """Unsure replies of other models are asked again, those of the strong model are delivered."""
+    policy = load_policy("cascade")
+    assert decide(policy, facts(0.59)).action == Deliver()  # it is the strong model's own
+    unsure = Facts(0.59, "gpt-5-mini")
+    assert decide(policy, unsure).action == Escalate("gpt-5.6")
+    assert decide(policy, Facts(0.6, "gpt-5-mini")).action == Deliver()
+    assert decide(policy, Facts(None, "gpt-5-mini")).action == Deliver()
+
+
+def test_best_of_n_asks_three_times() -> None:
+    """The request is sent three times; where all are very unsure, the surest is held."""
+    policy = load_policy("best-of-n", FEATURES)
+    assert policy.ask is not None
+    assert policy.ask.models_for(Facts(None, "m")) == ("m", "m", "m")
+    assert policy.ask.models_for(Facts(None, "m", n=2)) == ("m",)
+    assert decide(policy, facts(0.1)).action == Hold()

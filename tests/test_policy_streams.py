@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import (
@@ -130,6 +130,60 @@ def test_the_mode_follows_model_domain_and_tags() -> None:
     assert stream_mode(policy, model="abc", domain="law") == LIVE
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected", "report"),
+    [
+        (
+            policy_with(options="ask: {n: 3}"),
+            StreamMode("buffer", "ask"),
+            ["all streams are buffered by ask"],
+        ),
+        (
+            policy_with(options="ask: {n: 3, when: {model: kimi}}"),
+            LIVE,
+            ["streams of kimi are buffered by ask", "all streams pass through by default"],
+        ),
+        (
+            policy_with("{name: tried, when: {n: 1}, then: block, shadow: true}"),
+            LIVE,
+            ["all streams pass through by default"],
+        ),
+        (
+            policy_with("{name: told, when: {n: 1}, then: {annotate: {label: x}}}"),
+            LIVE,
+            ["all streams pass through by default"],
+        ),
+        (
+            policy_with("{name: seen, when: {n: 1}, then: {deliver: {notice: x}}}"),
+            StreamMode("buffer", "seen"),
+            ["all streams are buffered by rule 'seen'"],
+        ),
+        (
+            policy_with("{name: law, when: {team: law, key: 'k*'}, then: block}"),
+            LIVE,
+            [
+                "streams of team law with key k* are buffered by rule 'law'",
+                "all other streams pass through by default",
+            ],
+        ),
+    ],
+)
+def test_streams_wait_for_what_can_change_them(
+    policy: Policy, expected: StreamMode, report: list[str]
+) -> None:
+    """Asking several times and notices buffer; annotations and rules in shadow do not."""
+    assert stream_mode(policy, model="gpt-5.6") == expected
+    assert stream_report(policy) == report
+
+
+def test_team_and_key_are_known_before_there_is_a_reply() -> None:
+    """Streams of others than the rule is about pass through."""
+    policy = policy_with("{name: law, when: {team: law, key: 'k*'}, then: block}")
+    assert stream_mode(policy, model="m", team="law", key="k1").mode == "buffer"
+    assert stream_mode(policy, model="m", team="law", key="ci") == LIVE
+    assert stream_mode(policy, model="m", key="k1") == LIVE
+
+
 def test_only_the_first_rule_for_a_scope_is_reported() -> None:
     """A line that could never be the first to fit would only confuse."""
     policy = policy_with(HOLD_CLAUDE, HOLD_CLAUDE.replace("claude tools", "again"))
@@ -180,6 +234,7 @@ streams = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(policies, streams)
 def test_a_live_stream_is_always_delivered(policy: Policy, facts: Facts) -> None:
     """Whatever the reply turns out to be, a stream that went out live needed nothing else.

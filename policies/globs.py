@@ -1,0 +1,68 @@
+"""Globs, the only patterns that policies have: `*`, `?` and `[ab]`, as in a shell.
+
+A glob is matched in time linear in the text for each of its stars, whatever the text: no pattern
+that a policy can hold blows up on what a model wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Final
+
+_SPECIAL: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Globs:
+    """Patterns of which one must match the whole text, case-sensitively."""
+
+    patterns: tuple[str, ...]
+    match: Callable[[str | None], bool] = field(init=False, repr=False, compare=False)
+    """Whether a pattern matches the whole text; None, an unknown name, never does."""
+
+    prefixes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """What matching texts begin with, where that is all there is to it; else empty."""
+
+    def __post_init__(self) -> None:
+        is_simple = all(each.endswith("*") and is_literal(each[:-1]) for each in self.patterns)
+        prefixes = tuple(pattern[:-1] for pattern in self.patterns) if is_simple else ()
+        object.__setattr__(self, "prefixes", prefixes)
+        object.__setattr__(self, "match", _matcher(self.patterns, prefixes))
+
+    def covers(self, other: Globs) -> bool:
+        """Whether all that `other` matches is matched here; False where that is not certain."""
+        return all(any(_covers(mine, its) for mine in self.patterns) for its in other.patterns)
+
+
+def is_literal(pattern: str) -> bool:
+    """Whether the pattern stands for itself alone."""
+    return _SPECIAL.isdisjoint(pattern)
+
+
+def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[str | None], bool]:
+    """The cheapest function that does it; hundreds of them may run for one completion."""
+    if prefixes:
+        return lambda text: text is not None and text.startswith(prefixes)
+    if all(map(is_literal, patterns)):
+        return frozenset(patterns).__contains__
+    matches = re.compile("|".join(map(translate, patterns))).match
+    return lambda text: text is not None and matches(text) is not None
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Tried with nothing and with strange letters for each star of `narrow`.
+
+    A bracket in `wide` could exclude the letters that were not tried, so it covers only itself.
+    """
+    if wide == narrow:
+        return True
+    if "[" in wide or "[" in narrow:
+        return wide == "*"
+    match = Globs((wide,)).match
+    strange = (
+        narrow.replace("?", "\x01").replace("*", filler) for filler in ("", "\x02", "\x02\x03\x02")
+    )
+    return all(map(match, strange))

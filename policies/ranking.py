@@ -1,0 +1,81 @@
+"""Where a confidence stands among others: counts by value, and those of recent replies.
+
+recent = RecentConfidences()                # one for each policy and model
+facts.share_below = recent.share_below(0.31)   # 0.04: 4 % of recent replies were less sure
+recent.add(0.31)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+RESOLUTION: Final = 10_000
+"""Confidences are told apart to four decimals, as they are shown."""
+
+WINDOW: Final = 10_000
+LEAST_KNOWN: Final = 100
+
+
+class Counts:
+    """Counts in numbered bins, with the sum below any bin in O(log bins): a Fenwick tree."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.total = sum(counts)
+        self._bins = len(counts)
+        self._sums = [0] * (len(counts) + 1)
+        for position, count in enumerate(counts, start=1):
+            self._sums[position] += count
+            if (parent := position + (position & -position)) <= len(counts):
+                self._sums[parent] += self._sums[position]
+
+    def add(self, position: int, count: int = 1) -> None:
+        """Count something in a bin, or with a negative count forget it."""
+        self.total += count
+        position += 1
+        while position <= self._bins:
+            self._sums[position] += count
+            position += position & -position
+
+    def below(self, position: int) -> int:
+        """How many are in the bins before this one."""
+        found = 0
+        while position > 0:
+            found += self._sums[position]
+            position &= position - 1
+        return found
+
+
+def bin_of(confidence: float, bins: int) -> int:
+    """The bin of a confidence, 0 to 1, among so many equal ones."""
+    return min(int(confidence * bins), bins - 1)
+
+
+class RecentConfidences:
+    """The confidences of the last `window` replies, for `lowest_share`; memory is fixed."""
+
+    def __init__(self, window: int = WINDOW, least_known: int = LEAST_KNOWN) -> None:
+        self._counts = Counts([0] * RESOLUTION)
+        self._bins: deque[int] = deque()
+        self._window = window
+        self._least_known = least_known
+
+    def add(self, confidence: float) -> None:
+        """Remember the confidence of a reply, and forget that of the oldest one too many."""
+        position = bin_of(confidence, RESOLUTION)
+        self._counts.add(position)
+        self._bins.append(position)
+        if len(self._bins) > self._window:
+            self._counts.add(self._bins.popleft(), -1)
+
+    def share_below(self, confidence: float) -> float | None:
+        """Return the share of recent replies that were less sure, None while too few are known.
+
+        Of replies as sure as this one, half count as less sure.
+        """
+        if self._counts.total < self._least_known:
+            return None
+        position = bin_of(confidence, RESOLUTION)
+        below, upto = self._counts.below(position), self._counts.below(position + 1)
+        return (below + upto) / 2 / self._counts.total

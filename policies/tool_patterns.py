@@ -1,0 +1,209 @@
+"""Which tool calls a rule is about: by name, and by what stands in the arguments.
+
+    tools:
+      - send_email                                # this tool
+      - "db.*"                                    # these tools
+      - name: "payments.*"                        # these, with such arguments; all have to match
+        arguments:
+          amount: {above: 100}                    # also at_least, below, at_most
+          currency: [EUR, USD]                    # globs of which one matches
+          recipient.email: {not: "*@ours.com"}    # inside an object, or in each of a list
+          note: {present: true}
+          "*": "*DROP TABLE*"                     # any value, however deep
+
+Where an argument holds several values, one that matches is enough. Arguments that cannot be read
+(no JSON, a key that stands twice, a text where a number is compared) match every pattern of a
+rule that restrains the reply and none of a rule that delivers it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from policies.facts import UNREADABLE, ToolCall
+from policies.globs import Globs
+from policies.reading import Node, either, shown
+
+_COMPARISONS: Final = ("above", "at_least", "below", "at_most")
+_TESTS: Final = (*_COMPARISONS, "not", "present")
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """Whether a value, a text or else its JSON, matches a glob, or with `is_not` matches none."""
+
+    globs: Globs
+    is_not: bool = False
+
+    def holds(self, value: Any) -> bool | None:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return self.globs.match(text) is not self.is_not
+
+
+@dataclass(frozen=True, slots=True)
+class NumberTest:
+    """Whether a value lies between two numbers; None for what is no number.
+
+    Text that spells a number counts as one, because tools that expect a number take it.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    has_low: bool = True  # whether `low` itself belongs to it
+    has_high: bool = True
+
+    def holds(self, value: Any) -> bool | None:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+        if isinstance(value, bool) or math.isnan(number):
+            return None
+        above = number >= self.low if self.has_low else number > self.low
+        below = number <= self.high if self.has_high else number < self.high
+        return above and below
+
+
+ValueTest: TypeAlias = TextTest | NumberTest
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentPattern:
+    """What has to stand at `path`, the keys from the outermost in; the empty path is everywhere."""
+
+    path: tuple[str, ...]
+    tests: tuple[ValueTest, ...] = ()
+    is_present: bool | None = None
+
+    def holds(self, arguments: Any, *, if_unknown: bool) -> bool:
+        found = _at(arguments, self.path)
+        if self.is_present is not None and self.is_present is not bool(found):
+            return False
+        return not self.tests or any(
+            self._all_hold(leaf, if_unknown) for value in found for leaf in _leaves(value)
+        )
+
+    def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:
+        results = [test.holds(leaf) for test in self.tests]
+        return all(if_unknown if result is None else result for result in results)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPattern:
+    """Calls with such a name whose arguments match all patterns; see the module's text."""
+
+    names: Globs
+    arguments: tuple[ArgumentPattern, ...] = ()
+    if_unknown: bool = True
+
+    def match(self, call: ToolCall) -> bool:
+        if not self.names.match(call.name):
+            return False
+        if not self.arguments:
+            return True
+        values = call.values()
+        if values is UNREADABLE:
+            return self.if_unknown
+        return all(each.holds(values, if_unknown=self.if_unknown) for each in self.arguments)
+
+    def covers(self, other: ToolPattern) -> bool:
+        """Whether each call that `other` matches is matched here."""
+        is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
+        return self.names.covers(other.names) and (not self.arguments or is_as_wide)
+
+
+def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
+    """Read a list of names and of mappings with `name` and `arguments`; plain names become one."""
+    if node.value == []:
+        node.report(f"{node} is empty, so it could never hold")
+    items = node.items()
+    plain = tuple(item.text("") for item in items if not isinstance(item.value, dict))
+    patterns = [ToolPattern(Globs(plain))] if plain else []
+    for item in items:
+        if isinstance(item.value, dict):
+            item.check_keys(("name", "arguments"), required=("name",))
+            names = Globs(item["name"].texts()) if item["name"].is_present else Globs(())
+            patterns.append(ToolPattern(names, _read_arguments(item["arguments"]), if_unknown))
+    return tuple(patterns)
+
+
+def _read_arguments(node: Node) -> tuple[ArgumentPattern, ...]:
+    if not node.is_present:
+        return ()
+    if not isinstance(node.value, dict) or not node.value:
+        node.report(f"{node} must map arguments to what they have to be, not {shown(node.value)}")
+        return ()
+    return tuple(_read_argument(name, node[name]) for name in node.value)
+
+
+def _read_argument(name: str, node: Node) -> ArgumentPattern:
+    path = () if name == "*" else tuple(name.split("."))
+    value = node.value
+    if isinstance(value, dict):
+        return _read_tests(path, node)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return ArgumentPattern(path, (NumberTest(value, value),))
+    if value is None or isinstance(value, bool):
+        return ArgumentPattern(path, (TextTest(Globs((json.dumps(value),))),))
+    return ArgumentPattern(path, (TextTest(Globs(node.texts())),))
+
+
+def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
+    node.check_keys(_TESTS)
+    if not node.value:
+        node.report(f"{node} needs {either(_TESTS)}")
+    tests: list[ValueTest] = []
+    if any(node[name].is_present for name in _COMPARISONS):
+        tests.append(_read_comparison(node))
+    if node["not"].is_present:
+        tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
+    present = node["present"]
+    is_present = present.flag(default=True) if present.is_present else None
+    if is_present is False and tests:
+        present.report(f"{present} stands alone: what is not there has no value")
+    return ArgumentPattern(path, tuple(tests), is_present)
+
+
+def _read_comparison(node: Node) -> NumberTest:
+    above, at_least, below, at_most = (node[name] for name in _COMPARISONS)
+    for one, other in ((above, at_least), (below, at_most)):
+        if one.is_present and other.is_present:
+            other.report(f"{other} stands beside {one.location[-1]}; one of them is enough")
+    test = NumberTest(
+        max(above.number(-math.inf), at_least.number(-math.inf)),
+        min(below.number(math.inf), at_most.number(math.inf)),
+        has_low=not above.is_present,
+        has_high=not below.is_present,
+    )
+    if test.low > test.high or (test.low == test.high and not (test.has_low and test.has_high)):
+        node.report(f"{node} can never hold: no number is that")
+    return test
+
+
+def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
+    """The values at a path; a list on the way stands for each of its items."""
+    values = [value]
+    for key in path:
+        objects = [item for item in _unpacked(values, list) if isinstance(item, dict)]
+        values = [item[key] for item in objects if key in item]
+    return values
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in a value that hold no others."""
+    return _unpacked([value], (dict, list))
+
+
+def _unpacked(values: list[Any], kinds: Any) -> Iterator[Any]:
+    """The values in order, those of such a kind replaced by what is in them; never recursive."""
+    waiting = values[::-1]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kinds):
+            waiting += reversed(value.values() if isinstance(value, dict) else value)
+        else:
+            yield value

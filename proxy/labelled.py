@@ -1,0 +1,102 @@
+"""Labelled rows as policies look at them: the calibrator's rows, scored where they are not yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calibrator import Row, RowError, load_labelled, load_scorer, score_items
+from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
+
+UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools"})
+"""Facts that a labelled row does not tell, unless it carries them under `facts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A labelled row with its confidence, and the version of the calibrator that gave it."""
+
+    row: Row
+    confidence: float
+    calibrator: str | None
+
+    @property
+    def is_correct(self) -> bool:
+        return bool(self.row.correct)
+
+    def labelled(self) -> Labelled:
+        """What a certificate is made from."""
+        id = self.row.raw.get("id") or hashlib.sha256(self.row.answer.encode()).hexdigest()
+        return Labelled(self.row.question_id, self.confidence, self.is_correct, str(id))
+
+    def exchange(self) -> Exchange:
+        """What a replay looks at; a row with `facts` of its own says all of them there."""
+        raw = self.row.raw
+        at_s = raw.get("at_s") if isinstance(raw.get("at_s"), int | float) else None
+        if isinstance(raw.get("facts"), dict):
+            values = {**raw["facts"], "confidence": self.confidence, "calibrator": self.calibrator}
+            source = f"row {raw.get('id', self.row.question_id)}"
+            return Exchange(facts_from_values(values, source), self.is_correct, at_s)
+        calls = _tool_calls(raw["response"])
+        facts = Facts(
+            self.confidence,
+            self.row.model or "",
+            tools=calls,
+            domain=self.row.domain,
+            length=len(self.row.answer),
+            calibrator=self.calibrator,
+        )
+        lacks = UNRECORDED - {"tools"} if calls else UNRECORDED
+        return Exchange(facts, self.is_correct, at_s, lacks)
+
+
+def load_scored(
+    paths: Sequence[Path], calibrator: str, device: str
+) -> tuple[list[ScoredRow], list[RowError]]:
+    """Read labelled rows; those without a `confidence` are scored by the calibrator.
+
+    Raises CalibratorError, also for files without a labelled row.
+    """
+    rows, bad = load_labelled(paths)
+    scored: dict[int, ScoredRow] = {}
+    unscored = []
+    for index, row in enumerate(rows):
+        confidence = row.raw.get("confidence")
+        if confidence is None:
+            unscored.append(index)
+        elif isinstance(confidence, bool) or not isinstance(confidence, int | float):
+            bad.append(_bad(row, f"'confidence' must be a number, not {confidence!r}"))
+        elif not 0 <= confidence <= 1:
+            bad.append(_bad(row, f"'confidence' must be from 0 to 1, not {confidence!r}"))
+        else:
+            name = row.raw.get("calibrator")
+            known = name if isinstance(name, str) else None
+            scored[index] = ScoredRow(row, float(confidence), known)
+    if unscored:
+        scorer = load_scorer(calibrator, device)
+        found = score_items(scorer, [rows[index].item() for index in unscored])
+        for index, score in zip(unscored, found, strict=True):
+            scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)
+    return [scored[index] for index in sorted(scored)], bad
+
+
+def _bad(row: Row, message: str) -> RowError:
+    return RowError(str(row.raw.get("id", row.question_id)), 0, message)
+
+
+def _tool_calls(response: Any) -> tuple[ToolCall, ...]:
+    """The tool calls of a chat completion; a plain text has none."""
+    if not isinstance(response, dict):
+        return ()
+    choices = response.get("choices")
+    message = choices[0].get("message") if isinstance(choices, list) and choices else response
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    functions = [call.get("function") for call in calls or [] if isinstance(call, dict)]
+    return tuple(
+        ToolCall(str(f.get("name") or ""), str(f.get("arguments") or ""))
+        for f in functions
+        if isinstance(f, dict)
+    )

@@ -1,0 +1,265 @@
+"""The commands on policies before they are live: `certify`, `test`, `replay` and `schema`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from policies import Certification, Grant, Policy, Scope
+    from proxy.labelled import ScoredRow
+
+cli = typer.Typer(no_args_is_help=True)
+
+DIFFERS, UNUSABLE_INPUT, NOT_CERTIFIED = 1, 2, 3
+Rows = Annotated[
+    list[Path], typer.Argument(help="JSON lines of labelled rows, scored or not; .gz is read too.")
+]
+Calibrator = Annotated[str, typer.Option(help="Scores the rows that have no `confidence`.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+PolicyName = Annotated[str, typer.Argument(help="A pack or a policy file.")]
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Turns the errors of a person's mistake into one sentence and an exit status."""
+    from calibrator import CalibratorError
+    from policies import PolicyError
+
+    try:
+        yield
+    except (CalibratorError, PolicyError, OSError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(UNUSABLE_INPUT) from error
+
+
+def _load(name: str) -> Policy:
+    """A pack or a file, whatever it asks a proxy for."""
+    from policies import FEATURES, load_policy
+
+    return load_policy(name, supports=FEATURES)
+
+
+def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
+    from proxy.labelled import load_scored
+
+    rows, bad = load_scored(paths, calibrator, device)
+    for error in bad:
+        typer.echo(str(error), err=True)
+    if bad:
+        typer.echo(f"pinocchio: {len(bad)} rows could not be used", err=True)
+    return rows
+
+
+@cli.command()
+def certify(
+    files: Rows,
+    max_error: Annotated[float, typer.Option(help="Of the replies it accepts, 0.05 for 5 %.")],
+    confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The certificate to write or add to.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Certify this model's replies alone.")] = None,
+    team: Annotated[str | None, typer.Option(help="Certify this team's replies alone.")] = None,
+    policy: Annotated[str | None, typer.Option(help="The policy of --rule.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Certify the replies that reach this rule.")
+    ] = None,
+    splits: Annotated[
+        int, typer.Option(min=0, help="Instead: certify on random halves, look at the others.")
+    ] = 0,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Find the threshold above which at most a stated share of the replies is wrong.
+
+    Exit status 3 where the labels prove none; how many more are needed is then said.
+    """
+    from policies import certify as run
+
+    with _sentences():
+        loaded = _load(policy) if policy is not None else None
+        scope = _scope(model, team, loaded, rule)
+        rows = _in_scope(_rows(files, calibrator, device), scope, loaded)
+        labelled = [row.labelled() for row in rows]
+        if splits:
+            _print_study(labelled, max_error, confidence, splits, as_json)
+            return
+        found = run(labelled, max_error, confidence)
+        _print_certification(found, scope, as_json)
+        if found.threshold is None:
+            raise typer.Exit(NOT_CERTIFIED)
+        if output is not None:
+            _write_certificate(output, found, scope, {row.calibrator for row in rows})
+
+
+def _scope(model: str | None, team: str | None, policy: Policy | None, name: str | None) -> Scope:
+    """What is certified; raises ValueError for a rule that is not in the policy."""
+    from policies import Scope, nearest
+
+    if name is None:
+        return Scope(model, team)
+    if policy is None:
+        raise ValueError("--rule needs --policy")
+    for rule in policy.rules:
+        if rule.name == name:
+            return Scope(model, team, name, rule.digest)
+    meant = nearest(name, [rule.name for rule in policy.rules])
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
+
+
+def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> list[ScoredRow]:
+    """The rows that a grant of this scope speaks about; raises ValueError where there are none."""
+    from policies import reaches
+
+    kept = [row for row in rows if scope.model in (None, row.row.model)]
+    kept = [row for row in kept if scope.team in (None, row.row.raw.get("team"))]
+    if scope.rule is not None and policy is not None:
+        kept = [row for row in kept if reaches(policy, scope.rule, row.exchange().facts)]
+    if not kept:
+        raise ValueError(f"no labelled row is within {scope}")
+    return kept
+
+
+def _print_certification(found: Certification, scope: Scope, as_json: bool) -> None:
+    if as_json:
+        values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
+        del values["scores"]
+        typer.echo(json.dumps(values))
+        return
+    if found.threshold is not None:
+        typer.echo(
+            f"threshold {found.threshold:g}: of {scope} at or above it, at most "
+            f"{found.max_error:.3g} are wrong, with {found.confidence:.3g} confidence\n"
+            f"coverage {found.coverage:.3f}: {found.accepted} of {found.labels} questions, "
+            f"{found.wrong} of them wrong"
+        )
+        return
+    assert found.needed is not None
+    least, expected = found.needed.at_least, found.needed.expected
+    needed = f"needed: about {expected} more going by the errors so far, at least {least}"
+    if expected is None:
+        needed = "no threshold comes near that: more labels of this kind will hardly help"
+    typer.echo(
+        f"no threshold: {found.labels} labelled questions do not prove an error rate of at most "
+        f"{found.max_error:.3g} with {found.confidence:.3g} confidence for {scope}\n{needed}"
+    )
+
+
+def _print_study(
+    labelled: list[Any], max_error: float, confidence: float, splits: int, as_json: bool
+) -> None:
+    from policies import study
+
+    found = study(labelled, max_error, confidence, splits=splits)
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+        return
+    typer.echo(
+        f"{found.splits} splits of {found.questions} questions: {found.certified:.1%} certified\n"
+        f"at most {max_error:.3g} of errors asked for; best coverage with all labels in view "
+        f"{found.best_coverage:.3f}"
+    )
+    if found.mean_error is not None and found.median_coverage is not None:
+        typer.echo(
+            f"on the other halves: mean error {found.mean_error:.4f}, median coverage "
+            f"{found.median_coverage:.3f}, more errors than asked for in {found.violations:.1%}"
+        )
+
+
+def _write_certificate(
+    path: Path, found: Certification, scope: Scope, calibrators: set[str | None]
+) -> None:
+    """Adds the grant to the file, in place of one for the same calibrator, error and scope."""
+    from policies import Certificate, parse_certificate
+
+    calibrator = calibrators.pop()
+    if calibrators or calibrator is None:
+        raise ValueError(
+            "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
+            "version gave their confidences, all of them the same"
+        )
+    grant = found.grant(calibrator, scope)
+    known: tuple[Grant, ...] = ()
+    if path.exists():
+        known = parse_certificate(path.read_text(encoding="utf-8"), str(path)).grants
+    kept = tuple(each for each in known if each.subject != grant.subject)
+    issued = datetime.now(UTC).date().isoformat()
+    certificate = Certificate((*kept, grant), issued)
+    path.write_text(certificate.to_json(), encoding="utf-8")
+    typer.echo(f"written to {path}", err=True)
+
+
+@cli.command("test")
+def run_fixtures(
+    policy: PolicyName,
+    fixtures: Annotated[Path, typer.Argument(help="A file of fixtures, or a folder of them.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check a policy on recorded exchanges: exit 0, 1 where one differs, 2 where unusable."""
+    from policies import check_fixtures, load_fixtures
+
+    with _sentences():
+        checked = check_fixtures(_load(policy), load_fixtures(fixtures))
+    differing = [each for each in checked if each.differences]
+    if as_json:
+        values = [{"name": c.fixture.name, "differences": c.differences} for c in checked]
+        typer.echo(json.dumps({"fixtures": values, "differing": len(differing)}))
+    else:
+        for each in checked:
+            typer.echo(str(each))
+        typer.echo(f"{len(differing)} of {len(checked)} fixtures differ")
+    if differing:
+        raise typer.Exit(DIFFERS)
+
+
+@cli.command()
+def replay(
+    policies: Annotated[str, typer.Option("--policies", help="The new policy: a pack or a file.")],
+    rows: Annotated[
+        list[Path], typer.Option(help="Labelled rows, scored or not; one --rows for each file.")
+    ],
+    before: Annotated[str | None, typer.Option(help="The policy to compare with.")] = None,
+    workflows: Annotated[
+        bool, typer.Option(help="Add the paper's three workflows and cost tables.")
+    ] = False,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+) -> None:
+    """Show what a policy would have done: coverage, errors, review load, money, changes by rule."""
+    from policies import replay as run
+    from policies import workflow_report
+
+    with _sentences():
+        read = _rows(rows, calibrator, device)
+        old = _load(before) if before else None
+        typer.echo(str(run(_load(policies), [row.exchange() for row in read], before=old)))
+        if workflows:
+            typer.echo("\n".join(workflow_report(_outcomes(read))))
+
+
+def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
+    from policies import Outcome
+
+    return [
+        Outcome(row.confidence, row.is_correct, row.row.model or "", row.row.question_id)
+        for row in rows
+    ]
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of policies, for editors."""
+    from policies import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,216 @@
+"""Tool calls: which ones a rule is about, and how several in one reply are judged."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from policies import (
+    Facts,
+    InvalidDocumentError,
+    Policy,
+    ToolCall,
+    decide,
+    decide_calls,
+    parse_policy,
+)
+
+
+def policy_with(tools: str, then: str = "hold", default: str = "deliver") -> Policy:
+    """A policy of one rule on tools, which stands on line 4."""
+    return parse_policy(
+        f"version: 1\nname: p\nrules:\n- {{name: r, when: {{tools: {tools}}}, then: {then}}}\n"
+        f"default: {default}",
+        "p.yaml",
+    )
+
+
+def matches(tools: str, *calls: ToolCall, then: str = "hold", default: str = "deliver") -> bool:
+    return decide(policy_with(tools, then, default), Facts(0.5, "m", tools=calls)).rule == "r"
+
+
+PAY = ToolCall(
+    "payments.send",
+    """{"amount": 120.5, "currency": "EUR", "urgent": true, "memo": null,
+        "to": [{"email": "a@ours.com"}, {"email": "b@theirs.com"}],
+        "query": {"sql": ["select 1", "DROP TABLE users"]}, "lines": [3, 40], "spelled": "250"}""",
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_matched"),
+    [
+        ("{amount: {above: 100}}", True),
+        ("{amount: {above: 120.5}}", False),
+        ("{amount: {at_least: 120.5}}", True),
+        ("{amount: {below: 120.5}}", False),
+        ("{amount: {at_most: 120.5}}", True),
+        ("{amount: {above: 100, below: 110}}", False),
+        ("{amount: 120.5}", True),
+        ("{amount: 120}", False),
+        ("{spelled: {above: 200}}", True),
+        ("{currency: EUR}", True),
+        ("{currency: [USD, E*]}", True),
+        ("{currency: eur}", False),
+        ("{currency: {not: EUR}}", False),
+        ("{currency: {not: [USD, GBP]}}", True),
+        ("{urgent: true}", True),
+        ("{urgent: false}", False),
+        ("{memo: ~}", True),
+        ("{to.email: '*@theirs.com'}", True),
+        ("{to.email: {not: '*@ours.com'}}", True),
+        ("{to.email: {not: '*.com'}}", False),
+        ("{to.name: '*'}", False),
+        ("{query: '*DROP TABLE*'}", True),
+        ("{'*': '*DROP TABLE*'}", True),
+        ("{'*': '*TRUNCATE*'}", False),
+        ("{lines: {above: 30}}", True),
+        ("{lines: {above: 5, below: 35}}", False),
+        ("{memo: {present: true}}", True),
+        ("{memo: {present: false}}", False),
+        ("{note: {present: false}}", True),
+        ("{note: {present: true}}", False),
+        ("{note: '*'}", False),
+        ("{amount: {above: 100}, currency: USD}", False),
+        ("{amount: {above: 100}, currency: EUR}", True),
+    ],
+)
+def test_arguments_have_to_match_all_patterns(arguments: str, is_matched: bool) -> None:
+    """One matching value at each place is enough; an argument that is not there has none."""
+    assert matches(f"[{{name: 'payments.*', arguments: {arguments}}}]", PAY) is is_matched
+    assert not matches(f"[{{name: 'mail.*', arguments: {arguments}}}]", PAY)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "not JSON",
+        '{"amount": 1, "amount": 1000}',
+        '{"amount": NaN}',
+        '{"amount": 1' + "0" * 5_000 + "}",
+        "[" * 5_000,
+        '{"amount": "a lot"}',
+        '{"amount": true}',
+    ],
+)
+def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -> None:
+    """They match each pattern of a rule that restrains, and none of one that delivers."""
+    call = ToolCall("pay", arguments)
+    pattern = "[{name: pay, arguments: {amount: {below: 5}}}]"
+    for then in ("hold", "block", "clarify"):
+        assert matches(pattern, call, then=then)
+    for then in ("deliver", "{annotate: {label: small}}"):
+        assert not matches(pattern, call, then=then, default="hold")
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    """Some models write nothing where others write an empty object."""
+    pattern = "[{name: pay, arguments: {amount: {above: 0}}}]"
+    assert not matches(pattern, ToolCall("pay", ""))
+    assert not matches(pattern, ToolCall("pay"))
+    assert matches("[{name: pay, arguments: {amount: {present: false}}}]", ToolCall("pay", " "))
+
+
+def test_deeply_nested_arguments_are_searched() -> None:
+    """Whatever JSON can hold is looked through, without recursion."""
+    deep = '{"a": ' * 300 + '"needle"' + "}" * 300
+    assert matches("[{name: t, arguments: {'*': need*}}]", ToolCall("t", deep))
+
+
+def test_patterns_that_would_blow_up_elsewhere_take_no_time() -> None:
+    """Stars in a row over a long text that almost matches are decided in milliseconds."""
+    call = ToolCall("t", f'{{"text": "{"a" * 50_000}"}}')
+    pattern = "[{name: t, arguments: {text: '*a*a*a*a*a*a*a*a*a*b'}}]"
+    started = time.perf_counter()
+    assert not matches(pattern, call)
+    assert time.perf_counter() - started < 1.0
+
+
+LADDER = """
+version: 1
+name: p
+rules:
+  - {name: reads, when: {tools: ["read_*"]}, then: deliver}
+  - {name: deletes, when: {tools: ["delete_*"], confidence: {below: 0.9}}, then: hold}
+  - {name: crowd, when: {calls: {at_least: 4}}, then: block}
+default: clarify
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "rule", "alone"),
+    [
+        (["read_file"], "reads", ["deliver"]),
+        (["read_file", "read_mail"], "reads", ["deliver", "deliver"]),
+        (["read_file", "delete_all"], "deletes", ["deliver", "hold"]),
+        (["read_file", "other"], "default", ["deliver", "clarify"]),
+        (["other", "delete_all", "read_file"], "deletes", ["clarify", "hold", "deliver"]),
+        (["other"] * 4, "crowd", ["block"] * 4),
+    ],
+)
+def test_parallel_calls_are_judged_each_and_together(
+    calls: list[str], rule: str, alone: list[str]
+) -> None:
+    """A harmless call takes no other along, and their number counts for all of them."""
+    policy = parse_policy(LADDER, "p.yaml")
+    facts = Facts(0.5, "m", tools=tuple(map(ToolCall, calls)))
+    assert decide(policy, facts).rule == rule
+    assert [each.action.name for each in decide_calls(policy, facts)] == alone
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        ("[{arguments: {a: 1}}]", "missing key 'name' in rules[0].when.tools[0]"),
+        (
+            "[{name: t, argument: {a: 1}}]",
+            "unknown key 'argument' in rules[0].when.tools[0]; did you mean 'arguments'?",
+        ),
+        (
+            "[{name: t, arguments: {}}]",
+            "rules[0].when.tools[0].arguments must map arguments to what they have to be, "
+            "not a mapping",
+        ),
+        (
+            "[{name: [], arguments: {a: 1}}]",
+            "rules[0].when.tools[0].name is empty, so it could never hold",
+        ),
+        (
+            "[{name: t, arguments: {a: {over: 1}}}]",
+            "unknown key 'over' in rules[0].when.tools[0].arguments.a; did you mean 'above'?",
+        ),
+        (
+            "[{name: t, arguments: {a: {}}}]",
+            "rules[0].when.tools[0].arguments.a needs above, at_least, below, at_most, not or "
+            "present",
+        ),
+        (
+            "[{name: t, arguments: {a: {above: x}}}]",
+            "rules[0].when.tools[0].arguments.a.above must be a number, not 'x'",
+        ),
+        (
+            "[{name: t, arguments: {a: {above: 1, at_least: 2}}}]",
+            "rules[0].when.tools[0].arguments.a.at_least stands beside above; one of them is "
+            "enough",
+        ),
+        (
+            "[{name: t, arguments: {a: {above: 2, below: 2}}}]",
+            "rules[0].when.tools[0].arguments.a can never hold: no number is that",
+        ),
+        (
+            "[{name: t, arguments: {a: {present: maybe}}}]",
+            "rules[0].when.tools[0].arguments.a.present must be true or false, not 'maybe'",
+        ),
+        (
+            "[{name: t, arguments: {a: {present: false, above: 2}}}]",
+            "rules[0].when.tools[0].arguments.a.present stands alone: what is not there has no "
+            "value",
+        ),
+    ],
+)
+def test_a_wrong_pattern_is_refused_with_one_sentence(tools: str, problem: str) -> None:
+    """The sentence names the place and what may stand there."""
+    with pytest.raises(InvalidDocumentError) as caught:
+        policy_with(tools)
+    assert str(caught.value) == f"p.yaml:4: {problem}"
