@@ -1,0 +1,124 @@
+"""How much a hundred labels mend, model by model or benchmark by benchmark (paper N01-N05).
+
+Of each group, questions are drawn until there are 100 labelled replies; each kind of curve is
+fitted on them and judged on the replies to the other questions; 25 random splits, and their mean.
+For a calibrator's own models and benchmarks that is recalibration in distribution; what counts is
+groups that its training never saw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from calibrator.baselines import labels_of
+from calibrator.evaluate import question_numbers
+from calibrator.groups import Group, groups_of
+from calibrator.metrics import Floats, Ints, auroc, brier, ece
+from calibrator.recalibration import Isotonic, Platt
+from calibrator.recalibration_fit import FIT
+from calibrator.results import plain
+from calibrator.rows import Row
+
+LABELS, SPLITS = 100, 25  # of N01
+MIN_ROWS = 2 * LABELS
+SEED = 20_261_121
+
+StudiedBy = Literal["model", "benchmark", "domain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Figures of one group on rows that were not fitted on, before and after, means over splits.
+
+    AUROC is that of the raw confidence, which Platt and temperature keep (N04); isotonic curves
+    make ties and have their own.
+    """
+
+    group: str
+    rows: int
+    accuracy: float
+    auroc: float
+    ece: float
+    ece_platt: float
+    ece_isotonic: float
+    ece_temperature: float
+    brier: float
+    brier_platt: float
+    auroc_isotonic: float
+
+    def as_dict(self) -> dict[str, Any]:
+        values: dict[str, Any] = plain(asdict(self))
+        return values
+
+
+FIGURES = tuple(name for name in Mended.__dataclass_fields__ if name not in ("group", "rows"))
+
+
+def study(
+    rows: Sequence[Row],
+    confidence: Floats,
+    by: StudiedBy = "model",
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Mended]:
+    """N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
+    groups = [g for g in groups_of(rows) if g.kind == by and len(g.at) >= MIN_ROWS]
+    labels, questions = labels_of(rows), question_numbers(rows)
+    found = []
+    for group in sorted(groups, key=lambda one: -len(one.at)):
+        if mended := _mend(group, labels[group.at], confidence[group.at], questions[group.at]):
+            found.append(mended)
+        progress(1)
+    return found
+
+
+def _mend(group: Group, y: Ints, p: Floats, questions: Ints) -> Mended | None:
+    rng = np.random.default_rng(SEED)
+    splits = [_split(y, p, *_draw(questions, rng)) for _ in range(SPLITS)]
+    figures = [one for one in splits if one is not None]
+    if not figures:
+        return None
+    means = {name: float(np.mean([one[name] for one in figures])) for name in figures[0]}
+    return Mended(group=group.name, rows=len(y), accuracy=float(y.mean()), **means)
+
+
+def _draw(questions: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Rows of random questions until there are `LABELS`, and the rows of all other questions."""
+    order = rng.permutation(np.unique(questions))
+    sizes = np.bincount(questions)[order]
+    taken = order[: int(np.searchsorted(np.cumsum(sizes), LABELS)) + 1]
+    fitted = np.isin(questions, taken)
+    return np.flatnonzero(fitted), np.flatnonzero(~fitted)
+
+
+def _split(y: Ints, p: Floats, fitted: Ints, judged: Ints) -> dict[str, float] | None:
+    """Figures of one split; None where one side lacks a label, so that nothing can be measured."""
+    if len(set(y[fitted])) < 2 or not len(judged) or len(set(y[judged])) < 2:
+        return None
+    right, raw = y[judged], p[judged]
+    after = {kind: _apply(FIT[kind](y[fitted], p[fitted]), raw) for kind in FIT}
+    return {
+        "auroc": auroc(right, raw),
+        "ece": ece(right, raw),
+        **{f"ece_{kind}": ece(right, after[kind]) for kind in after},
+        "brier": brier(right, raw),
+        "brier_platt": brier(right, after["platt"]),
+        "auroc_isotonic": auroc(right, after["isotonic"]),
+    }
+
+
+def _apply(curve: Platt | Isotonic, p: Floats) -> Floats:
+    return np.array([curve.apply(float(one)) for one in p])
+
+
+def mean_of(found: Sequence[Mended]) -> Mended:
+    """The unweighted mean over groups; nan where there are none."""
+    means = {
+        name: float(np.mean([getattr(one, name) for one in found])) if found else math.nan
+        for name in FIGURES
+    }
+    return Mended(group="mean", rows=sum(one.rows for one in found), **means)

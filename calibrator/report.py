@@ -1,0 +1,302 @@
+"""An evaluation as one HTML page: figures first, tables behind them.
+
+The page is self-contained, has no script, follows the reader's light or dark setting, and every
+name in it is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+
+from calibrator.comparisons import Comparison
+from calibrator.console import NO_FIGURE
+from calibrator.evaluate import Evaluation
+from calibrator.figures import (
+    ForestRow,
+    forest,
+    percent,
+    reliability_diagram,
+    risk_coverage_curves,
+    roc_curves,
+    size_curve,
+)
+from calibrator.groups import POOLED
+from calibrator.intervals import Interval
+from calibrator.results import MEAN, Result
+from calibrator.studies import Study
+
+CURVES_SHOWN = 5
+STUDY_TITLES = {
+    "models": "Models left out of training, one at a time",
+    "families": "Model families left out of training, one at a time",
+    "benchmarks": "Benchmarks left out of training, one at a time",
+    "benchmark-folds": "Five benchmarks left out of training at a time",
+    "size": "More training rows",
+    "probes": "The same rows with something changed",
+}
+
+
+def figure_text(value: float, digits: int = 3) -> str:
+    """A figure as people write it; a dash where there is none."""
+    return f"{value:.{digits}f}" if math.isfinite(value) else NO_FIGURE
+
+
+def interval_text(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def p_text(p: float) -> str:
+    """A p value with the precision that it has."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
+
+
+def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | None = None) -> str:
+    """The whole page."""
+    heading = title or f"How good is {evaluation.judged}?"
+    parts = [
+        _head(evaluation, heading),
+        _tiles(evaluation),
+        _against_baselines(evaluation),
+        _curves(evaluation),
+        _benchmarks(evaluation),
+        *map(_study, studies),
+        _methods(evaluation),
+        *(_groups(evaluation, kind) for kind in ("task", "tier", "domain", "benchmark", "model")),
+        _reading(),
+    ]
+    style = files("calibrator").joinpath("report.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(heading)}</title><style>{style}</style></head>\n"
+        f"<body><main>{''.join(part for part in parts if part)}</main></body></html>\n"
+    )
+
+
+def _head(evaluation: Evaluation, heading: str) -> str:
+    return (
+        f"<header><h1>{escape(heading)}</h1><p>Judged on {evaluation.rows:,} labelled replies to "
+        f"{evaluation.questions:,} questions, {percent(evaluation.accuracy)} of them right. "
+        "Every method stands on the same rows.</p></header>"
+    )
+
+
+def _tiles(evaluation: Evaluation) -> str:
+    tiles = []
+    if (pooled := evaluation.find(POOLED)) and math.isfinite(pooled.auroc):
+        bounds = interval_text(pooled.question_low, pooled.question_high)
+        tiles += [("AUROC, all rows", figure_text(pooled.auroc), bounds)]
+    if (mean := evaluation.find(MEAN)) and math.isfinite(mean.auroc):
+        bounds = interval_text(mean.question_low, mean.question_high)
+        tiles += [("AUROC, mean over benchmarks", figure_text(mean.auroc), bounds)]
+    for within in [one for one in evaluation.within if one.method == evaluation.judged]:
+        bounds = interval_text(within.auroc.low, within.auroc.high)
+        tiles += [("AUROC within a question", figure_text(within.auroc.value), bounds)]
+    if pooled:
+        kept = f"keeps {percent(pooled.coverage_95)} at 95 % right"
+        tiles += [
+            (
+                "calibration error (ECE)",
+                figure_text(pooled.ece),
+                f"Brier {figure_text(pooled.brier)}",
+            ),
+            ("kept at 90 % right", percent(pooled.coverage_90), kept),
+        ]
+    cells = "".join(
+        f'<div class="tile"><span>{escape(name)}</span><strong>{escape(value)}</strong>'
+        f"<small>{escape(note)}</small></div>"
+        for name, value, note in tiles
+    )
+    return f'<section class="tiles">{cells}</section>'
+
+
+def _section(title: str, body: str, explanation: str = "") -> str:
+    words = f"<p>{escape(explanation)}</p>" if explanation else ""
+    return f"<section><h2>{escape(title)}</h2>{words}{body}</section>"
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _against_baselines(evaluation: Evaluation) -> str:
+    judged = [one for one in evaluation.comparisons if one.method == evaluation.judged]
+    if not judged:
+        return ""
+    figures = [
+        _figure(
+            forest([_pooled_row(one) for one in judged], "difference of AUROC, all rows", 0.0),
+            "Dots right of the line: the calibrator ranks better. Intervals are 95 % and drawn "
+            "over questions; p is DeLong's paired test.",
+        )
+    ]
+    for name, values in (
+        ("mean over benchmarks", [one.mean for one in judged]),
+        ("within questions", [one.within for one in judged]),
+    ):
+        rows = [ForestRow(_against(c), v) for c, v in zip(judged, values, strict=True)]
+        figures.append(
+            _figure(forest(rows, f"difference of AUROC, {name}", 0.0), f"The same, {name}.")
+        )
+    return _section(
+        "Is it better than what is simple?",
+        "".join(figures),
+        "A leaderboard is not a calibrator: names-only tables know how good each model is on each "
+        "benchmark and never look at a reply.",
+    )
+
+
+def _against(comparison: Comparison) -> str:
+    rows = "" if comparison.rows == POOLED else " *"
+    return f"less {comparison.baseline}{rows}"
+
+
+def _pooled_row(one: Comparison) -> ForestRow:
+    return ForestRow(_against(one), one.clustered, note=p_text(one.pooled.p))
+
+
+def _curves(evaluation: Evaluation) -> str:
+    if not evaluation.curves:
+        return ""
+    shown = evaluation.curves[:CURVES_SHOWN]
+    judged = shown[0]
+    figures = [
+        _figure(
+            reliability_diagram(judged.bins, judged.method),
+            "On the diagonal, 70 % sure means right 70 times in 100. The bars count the replies.",
+        ),
+        _figure(
+            risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),
+            "Keep only the surest replies: how many of those are wrong? Dashed: 5 % and 10 %.",
+        ),
+        _figure(
+            roc_curves([(one.method, one.roc) for one in shown]),
+            "The area under a curve is its AUROC; the diagonal is chance.",
+        ),
+    ]
+    return _section("Can its numbers be believed?", f'<div class="pair">{"".join(figures)}</div>')
+
+
+def _benchmarks(evaluation: Evaluation) -> str:
+    found = [one for one in evaluation.of_kind("benchmark") if math.isfinite(one.auroc)]
+    if len(found) < 2:
+        return ""
+    # of several of a kind, the one that was told the same names stands first
+    rival = next((name for name in evaluation.baselines if name.startswith("TF-IDF")), None)
+    marks = {r.group: r.auroc for r in evaluation.of_kind("benchmark", rival)} if rival else {}
+    rows = [
+        ForestRow(
+            one.group,
+            Interval(one.auroc, one.question_low, one.question_high),
+            marks.get(one.group, math.nan),
+            f"n {one.rows:,}",
+        )
+        for one in sorted(found, key=lambda one: -one.auroc)
+    ]
+    caption = "Dots: the calibrator with its 95 % interval over questions."
+    if rival:
+        caption += f" Upright marks: {rival} on the same rows."
+    return _section(
+        "Where does it rank well, and where not?", _figure(forest(rows, "AUROC", 0.5), caption)
+    )
+
+
+def _study(study: Study) -> str:
+    title = STUDY_TITLES.get(study.name, study.name)
+    if study.name == "size":
+        points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
+        figure = _figure(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
+        return _section(title, f'<div class="pair">{figure}</div>')
+    rows = [
+        ForestRow(
+            one.label, Interval(one.auroc, one.low, one.high), one.reference, f"n {one.rows:,}"
+        )
+        for one in study.entries
+    ]
+    mark = "on the unchanged rows" if study.name == "probes" else "with everything in training"
+    caption = f"{study.method}; mean {figure_text(study.mean)}. Upright marks: {mark}."
+    return _section(title, _figure(forest(rows, "AUROC", 0.5), caption))
+
+
+_COLUMNS = (
+    ("rows", "rows", 0),
+    ("accuracy", "right", 3),
+    ("auroc", "AUROC", 3),
+    ("", "95 % over replies", 0),
+    ("", "over questions", 0),
+    ("within", "within", 3),
+    ("brier", "Brier", 3),
+    ("ece", "ECE", 3),
+    ("auprc", "AUPRC wrong", 3),
+    ("f1", "F1 wrong", 3),
+    ("d", "d", 2),
+    ("aurc", "AURC", 3),
+    ("coverage_90", "kept at 90 %", 3),
+    ("coverage_95", "at 95 %", 3),
+    ("coverage_99", "at 99 %", 3),
+)
+
+
+def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
+    head = "".join(f"<th>{escape(title)}</th>" for _, title, _ in _COLUMNS)
+    lines = "".join(
+        f"<tr><th>{escape(label)}</th>{''.join(f'<td>{cell}</td>' for cell in _cells(one))}</tr>"
+        for label, one in rows
+    )
+    return (
+        f'<div class="wide"><table><thead><tr><th>{escape(first)}</th>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _cells(one: Result) -> list[str]:
+    bounds = {
+        "95 % over replies": interval_text(one.low, one.high),
+        "over questions": interval_text(one.question_low, one.question_high),
+    }
+    return [
+        bounds[title]
+        if not name
+        else f"{one.rows:,}"
+        if name == "rows"
+        else figure_text(getattr(one, name), digits)
+        for name, title, digits in _COLUMNS
+    ]
+
+
+def _methods(evaluation: Evaluation) -> str:
+    groups = dict.fromkeys(r.group for r in evaluation.results if r.kind in ("pooled", "mean"))
+    tables = [
+        f"<h3>{escape(group)}</h3>"
+        + _table("method", [(r.method, r) for r in evaluation.results if r.group == group])
+        for group in groups
+    ]
+    return _section("All methods", "".join(tables))
+
+
+def _groups(evaluation: Evaluation, kind: str) -> str:
+    found = evaluation.of_kind(kind)
+    if len(found) < 2:
+        return ""
+    found = sorted(found, key=lambda one: -one.rows)
+    title = {"task": "Text and tool calls", "tier": "By difficulty of the benchmark"}.get(
+        kind, f"By {kind}"
+    )
+    return (
+        f"<details><summary>{escape(title)} <small>{len(found)}</small></summary>"
+        f"{_table(kind, [(one.group, one) for one in found])}</details>"
+    )
+
+
+def _reading() -> str:
+    return (
+        "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "
+        "one; 0.5 is chance. Within: the same among replies to one question. AUPRC and F1 are of "
+        "finding wrong replies. Kept: the largest share of replies that a threshold keeps at that "
+        "accuracy, found on these very rows, so no guarantee. * on the rows that state a "
+        "confidence.</p></footer>"
+    )

@@ -1,0 +1,133 @@
+"""`pinocchio study`: what is left when something is left out, and what a scorer looks at."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from calibrator.console import (
+    NO_FIGURE,
+    Calibrator,
+    Device,
+    Files,
+    TrainFiles,
+    progress_bar,
+    report_bad,
+    say,
+    sentences,
+    training_files,
+    writer,
+)
+from calibrator.errors import JudgingError
+
+if TYPE_CHECKING:
+    from calibrator.rows import Row
+    from calibrator.studies import Fit, Study
+
+
+def study(
+    name: Annotated[
+        Literal["models", "families", "benchmarks", "benchmark-folds", "size", "probes"],
+        typer.Argument(
+            help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
+            "a time; train on fewer rows; or change what the calibrator is shown."
+        ),
+    ],
+    files: Files,
+    train: TrainFiles = None,
+    method: Annotated[
+        Literal["tfidf", "transformer"],
+        typer.Option(help="What is trained each time: seconds, or hours, for each fold."),
+    ] = "tfidf",
+    rows: Annotated[
+        int | None, typer.Option(min=100, help="Probe, or train on, so many rows only.")
+    ] = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder of the transformer's runs, to go on from.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the study as JSON.")
+    ] = None,
+) -> None:
+    """Run a study of the paper on labelled rows and print its entries."""
+    from calibrator.studies import study_json
+    from calibrator.training_data import load_labelled
+
+    with sentences():
+        test, bad = load_labelled(files)
+        if name == "probes":
+            found = _probe(test, rows or 2_000, calibrator, device)
+        else:
+            paths = training_files(files, train)
+            if not paths:
+                raise JudgingError("there are no training rows; give them with --train")
+            training, _ = load_labelled(paths)
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = runs or Path(scratch)
+                found = _leave_out(name, method, training, test, rows, folder, device)
+        if output:
+            with writer(output) as stream:
+                stream.write(study_json(found) + "\n")
+        _print(found)
+    report_bad(bad, len(test) + len(bad))
+
+
+def _probe(rows: Sequence[Row], count: int, calibrator: str, device: str) -> Study:
+    from calibrator.loading import load_scorer
+    from calibrator.probes import PROBES, probe, sample
+
+    chosen = sample(rows, count)
+    scorer = load_scorer(calibrator, device)
+    with progress_bar("probing", len(chosen) * len(PROBES)) as progress:
+        return probe(scorer, chosen, lambda n: progress.advance(0, n))
+
+
+def _leave_out(
+    name: Any,
+    method: str,
+    train: Sequence[Row],
+    test: Sequence[Row],
+    most: int | None,
+    folder: Path,
+    device: str,
+) -> Study:
+    from calibrator.probes import sample
+    from calibrator.studies import run
+
+    chosen = sample(train, most or len(train))
+    fit: Fit
+    if method == "tfidf":
+        from calibrator.tfidf import WordCounts
+
+        say(f"counting the words of {len(chosen) + len(test)} rows")
+        counts = WordCounts([*chosen, *test])
+
+        def fit(train: Any, judged: Any) -> Any:
+            return counts.scores(train, judged, "served")
+    else:
+        from calibrator.transformer_fit import TransformerFit
+
+        fit = TransformerFit([*chosen, *test], folder, device, say)
+    return run(name, "TF-IDF" if method == "tfidf" else "embedded", fit, chosen, test, say)
+
+
+def _print(study: Study) -> None:
+    width = max(len(one.label) for one in study.entries)
+    typer.echo(
+        f"{'':{width}}  {'trained':>8} {'rows':>6} {'acc':>5}  AUROC (95 % over questions)  "
+        "within    ECE  reference   shift"
+    )
+    for one in study.entries:
+        line = (
+            f"{one.label:{width}}  {one.trained:8} {one.rows:6} {one.accuracy:5.3f}  "
+            f"{one.auroc:5.3f} ({one.low:5.3f} to {one.high:5.3f})      {one.within:5.3f}  "
+            f"{one.ece:5.3f}      {one.reference:5.3f}  {one.shift:+.3f}"
+        )
+        typer.echo(line.replace("+nan", f"    {NO_FIGURE}").replace("nan", f"  {NO_FIGURE}"))
+    typer.echo(f"{'mean':{width}}  {'':8} {'':6} {'':5}  {study.mean:5.3f}")
