@@ -101,7 +101,7 @@ def _stated(rows: Sequence[Row]) -> Floats:
     """The stated confidences, (n, 1); rows without one raise JudgingError."""
     if any(row.verbalized_confidence is None for row in rows):
         raise JudgingError("a row states no confidence of its own")
-    return np.array([[row.verbalized_confidence or 0.0] for row in rows])
+    return np.array([row.verbalized_confidence or 0.0 for row in rows])[:, None]
 
 
 def stated_raw(_: Sequence[Row], test: Sequence[Row]) -> Floats:

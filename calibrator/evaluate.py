@@ -85,10 +85,10 @@ class Evaluation:
         return [r for r in self.results if r.kind == kind and r.method == name]
 
     def joined(self, other: Evaluation) -> Evaluation:
-        """With the results and comparisons of another evaluation, of other rows, behind its own."""
+        """With another one's figures of all its rows, which are other rows, behind its own."""
         return replace(
             self,
-            results=[*self.results, *other.results],
+            results=[*self.results, *(one for one in other.results if one.kind == "pooled")],
             comparisons=[*self.comparisons, *other.comparisons],
         )
 

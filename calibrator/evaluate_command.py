@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -26,7 +27,7 @@ from calibrator.console import (
 
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
-    from calibrator.results import Method, Result
+    from calibrator.results import Method
     from calibrator.rows import Row, Tags
     from calibrator.scores import Scores
 
@@ -40,12 +41,12 @@ def evaluate(
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
     tags: Annotated[
-        list[Literal["served", "all", "none"]] | None,
+        str,
         typer.Option(
-            help="Names told to the calibrator: the model's as served (default), the benchmark's "
-            "too, or none; several are judged beside each other."
+            help="Names told to the calibrator: the model's as served, the benchmark's too with "
+            "all, or none; served,all,none judges them beside each other."
         ),
-    ] = None,
+    ] = "served",
     scores: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +79,7 @@ def evaluate(
         if scores:
             found = [_read(given, rows) for given in scores]
         else:
-            found = _score(calibrator, device, recalibration, rows, tags or ["served"])
+            found = _score(calibrator, device, recalibration, rows, _tags(tags))
         training = training_files(files, train)
         if not training:
             say("no training rows beside the test rows, so no baselines; give them with --train")
@@ -117,6 +118,17 @@ def _read(given: str, rows: Sequence[Row]) -> Scores:
     return read_scores(Path(given), rows)
 
 
+def _tags(given: str) -> list[Tags]:
+    from calibrator.errors import JudgingError
+    from calibrator.rows import Tags
+
+    known: dict[str, Tags] = {name: name for name in get_args(Tags)}
+    try:
+        return [known[name.strip()] for name in dict.fromkeys(given.split(","))]
+    except KeyError as error:
+        raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
+
+
 def _score(
     calibrator: str,
     device: str,
@@ -128,9 +140,8 @@ def _score(
     from calibrator.scores import score_rows
 
     scorer = load_scorer(calibrator, device, recalibration=recalibration)
-    chosen = list(dict.fromkeys(tags))
-    with progress_bar("scoring", len(rows) * len(chosen)) as progress:
-        return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in chosen]
+    with progress_bar("scoring", len(rows) * len(tags)) as progress:
+        return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
 
 
 def _judge(
@@ -162,7 +173,7 @@ def _judge(
     others = [
         Method(name, baseline(stated, chosen), None, True) for name, baseline in STATED.items()
     ]
-    same = [replace(one, confidence=one.confidence[at]) for one in methods]
+    same = [replace(one, confidence=one.confidence[at]) for one in methods if not one.is_baseline]
     return evaluation.joined(judge(chosen, [*same, *others], name=STATED_ROWS))
 
 
@@ -219,23 +230,49 @@ def _print(evaluation: Evaluation, as_json: bool) -> None:
         for result in evaluation.results:
             typer.echo(json_line(result.as_dict()), nl=False)
         return
-    shown = [r for r in evaluation.results if r.kind in ("benchmark", "task", "mean", "pooled")]
-    methods = list(dict.fromkeys(result.method for result in shown))
-    groups = list(dict.fromkeys(result.group for result in shown))
-    found = {(result.group, result.method): result for result in shown}
-    width = max(len(group) for group in groups)
-    heads = "   ".join(f"{method:^26.26}" for method in methods)
-    typer.echo(f"{'':{width}}  {'rows':>6} {'acc':>5}   {heads}")
-    columns = "   ".join(["AUROC within  Brier    ECE"] * len(methods))
-    typer.echo(f"{'':{width}}  {'':6} {'':5}   {columns}")
-    for group in groups:
-        typer.echo(_line(group, width, [found.get((group, method)) for method in methods]))
+    _print_groups(evaluation)
+    _print_methods(evaluation)
 
 
-def _line(group: str, width: int, cells: Sequence[Result | None]) -> str:
-    first = next(cell for cell in cells if cell is not None)
-    figures = "   ".join(
-        f"{c.auroc:5.3f}  {c.within:5.3f}  {c.brier:5.3f}  {c.ece:5.3f}" if c else " " * 26
-        for c in cells
-    ).replace("nan", f"  {NO_FIGURE}")
-    return f"{group:{width}}  {first.rows:6} {first.accuracy:5.3f}   {figures}".rstrip()
+def _print_groups(evaluation: Evaluation) -> None:
+    """The judged method on each benchmark and task, with the first baseline's AUROC beside it."""
+    kinds = ("benchmark", "task", "mean", "pooled")
+    found = [one for kind in kinds for one in evaluation.of_kind(kind)]
+    rival = evaluation.baselines[0] if evaluation.baselines else None
+    width = max(len(one.group) for one in found)
+    typer.echo(evaluation.judged)
+    head = f"{'':{width}}    rows    acc  AUROC (95 % over questions)  within  Brier    ECE"
+    typer.echo(head + (f"   {rival}" if rival else ""))
+    for one in found:
+        line = (
+            f"{one.group:{width}}  {one.rows:6}  {one.accuracy:5.3f}  {one.auroc:5.3f} "
+            f"({one.question_low:5.3f} to {one.question_high:5.3f})      {one.within:5.3f}  "
+            f"{one.brier:5.3f}  {one.ece:5.3f}"
+        )
+        if theirs := evaluation.find(one.group, rival) if rival else None:
+            line += f"   {theirs.auroc:5.3f}"
+        typer.echo(_without_nan(line))
+
+
+def _print_methods(evaluation: Evaluation) -> None:
+    """Every method on all rows; on the rows with a stated confidence too, where there are any."""
+    from calibrator.groups import POOLED
+
+    means = {one.method: one for one in evaluation.results if one.kind == "mean"}
+    for rows in dict.fromkeys(one.group for one in evaluation.results if one.kind == "pooled"):
+        found = [one for one in evaluation.results if one.group == rows]
+        width = max(len(one.method) for one in found)
+        typer.echo(f"\n{rows}: {found[0].rows} rows")
+        typer.echo(f"{'':{width}}  AUROC   mean  within  Brier    ECE  kept at 90 % / 95 % right")
+        for one in found:
+            mean = means[one.method].auroc if rows == POOLED else math.nan
+            line = (
+                f"{one.method:{width}}  {one.auroc:5.3f}  {mean:5.3f}   {one.within:5.3f}  "
+                f"{one.brier:5.3f}  {one.ece:5.3f}         {one.coverage_90:5.3f} / "
+                f"{one.coverage_95:5.3f}"
+            )
+            typer.echo(_without_nan(line))
+
+
+def _without_nan(line: str) -> str:
+    return line.replace("  nan", f"    {NO_FIGURE}")

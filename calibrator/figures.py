@@ -98,13 +98,6 @@ class Plot:
             f'text-anchor="middle">{escape(name)}</text>'
         )
 
-    def legend(self, names: Sequence[str], x: float, y: float) -> None:
-        """A line of its colour and the name of each series, downwards from a place in pixels."""
-        for number, name in enumerate(names):
-            at = y + number * 16
-            self.segment(x, at - 4, x + 18, at - 4, f"curve {series(number)}")
-            self.text(x + 24, at, name)
-
     def svg(self, description: str) -> str:
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
@@ -153,6 +146,25 @@ def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
     return plot.svg(f"Reliability diagram of {name}")
 
 
+def separation(bins: Sequence[Bin], name: str) -> str:
+    """How many right replies have each confidence, upwards, and how many wrong ones, downwards."""
+    counts = [(one, one.rows * one.accuracy, one.rows * (1 - one.accuracy)) for one in bins]
+    most = max((max(right, wrong) for _, right, wrong in counts), default=1.0)
+    plot = Plot(460, 430, (0, 1), (-most * 1.08, most * 1.08))
+    plot.grid_x(_tenths(0, 10), percent, "confidence")
+    zero = plot.y(0)
+    for one, right, wrong in counts:
+        x, width = plot.x(one.low) + 1, plot.x(one.high) - plot.x(one.low) - 2
+        plot.box(x, plot.y(right), width, zero - plot.y(right), "bar s0", f"{right:,.0f} right")
+        plot.box(x, zero, width, plot.y(-wrong) - zero, "bar s1", f"{wrong:,.0f} wrong")
+    plot.segment(plot.left, zero, plot.width - plot.right, zero, "axis")
+    for value in (most, -most):
+        plot.text(plot.left - 6, plot.y(value) + 4, f"{most:,.0f}", "tick", "end")
+    plot.text(plot.left + 8, plot.top + 16, "right replies")
+    plot.text(plot.left + 8, plot.height - plot.bottom - 8, "wrong replies")
+    return plot.svg(f"Confidence of right and wrong replies, {name}")
+
+
 def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
     """Right replies passed against wrong ones passed, for every threshold (U03)."""
     plot = Plot(460, 430, (0, 1), (0, 1))
@@ -160,9 +172,6 @@ def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
     plot.grid_y(_tenths(0, 10), percent, "right replies above it")
     plot.line([(0, 0), (1, 1)], "reference")
     _series(plot, curves)
-    plot.legend(
-        [name for name, _ in curves], plot.x(0.42), plot.y(0.02) - 16 * (len(curves) - 1) - 6
-    )
     return plot.svg("ROC curves")
 
 
@@ -176,7 +185,6 @@ def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
     for target in (0.05, 0.10):
         plot.line([(0, target), (1, target)], "reference")
     _series(plot, [(name, [(x, min(y, top)) for x, y in points]) for name, points in curves])
-    plot.legend([name for name, _ in curves], plot.left + 10, plot.top + 16)
     return plot.svg("Risk against coverage")
 
 
@@ -230,30 +238,54 @@ class ForestRow:
     note: str = ""
 
 
-def forest(rows: Sequence[ForestRow], axis: str, zero: float, label_width: float = 240) -> str:
+def forest(rows: Sequence[ForestRow], axis: str, zero: float) -> str:
     """Values with intervals, one a line, and a line at `zero`, where there is no effect (U06)."""
-    values = [v for row in rows for v in (row.interval.low, row.interval.high, row.interval.value)]
-    values += [row.mark for row in rows] + [zero]
-    low, high = _padded([value for value in values if math.isfinite(value)])
-    height = ROW * len(rows) + 56
-    plot = Plot(760, height, (low, high), (0, 1), left=label_width, right=118, top=8)
-    plot.grid_x(_ticks(low, high), lambda tick: f"{tick:.2f}".replace("-", MINUS), axis)
-    plot.segment(plot.x(zero), plot.top, plot.x(zero), height - plot.bottom, "zero")
-    for number, row in enumerate(rows):
-        _forest_row(plot, row, plot.top + ROW * (number + 0.5) + 2)
-    return plot.svg(axis)
+    return _forest([(axis, rows)], zero, width=760, note_width=118)
+
+
+def forest_panels(panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float) -> str:
+    """Several forest plots of the same lines side by side, each with its axis' name."""
+    return _forest(panels, zero, width=1_000, note_width=54)
+
+
+def _forest(
+    panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float, width: float, note_width: float
+) -> str:
+    labels = [row.label for row in panels[0][1]]
+    label_width = min(330, 24 + 6.9 * max(map(len, labels), default=0))
+    height = ROW * len(labels) + 56
+    each = (width - label_width) / len(panels)
+    shapes = []
+    for number, (axis, rows) in enumerate(panels):
+        ends = [v for row in rows for v in (row.interval.low, row.interval.high, row.mark)]
+        values = [*ends, *(row.interval.value for row in rows), zero]
+        low, high = _padded([value for value in values if math.isfinite(value)])
+        left = label_width + number * each
+        right = width - left - each + note_width
+        plot = Plot(width, height, (low, high), (0, 1), left=left, right=right, top=8)
+        plot.grid_x(_ticks(low, high, int(each / 60)), _signed, axis)
+        plot.segment(plot.x(zero), plot.top, plot.x(zero), height - plot.bottom, "zero")
+        for line, row in enumerate(rows):
+            _forest_row(plot, row, plot.top + ROW * (line + 0.5) + 2)
+        shapes += plot.shapes
+    frame = Plot(width, height, (0, 1), (0, 1), shapes=shapes)
+    for line, label in enumerate(labels):
+        frame.text(label_width - 10, 8 + ROW * (line + 0.5) + 6, label, "label", "end")
+    return frame.svg(", ".join(axis for axis, _ in panels))
+
+
+def _signed(tick: float) -> str:
+    return f"{tick:.2f}".replace("-", MINUS)
 
 
 def _forest_row(plot: Plot, row: ForestRow, y: float) -> None:
-    found = row.interval
-    plot.text(plot.left - 10, y + 4, row.label, "label", "end")
+    found, beside = row.interval, plot.width - plot.right + 8
     if not math.isfinite(found.value):
-        plot.text(plot.width - plot.right + 8, y + 4, "no figure", "tick")
+        plot.text(beside, y + 4, "no figure", "tick")
         return
     if math.isfinite(found.low) and math.isfinite(found.high):
         plot.segment(plot.x(found.low), y, plot.x(found.high), y, "whisker s0")
     if math.isfinite(row.mark):
         plot.segment(plot.x(row.mark), y - 7, plot.x(row.mark), y + 7, "tickmark s1")
     plot.dot(plot.x(found.value), y, "mark s0", 4, f"{row.label}: {found.value:.3f}")
-    words = f"{found.value:.3f} {row.note}".replace("-", MINUS)
-    plot.text(plot.width - plot.right + 8, y + 4, words.strip(), "tick")
+    plot.text(beside, y + 4, f"{found.value:.3f} {row.note}".replace("-", MINUS).strip(), "tick")

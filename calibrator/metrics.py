@@ -98,7 +98,9 @@ def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
         return float("nan")
     spread = (len(right) - 1) * right.var(ddof=1) + (len(wrong) - 1) * wrong.var(ddof=1)
     deviation = float(np.sqrt(spread / (len(y) - 2)))
-    return float(right.mean() - wrong.mean()) / deviation if deviation else float("nan")
+    if deviation < 1e-12:  # what rounding leaves of equal numbers
+        return float("nan")
+    return float(right.mean() - wrong.mean()) / deviation
 
 
 def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:

@@ -17,10 +17,13 @@ from calibrator.evaluate import Evaluation
 from calibrator.figures import (
     ForestRow,
     forest,
+    forest_panels,
     percent,
     reliability_diagram,
     risk_coverage_curves,
     roc_curves,
+    separation,
+    series,
     size_curve,
 )
 from calibrator.groups import POOLED
@@ -125,38 +128,43 @@ def _figure(svg: str, caption: str) -> str:
 
 def _against_baselines(evaluation: Evaluation) -> str:
     judged = [one for one in evaluation.comparisons if one.method == evaluation.judged]
-    if not judged:
-        return ""
-    figures = [
-        _figure(
-            forest([_pooled_row(one) for one in judged], "difference of AUROC, all rows", 0.0),
-            "Dots right of the line: the calibrator ranks better. Intervals are 95 % and drawn "
-            "over questions; p is DeLong's paired test.",
-        )
-    ]
-    for name, values in (
-        ("mean over benchmarks", [one.mean for one in judged]),
-        ("within questions", [one.within for one in judged]),
-    ):
-        rows = [ForestRow(_against(c), v) for c, v in zip(judged, values, strict=True)]
-        figures.append(
-            _figure(forest(rows, f"difference of AUROC, {name}", 0.0), f"The same, {name}.")
-        )
-    return _section(
+    figures = "".join(
+        _against(rows, [one for one in judged if one.rows == rows])
+        for rows in dict.fromkeys(one.rows for one in judged)
+    )
+    return figures and _section(
         "Is it better than what is simple?",
-        "".join(figures),
+        figures,
         "A leaderboard is not a calibrator: names-only tables know how good each model is on each "
         "benchmark and never look at a reply.",
     )
 
 
-def _against(comparison: Comparison) -> str:
-    rows = "" if comparison.rows == POOLED else " *"
-    return f"less {comparison.baseline}{rows}"
+def _against(rows: str, found: Sequence[Comparison]) -> str:
+    """One line for each baseline; all rows, the mean over benchmarks, within questions."""
+    which = "all rows" if rows == POOLED else rows
+    panels = [
+        ("all rows pooled", [ForestRow(one.baseline, one.clustered) for one in found]),
+        ("mean over benchmarks", [ForestRow(one.baseline, one.mean) for one in found]),
+        ("within questions", [ForestRow(one.baseline, one.within) for one in found]),
+    ]
+    unclear = [f"{one.baseline} ({p_text(one.pooled.p)})" for one in found if one.pooled.p >= 1e-3]
+    tested = "DeLong's test of the pooled difference: p < 0.001"
+    tested += f", but for {'; '.join(unclear)}." if unclear else " for each."
+    return _figure(
+        forest_panels(panels, 0.0),
+        f"How much higher the calibrator's AUROC is, on {which}. Right of the line it ranks "
+        f"better; intervals are 95 %, over questions. {tested}",
+    )
 
 
-def _pooled_row(one: Comparison) -> ForestRow:
-    return ForestRow(_against(one), one.clustered, note=p_text(one.pooled.p))
+def _legend(names: Sequence[str]) -> str:
+    items = "".join(
+        f'<li><svg viewBox="0 0 20 8"><line class="curve {series(number)}" x1="0" y1="4" x2="20" '
+        f'y2="4"/></svg>{escape(name)}</li>'
+        for number, name in enumerate(names)
+    )
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _curves(evaluation: Evaluation) -> str:
@@ -170,6 +178,10 @@ def _curves(evaluation: Evaluation) -> str:
             "On the diagonal, 70 % sure means right 70 times in 100. The bars count the replies.",
         ),
         _figure(
+            separation(judged.bins, judged.method),
+            "The further right and wrong replies stand apart, the better it tells them.",
+        ),
+        _figure(
             risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),
             "Keep only the surest replies: how many of those are wrong? Dashed: 5 % and 10 %.",
         ),
@@ -178,7 +190,12 @@ def _curves(evaluation: Evaluation) -> str:
             "The area under a curve is its AUROC; the diagonal is chance.",
         ),
     ]
-    return _section("Can its numbers be believed?", f'<div class="pair">{"".join(figures)}</div>')
+    legend = _legend([one.method for one in shown])
+    return _section(
+        "Can its numbers be believed?",
+        f'<div class="pair">{"".join(figures[:2])}</div>{legend}'
+        f'<div class="pair">{"".join(figures[2:])}</div>',
+    )
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
@@ -297,6 +314,5 @@ def _reading() -> str:
         "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "
         "one; 0.5 is chance. Within: the same among replies to one question. AUPRC and F1 are of "
         "finding wrong replies. Kept: the largest share of replies that a threshold keeps at that "
-        "accuracy, found on these very rows, so no guarantee. * on the rows that state a "
-        "confidence.</p></footer>"
+        "accuracy, found on these very rows, so no guarantee.</p></footer>"
     )
