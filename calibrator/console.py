@@ -93,8 +93,11 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
 def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
     """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`, if there are any.
 
-    Raises JudgingError when what was asked for holds no rows.
+    Files marked __nc are left out, as where a calibrator is trained: baselines learn from the same
+    rows. Raises JudgingError when nothing is left of what was asked for.
     """
+    from calibrator.training_data import NON_COMMERCIAL, is_trainable
+
     beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
     folders = given or [folder for folder in beside if folder.is_dir()]
     found = [
@@ -104,4 +107,6 @@ def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[
     ]
     if given and not found:
         raise JudgingError(f"no *.jsonl file in {', '.join(map(str, given))}")
-    return found
+    if found and not any(map(is_trainable, found)):
+        raise JudgingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
+    return [file for file in found if is_trainable(file)]

@@ -236,8 +236,9 @@ def _print(evaluation: Evaluation, as_json: bool) -> None:
 
 def _print_groups(evaluation: Evaluation) -> None:
     """The judged method on each benchmark and task, with the first baseline's AUROC beside it."""
-    kinds = ("benchmark", "task", "mean", "pooled")
+    kinds = ("benchmark", "task", "mean")
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
+    found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
     rival = evaluation.baselines[0] if evaluation.baselines else None
     width = max(len(one.group) for one in found)
     typer.echo(evaluation.judged)

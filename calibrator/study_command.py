@@ -111,9 +111,11 @@ def _leave_out(
         def fit(train: Any, judged: Any) -> Any:
             return counts.scores(train, judged, "served")
     else:
+        from calibrator.train import TrainConfig
         from calibrator.transformer_fit import TransformerFit
 
-        fit = TransformerFit([*chosen, *test], folder, device, say)
+        config = TrainConfig(data=(), name="study", device=device)
+        fit = TransformerFit([*chosen, *test], folder, config, say)
     return run(name, "TF-IDF" if method == "tfidf" else "embedded", fit, chosen, test, say)
 
 
