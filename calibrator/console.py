@@ -14,7 +14,6 @@ import typer
 from calibrator.errors import CalibratorError, JudgingError, MissingExtraError, RowError
 
 FAILED, UNUSABLE_INPUT = 1, 2
-NO_FIGURE = "\N{EN DASH}"  # where a figure does not exist
 
 Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
@@ -58,6 +57,14 @@ def progress_bar(title: str, total: int) -> Any:
 def say(sentence: str) -> None:
     """To people; stdout is for results."""
     typer.echo(sentence, err=True)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as they need to be, the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for first, *others in (head, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        typer.echo("  ".join([first.ljust(widths[0]), *cells]).rstrip())
 
 
 def json_line(values: Any) -> str:

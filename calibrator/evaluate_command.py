@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from calibrator.console import (
-    NO_FIGURE,
     Calibrator,
     Device,
     Files,
     RecalibrationFile,
     TrainFiles,
     json_line,
+    print_table,
     progress_bar,
     report_bad,
     say,
@@ -24,6 +24,7 @@ from calibrator.console import (
     training_files,
     writer,
 )
+from calibrator.wording import bounds, figure
 
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
@@ -239,41 +240,45 @@ def _print_groups(evaluation: Evaluation) -> None:
     kinds = ("benchmark", "task", "mean")
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
     found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
-    rival = evaluation.baselines[0] if evaluation.baselines else None
-    width = max(len(one.group) for one in found)
-    typer.echo(evaluation.judged)
-    head = f"{'':{width}}    rows    acc  AUROC (95 % over questions)  within  Brier    ECE"
-    typer.echo(head + (f"   {rival}" if rival else ""))
+    rivals = evaluation.baselines[:1]
+    rows = []
     for one in found:
-        line = (
-            f"{one.group:{width}}  {one.rows:6}  {one.accuracy:5.3f}  {one.auroc:5.3f} "
-            f"({one.question_low:5.3f} to {one.question_high:5.3f})      {one.within:5.3f}  "
-            f"{one.brier:5.3f}  {one.ece:5.3f}"
+        theirs = [evaluation.find(one.group, rival) for rival in rivals]
+        rows.append(
+            [
+                one.group,
+                f"{one.rows:,}",
+                figure(one.accuracy),
+                figure(one.auroc),
+                bounds(one.question_low, one.question_high),
+                *(figure(value) for value in (one.within, one.brier, one.ece)),
+                *(figure(rival.auroc if rival else math.nan) for rival in theirs),
+            ]
         )
-        if theirs := evaluation.find(one.group, rival) if rival else None:
-            line += f"   {theirs.auroc:5.3f}"
-        typer.echo(_without_nan(line))
+    head = ["", "rows", "right", "AUROC", "95 % over questions", "within", "Brier", "ECE"]
+    typer.echo(evaluation.judged)
+    print_table([*head, *rivals], rows)
 
 
 def _print_methods(evaluation: Evaluation) -> None:
     """Every method on all rows; on the rows with a stated confidence too, where there are any."""
     from calibrator.groups import POOLED
 
-    means = {one.method: one for one in evaluation.results if one.kind == "mean"}
-    for rows in dict.fromkeys(one.group for one in evaluation.results if one.kind == "pooled"):
-        found = [one for one in evaluation.results if one.group == rows]
-        width = max(len(one.method) for one in found)
-        typer.echo(f"\n{rows}: {found[0].rows} rows")
-        typer.echo(f"{'':{width}}  AUROC   mean  within  Brier    ECE  kept at 90 % / 95 % right")
-        for one in found:
-            mean = means[one.method].auroc if rows == POOLED else math.nan
-            line = (
-                f"{one.method:{width}}  {one.auroc:5.3f}  {mean:5.3f}   {one.within:5.3f}  "
-                f"{one.brier:5.3f}  {one.ece:5.3f}         {one.coverage_90:5.3f} / "
-                f"{one.coverage_95:5.3f}"
-            )
-            typer.echo(_without_nan(line))
-
-
-def _without_nan(line: str) -> str:
-    return line.replace("  nan", f"    {NO_FIGURE}")
+    means = {one.method: one.auroc for one in evaluation.results if one.kind == "mean"}
+    head = ["", "AUROC", "95 % over replies", "mean", "within", "Brier", "ECE", "kept at 90 %"]
+    for group in dict.fromkeys(one.group for one in evaluation.results if one.kind == "pooled"):
+        rows = [
+            [
+                one.method,
+                figure(one.auroc),
+                bounds(one.low, one.high),
+                figure(means[one.method] if group == POOLED else math.nan),
+                *(figure(v) for v in (one.within, one.brier, one.ece)),
+                figure(one.coverage_90),
+                figure(one.coverage_95),
+            ]
+            for one in evaluation.results
+            if one.group == group
+        ]
+        typer.echo(f"\n{group}")
+        print_table([*head, "at 95 % right"], rows)

@@ -13,6 +13,7 @@ from html import escape
 
 from calibrator.intervals import Interval
 from calibrator.metrics import Bin
+from calibrator.wording import percent
 
 SERIES = 6  # colours that the style sheet has
 MINUS = "\N{MINUS SIGN}"
@@ -108,10 +109,6 @@ class Plot:
 def series(number: int) -> str:
     """The class of a series' colour."""
     return f"s{min(number, SERIES - 1)}"
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
 
 
 def _tenths(low: int, high: int, step: int = 2) -> list[float]:

@@ -10,16 +10,17 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from calibrator.console import NO_FIGURE
 from calibrator.errors import JudgingError
 from calibrator.evaluate import Evaluation
 from calibrator.groups import POOLED
-from calibrator.report import STUDY_TITLES, figure_text, interval_text, p_text
+from calibrator.report import STUDY_TITLES
 from calibrator.results import MEAN, Result
 from calibrator.studies import Study
+from calibrator.wording import NO_FIGURE, bounds, figure, p_text
 
 BEGIN = "<!-- figures: written by `pinocchio card`, not by hand -->"
 END = "<!-- end of figures -->"
+_STUDY_FIGURES = ("auroc", "reference", "within", "ece", "ece_mended")
 _MARKED = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
 COMPARED = ("TF-IDF", "length")  # baselines that have a column beside each benchmark
 
@@ -37,7 +38,7 @@ def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
     """The figures as Markdown."""
     parts = [
         f"{evaluation.rows:,} replies to {evaluation.questions:,} questions, "
-        f"{figure_text(evaluation.accuracy)} of them correct; calibrator `{evaluation.judged}`.",
+        f"{figure(evaluation.accuracy)} of them correct; calibrator `{evaluation.judged}`.",
         _methods(evaluation),
         _benchmarks(evaluation),
         _near_chance(evaluation),
@@ -60,8 +61,8 @@ def _bounded(one: Result | None) -> str:
     if one is None:
         return NO_FIGURE
     if not math.isfinite(one.question_low):
-        return figure_text(one.auroc)
-    return f"{one.auroc:.3f} ({interval_text(one.question_low, one.question_high)})"
+        return figure(one.auroc)
+    return f"{one.auroc:.3f} ({bounds(one.question_low, one.question_high)})"
 
 
 def _methods(evaluation: Evaluation) -> str:
@@ -76,9 +77,9 @@ def _methods(evaluation: Evaluation) -> str:
                     name,
                     _bounded(pooled),
                     _bounded(mean),
-                    figure_text(pooled.within),
-                    figure_text(pooled.brier),
-                    figure_text(pooled.ece),
+                    figure(pooled.within),
+                    figure(pooled.brier),
+                    figure(pooled.ece),
                     p_text(p[name]) if name in p else "",
                 )
             )
@@ -100,12 +101,12 @@ def _benchmarks(evaluation: Evaluation) -> str:
             (
                 one.group,
                 f"{one.rows:,}",
-                figure_text(one.accuracy),
+                figure(one.accuracy),
                 _bounded(one),
-                figure_text(one.within),
-                figure_text(one.brier),
-                figure_text(one.ece),
-                *(figure_text(rival.auroc if rival else math.nan) for rival in rivals),
+                figure(one.within),
+                figure(one.brier),
+                figure(one.ece),
+                *(figure(rival.auroc if rival else math.nan) for rival in rivals),
             )
         )
     head = ("benchmark", "rows", "accuracy", "AUROC", "within", "Brier", "ECE")
@@ -134,7 +135,7 @@ def _tasks(evaluation: Evaluation) -> str:
             one.group,
             f"{one.rows:,}",
             _bounded(one),
-            *(figure_text(v) for v in (one.coverage_90, one.coverage_95, one.coverage_99)),
+            *(figure(v) for v in (one.coverage_90, one.coverage_95, one.coverage_99)),
         )
         for one in found
     ]
@@ -146,12 +147,15 @@ def _study(study: Study) -> str:
         (
             one.label,
             f"{one.rows:,}",
-            f"{figure_text(one.auroc)} ({interval_text(one.low, one.high)})",
-            figure_text(one.reference),
-            figure_text(one.within),
+            f"{figure(one.auroc)} ({bounds(one.low, one.high)})",
+            figure(one.reference),
+            figure(one.within),
+            figure(one.ece),
+            figure(one.ece_mended),
         )
         for one in study.entries
     ]
+    means = ("mean", "", *(figure(study.mean(name)) for name in _STUDY_FIGURES))
     title = STUDY_TITLES.get(study.name, study.name)
-    table = _table(("", "rows", "AUROC", "nothing changed", "within questions"), rows)
-    return f"**{title}** ({study.method}; mean {figure_text(study.mean)})\n\n{table}"
+    head = ("", "rows", "AUROC", "nothing changed", "within", "ECE", "ECE after 100 labels")
+    return f"**{title}** ({study.method})\n\n{_table(head, [*rows, means])}"

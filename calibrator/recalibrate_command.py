@@ -13,14 +13,15 @@ from calibrator.console import (
     Device,
     Files,
     json_line,
+    print_table,
     progress_bar,
     report_bad,
     say,
     sentences,
 )
+from calibrator.wording import figure
 
 if TYPE_CHECKING:
-    from calibrator.recalibration_study import Mended
     from calibrator.rows import Row
     from calibrator.scores import Scores
 
@@ -124,16 +125,11 @@ def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None
     typer.echo(
         f"{scores.name}: {LABELS} labels, judged on the other questions, mean of {SPLITS} splits"
     )
-    width = max(len(one.group) for one in lines)
-    heads = "rows    acc  AUROC    ECE: raw  Platt  temp.  isot.   Brier  Platt"
-    typer.echo(f"{'':{width}}  {heads}")
-    for one in lines:
-        typer.echo(_line(one, width))
-
-
-def _line(one: Mended, width: int) -> str:
-    return (
-        f"{one.group:{width}}  {one.rows:4}  {one.accuracy:5.3f}  {one.auroc:5.3f}       "
-        f"{one.ece:5.3f}  {one.ece_platt:5.3f}  {one.ece_temperature:5.3f}  {one.ece_isotonic:5.3f}"
-        f"   {one.brier:5.3f}  {one.brier_platt:5.3f}"
-    )
+    names = ["accuracy", "auroc", "ece", "ece_platt", "ece_temperature", "ece_isotonic"]
+    names += ["brier", "brier_platt"]
+    cells = [
+        [one.group, f"{one.rows:,}", *(figure(getattr(one, name)) for name in names)]
+        for one in lines
+    ]
+    head = ["", "rows", "right", "AUROC", "ECE", "Platt", "temperature", "isotonic"]
+    print_table([*head, "Brier", "Platt"], cells)

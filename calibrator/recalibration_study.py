@@ -17,7 +17,7 @@ import numpy as np
 
 from calibrator.baselines import labels_of
 from calibrator.evaluate import question_numbers
-from calibrator.groups import Group, groups_of
+from calibrator.groups import groups_of
 from calibrator.metrics import Floats, Ints, auroc, brier, ece
 from calibrator.recalibration import Isotonic, Platt
 from calibrator.recalibration_fit import FIT
@@ -66,24 +66,28 @@ def study(
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Mended]:
     """N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
-    groups = [g for g in groups_of(rows) if g.kind == by and len(g.at) >= MIN_ROWS]
+    groups = [group for group in groups_of(rows) if group.kind == by]
     labels, questions = labels_of(rows), question_numbers(rows)
     found = []
     for group in sorted(groups, key=lambda one: -len(one.at)):
-        if mended := _mend(group, labels[group.at], confidence[group.at], questions[group.at]):
+        at = group.at
+        if mended := mend(group.name, labels[at], confidence[at], questions[at]):
             found.append(mended)
         progress(1)
     return found
 
 
-def _mend(group: Group, y: Ints, p: Floats, questions: Ints) -> Mended | None:
+def mend(group: str, y: Ints, p: Floats, questions: Ints) -> Mended | None:
+    """N01 for one group's rows; None with fewer than `MIN_ROWS`, or without both labels."""
+    if len(y) < MIN_ROWS:
+        return None
     rng = np.random.default_rng(SEED)
     splits = [_split(y, p, *_draw(questions, rng)) for _ in range(SPLITS)]
     figures = [one for one in splits if one is not None]
     if not figures:
         return None
     means = {name: float(np.mean([one[name] for one in figures])) for name in figures[0]}
-    return Mended(group=group.name, rows=len(y), accuracy=float(y.mean()), **means)
+    return Mended(group=group, rows=len(y), accuracy=float(y.mean()), **means)
 
 
 def _draw(questions: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:

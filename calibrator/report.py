@@ -12,13 +12,11 @@ from html import escape
 from importlib.resources import files
 
 from calibrator.comparisons import Comparison
-from calibrator.console import NO_FIGURE
 from calibrator.evaluate import Evaluation
 from calibrator.figures import (
     ForestRow,
     forest,
     forest_panels,
-    percent,
     reliability_diagram,
     risk_coverage_curves,
     roc_curves,
@@ -30,6 +28,7 @@ from calibrator.groups import POOLED
 from calibrator.intervals import Interval
 from calibrator.results import MEAN, Result
 from calibrator.studies import Study
+from calibrator.wording import bounds, figure, p_text, percent
 
 CURVES_SHOWN = 5
 STUDY_TITLES = {
@@ -40,20 +39,6 @@ STUDY_TITLES = {
     "size": "More training rows",
     "probes": "The same rows with something changed",
 }
-
-
-def figure_text(value: float, digits: int = 3) -> str:
-    """A figure as people write it; a dash where there is none."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else NO_FIGURE
-
-
-def interval_text(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
-
-
-def p_text(p: float) -> str:
-    """A p value with the precision that it has."""
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
 
 
 def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | None = None) -> str:
@@ -91,21 +76,21 @@ def _head(evaluation: Evaluation, heading: str) -> str:
 def _tiles(evaluation: Evaluation) -> str:
     tiles = []
     if (pooled := evaluation.find(POOLED)) and math.isfinite(pooled.auroc):
-        bounds = interval_text(pooled.question_low, pooled.question_high)
-        tiles += [("AUROC, all rows", figure_text(pooled.auroc), bounds)]
+        ends = bounds(pooled.question_low, pooled.question_high)
+        tiles += [("AUROC, all rows", figure(pooled.auroc), ends)]
     if (mean := evaluation.find(MEAN)) and math.isfinite(mean.auroc):
-        bounds = interval_text(mean.question_low, mean.question_high)
-        tiles += [("AUROC, mean over benchmarks", figure_text(mean.auroc), bounds)]
+        ends = bounds(mean.question_low, mean.question_high)
+        tiles += [("AUROC, mean over benchmarks", figure(mean.auroc), ends)]
     for within in [one for one in evaluation.within if one.method == evaluation.judged]:
-        bounds = interval_text(within.auroc.low, within.auroc.high)
-        tiles += [("AUROC within a question", figure_text(within.auroc.value), bounds)]
+        ends = bounds(within.auroc.low, within.auroc.high)
+        tiles += [("AUROC within a question", figure(within.auroc.value), ends)]
     if pooled:
         kept = f"keeps {percent(pooled.coverage_95)} at 95 % right"
         tiles += [
             (
                 "calibration error (ECE)",
-                figure_text(pooled.ece),
-                f"Brier {figure_text(pooled.brier)}",
+                figure(pooled.ece),
+                f"Brier {figure(pooled.brier)}",
             ),
             ("kept at 90 % right", percent(pooled.coverage_90), kept),
         ]
@@ -226,8 +211,8 @@ def _study(study: Study) -> str:
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
-        figure = _figure(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
-        return _section(title, f'<div class="pair">{figure}</div>')
+        drawn = _figure(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
+        return _section(title, f'<div class="pair">{drawn}</div>')
     rows = [
         ForestRow(
             one.label, Interval(one.auroc, one.low, one.high), one.reference, f"n {one.rows:,}"
@@ -235,8 +220,34 @@ def _study(study: Study) -> str:
         for one in study.entries
     ]
     mark = "on the unchanged rows" if study.name == "probes" else "with everything in training"
-    caption = f"{study.method}; mean {figure_text(study.mean)}. Upright marks: {mark}."
-    return _section(title, _figure(forest(rows, "AUROC", 0.5), caption))
+    caption = f"{study.method}; mean {figure(study.mean())}. Upright marks: {mark}."
+    return _section(title, _figure(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
+
+
+def _study_table(study: Study) -> str:
+    """What a forest plot has no room for, behind a click."""
+    columns = (
+        ("rows trained on", "trained", 0),
+        ("rows", "rows", 0),
+        ("right", "accuracy", 3),
+        ("AUROC", "auroc", 3),
+        ("reference", "reference", 3),
+        ("within", "within", 3),
+        ("mean shift", "shift", 3),
+        ("ECE", "ece", 3),
+        ("ECE after 100 labels", "ece_mended", 3),
+    )
+    head = "".join(f"<th>{title}</th>" for title, _, _ in columns)
+    lines = "".join(
+        f"<tr><th>{escape(one.label)}</th>"
+        + "".join(f"<td>{figure(getattr(one, name), n)}</td>" for _, name, n in columns)
+        + "</tr>"
+        for one in study.entries
+    )
+    return (
+        '<details><summary>Figures</summary><div class="wide"><table>'
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{lines}</tbody></table></div></details>"
+    )
 
 
 _COLUMNS = (
@@ -271,16 +282,16 @@ def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
 
 
 def _cells(one: Result) -> list[str]:
-    bounds = {
-        "95 % over replies": interval_text(one.low, one.high),
-        "over questions": interval_text(one.question_low, one.question_high),
+    ends = {
+        "95 % over replies": bounds(one.low, one.high),
+        "over questions": bounds(one.question_low, one.question_high),
     }
     return [
-        bounds[title]
+        ends[title]
         if not name
         else f"{one.rows:,}"
         if name == "rows"
-        else figure_text(getattr(one, name), digits)
+        else figure(getattr(one, name), digits)
         for name, title, digits in _COLUMNS
     ]
 

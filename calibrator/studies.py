@@ -26,6 +26,7 @@ from calibrator.evaluate import question_numbers
 from calibrator.groups import shown
 from calibrator.intervals import RESAMPLES, auroc_interval
 from calibrator.metrics import Floats, Ints, auroc, ece
+from calibrator.recalibration_study import mend
 from calibrator.results import numbers, plain
 from calibrator.rows import Row
 
@@ -80,7 +81,10 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One fold's figures; `reference` is the AUROC of the fit on everything, on the same rows."""
+    """One fold's figures; `reference` is the AUROC of the fit on everything, on the same rows.
+
+    `ece_mended` is the ECE after Platt scaling on 100 labels of these rows, by the protocol of N01.
+    """
 
     label: str
     trained: int
@@ -91,6 +95,7 @@ class Entry:
     high: float
     within: float
     ece: float
+    ece_mended: float = math.nan
     reference: float = math.nan
     shift: float = math.nan  # mean change of the confidence against the reference (H17)
 
@@ -103,10 +108,9 @@ class Study:
     method: str
     entries: list[Entry]
 
-    @property
-    def mean(self) -> float:
-        """The unweighted mean AUROC over entries that have one (H16)."""
-        values = [one.auroc for one in self.entries if math.isfinite(one.auroc)]
+    def mean(self, figure: str = "auroc") -> float:
+        """The unweighted mean of a figure over the entries that have it (H16)."""
+        values = [value for one in self.entries if math.isfinite(value := getattr(one, figure))]
         return sum(values) / len(values) if values else math.nan
 
 
@@ -122,6 +126,7 @@ def entry_of(
     y, questions = labels_of(rows), question_numbers(rows)
     interval = auroc_interval(y, confidence, questions, resamples)
     mixed = disagreement(y, confidence, questions, permutations=0)
+    mended = mend(label, y, confidence, questions)
     return Entry(
         label=label,
         trained=trained,
@@ -132,6 +137,7 @@ def entry_of(
         high=interval.high,
         within=mixed.auroc if mixed else math.nan,
         ece=ece(y, confidence),
+        ece_mended=mended.ece_platt if mended else math.nan,
         reference=math.nan if reference is None else auroc(y, reference),
         shift=math.nan if reference is None else float(np.mean(confidence - reference)),
     )
@@ -222,7 +228,7 @@ def run(
 
 
 def study_json(study: Study) -> str:
-    values = {"format": FORMAT, **plain(asdict(study)), "mean": plain(study.mean)}
+    values = {"format": FORMAT, **plain(asdict(study)), "mean": plain(study.mean())}
     return json.dumps(values, indent=1, allow_nan=False)
 
 

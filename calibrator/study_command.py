@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from calibrator.console import (
-    NO_FIGURE,
     Calibrator,
     Device,
     Files,
     TrainFiles,
+    print_table,
     progress_bar,
     report_bad,
     say,
@@ -23,6 +23,7 @@ from calibrator.console import (
     writer,
 )
 from calibrator.errors import JudgingError
+from calibrator.wording import bounds, figure
 
 if TYPE_CHECKING:
     from calibrator.rows import Row
@@ -120,16 +121,21 @@ def _leave_out(
 
 
 def _print(study: Study) -> None:
-    width = max(len(one.label) for one in study.entries)
-    typer.echo(
-        f"{'':{width}}  {'trained':>8} {'rows':>6} {'acc':>5}  AUROC (95 % over questions)  "
-        "within    ECE  reference   shift"
+    averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "shift")
+    rows = [
+        [
+            one.label,
+            f"{one.trained:,}",
+            f"{one.rows:,}",
+            figure(one.accuracy),
+            figure(one.auroc),
+            bounds(one.low, one.high),
+            *(figure(getattr(one, name)) for name in averaged[2:]),
+        ]
+        for one in study.entries
+    ]
+    means = [figure(study.mean(name)) if name else "" for name in averaged]
+    head = ["", "trained", "rows", "right", "AUROC", "95 % over questions", "within", "ECE"]
+    print_table(
+        [*head, "after 100 labels", "reference", "shift"], [*rows, ["mean", "", "", "", *means]]
     )
-    for one in study.entries:
-        line = (
-            f"{one.label:{width}}  {one.trained:8} {one.rows:6} {one.accuracy:5.3f}  "
-            f"{one.auroc:5.3f} ({one.low:5.3f} to {one.high:5.3f})      {one.within:5.3f}  "
-            f"{one.ece:5.3f}      {one.reference:5.3f}  {one.shift:+.3f}"
-        )
-        typer.echo(line.replace("+nan", f"    {NO_FIGURE}").replace("nan", f"  {NO_FIGURE}"))
-    typer.echo(f"{'mean':{width}}  {'':8} {'':6} {'':5}  {study.mean:5.3f}")

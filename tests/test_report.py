@@ -24,10 +24,11 @@ from calibrator.intervals import Interval
 from calibrator.metrics import reliability
 from calibrator.model_card import BEGIN, END, figures_of, update_card
 from calibrator.probes import probe
-from calibrator.report import figure_text, p_text, render
+from calibrator.report import render
 from calibrator.results import Method
 from calibrator.rows import Row, parse_row
 from calibrator.studies import Entry, Study
+from calibrator.wording import figure, p_text
 from tests.labelled_rows import labelled, noisy
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e|"
@@ -120,7 +121,7 @@ def test_the_page_tells_the_measured_figures(evaluation: Evaluation) -> None:
     assert pooled is not None
     text = Page(render(evaluation)).text
     for value in (pooled.auroc, pooled.ece, pooled.brier, pooled.within):
-        assert figure_text(value) in text
+        assert figure(value) in text
     assert "nan" not in re.sub(r"[\w-]*nan[\w-]+|[\w-]+nan", "", text)
 
 
@@ -210,7 +211,7 @@ def test_a_card_gets_its_figures(evaluation: Evaluation, tmp_path: Path) -> None
     assert first.endswith(f"{END}\n\nKnown failures.\n")
     assert "0.999" not in first
     for one in evaluation.of_kind("benchmark"):
-        assert f"| {one.group} | {one.rows:,} | {figure_text(one.accuracy)} |" in first
+        assert f"| {one.group} | {one.rows:,} | {figure(one.accuracy)} |" in first
     assert "More training rows" in first
 
 

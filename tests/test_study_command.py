@@ -65,7 +65,7 @@ def test_probes_ask_the_calibrator(test_file: Path) -> None:
     result = run("study", "probes", test_file, "--rows", "100", "--calibrator", "fake:0.5")
     assert result.exit_code == 0
     assert "question: [QUESTION REDACTED]" in result.stdout
-    assert {line.split("  ")[-1] for line in result.stdout.splitlines()[1:-1]} == {"+0.000"}
+    assert {line.split("  ")[-1] for line in result.stdout.splitlines()[1:-1]} == {"0.000"}
     assert "nan" not in result.stdout
 
 
