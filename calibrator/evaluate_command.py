@@ -28,7 +28,6 @@ from calibrator.wording import bounds, figure
 
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
-    from calibrator.results import Method
     from calibrator.rows import Row, Tags
     from calibrator.scores import Scores
 
@@ -70,6 +69,7 @@ def evaluate(
 ) -> None:
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
     from calibrator.evaluate import to_json
+    from calibrator.judging import judge_all, keep_scores, methods_of
     from calibrator.report import render
     from calibrator.studies import read_study
     from calibrator.training_data import load_labelled
@@ -81,10 +81,11 @@ def evaluate(
             found = [_read(given, rows) for given in scores]
         else:
             found = _score(calibrator, device, recalibration, rows, _tags(tags))
-        training = training_files(files, train)
-        if not training:
-            say("no training rows beside the test rows, so no baselines; give them with --train")
-        evaluation = _judge(rows, found, training, keep)
+        train_rows = _training(files, train)
+        methods = methods_of(found, train_rows, rows)
+        if keep:
+            keep_scores(keep, rows, methods)
+        evaluation = judge_all(rows, methods, train_rows)
         if output:
             with writer(output) as stream:
                 stream.write(to_json(evaluation) + "\n")
@@ -130,6 +131,18 @@ def _tags(given: str) -> list[Tags]:
         raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
 
 
+def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
+    from calibrator.training_data import load_labelled
+
+    found = training_files(files, given)
+    if not found:
+        say("no training rows beside the test rows, so no baselines; give them with --train")
+        return []
+    rows, _ = load_labelled(found)
+    say(f"baselines are fitted on {len(rows)} training rows")
+    return rows
+
+
 def _score(
     calibrator: str,
     device: str,
@@ -143,87 +156,6 @@ def _score(
     scorer = load_scorer(calibrator, device, recalibration=recalibration)
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
         return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
-
-
-def _judge(
-    rows: Sequence[Row], found: Sequence[Scores], training: Sequence[Path], keep: Path | None
-) -> Evaluation:
-    """Judges the scores beside baselines, and apart from that on the rows with a confidence of
-    their own, where there are any on both sides."""
-    from dataclasses import replace
-
-    from calibrator.baselines import STATED, with_stated_confidence
-    from calibrator.evaluate import STATED_ROWS, judge
-    from calibrator.results import Method
-    from calibrator.training_data import load_labelled
-
-    methods = _named(found)
-    train: list[Row] = []
-    if training:
-        train, _ = load_labelled(training)
-        say(f"baselines are fitted on {len(train)} training rows")
-        methods += _baselines(train, rows, [one.tags for one in found])
-    if keep:
-        _keep(keep, rows, methods)
-    evaluation = judge(rows, methods)
-    at = [i for i, row in enumerate(rows) if row.verbalized_confidence is not None]
-    stated = with_stated_confidence(train)
-    if len({row.correct for row in stated}) < 2 or len({rows[i].correct for i in at}) < 2:
-        return evaluation
-    chosen = [rows[i] for i in at]
-    others = [
-        Method(name, baseline(stated, chosen), None, True) for name, baseline in STATED.items()
-    ]
-    same = [replace(one, confidence=one.confidence[at]) for one in methods if not one.is_baseline]
-    return evaluation.joined(judge(chosen, [*same, *others], name=STATED_ROWS))
-
-
-def _named(found: Sequence[Scores]) -> list[Method]:
-    """Methods with names of their own, also where one calibrator was told different names."""
-    from calibrator.groups import shown
-    from calibrator.results import Method
-
-    methods: list[Method] = []
-    for one in found:
-        name = shown(one.name)
-        if one.tags != "served":
-            name += {"all": ", names told", "none": ", no names"}[one.tags]
-        taken = [method.name for method in methods]
-        methods.append(
-            Method(
-                f"{name} ({len(taken) + 1})" if name in taken else name, one.confidence, one.tags
-            )
-        )
-    return methods
-
-
-def _baselines(train: Sequence[Row], rows: Sequence[Row], tags: Sequence[Tags]) -> list[Method]:
-    """Those that any labelled rows allow; TF-IDF is told the same names as the calibrator."""
-    from calibrator.baselines import NAMES_ONLY, length_baseline
-    from calibrator.results import Method
-    from calibrator.tfidf import tfidf_baseline
-
-    chosen = list(dict.fromkeys(tags))
-    titles = {"served": "TF-IDF", "all": "TF-IDF, names told", "none": "TF-IDF, no names"}
-    words = tfidf_baseline(train, rows, chosen)
-    return [
-        *(Method(titles[t], p, t, True) for t, p in zip(chosen, words, strict=True)),
-        Method("length", length_baseline(train, rows), None, True),
-        *(Method(name, fit(train, rows), None, True) for name, fit in NAMES_ONLY.items()),
-    ]
-
-
-def _keep(folder: Path, rows: Sequence[Row], methods: Sequence[Method]) -> None:
-    """One file of scores for each method, by its name as a file name."""
-    import re
-
-    from calibrator.scores import Scores, write_scores
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for method in methods:
-        name = re.sub(r"[^\w.@+-]+", "_", method.name).strip("_.") or "scores"
-        scores = Scores(method.name, method.tags or "served", method.confidence)
-        write_scores(folder / f"{name}.jsonl", rows, scores)
 
 
 def _print(evaluation: Evaluation, as_json: bool) -> None:

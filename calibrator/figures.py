@@ -29,9 +29,9 @@ class Plot:
     height: float
     x_range: tuple[float, float]
     y_range: tuple[float, float]
-    left: float = 46
+    left: float = 54
     top: float = 12
-    right: float = 14
+    right: float = 22
     bottom: float = 40
     is_log: bool = False
     shapes: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Plot:
         for tick in ticks:
             self.segment(self.left, self.y(tick), self.width - self.right, self.y(tick), "grid")
             self.text(self.left - 6, self.y(tick) + 4, write(tick), "tick", "end")
-        x, y = 11.0, (self.top + self.height - self.bottom) / 2
+        x, y = 10.0, (self.top + self.height - self.bottom) / 2
         self.shapes.append(
             f'<text class="label" transform="translate({x},{y:.1f}) rotate(-90)" '
             f'text-anchor="middle">{escape(name)}</text>'
@@ -207,7 +207,7 @@ def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
 
 
 def _thousands(value: float) -> str:
-    return f"{value / 1_000:g}k" if value >= 1_000 else f"{value:g}"
+    return f"{value / 1_000:.3g}k" if value >= 1_000 else f"{value:g}"
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:

@@ -15,16 +15,16 @@ def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
 
     Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
     """
-    if recalibration is not None:
-        from calibrator.recalibration import load_recalibration
-
-        load_recalibration(recalibration)
     if name.startswith(FAKE):
-        _fake(name)
+        version = _fake(name).name
     else:
         from calibrator.checkpoint import read_config, resolve_checkpoint
 
-        read_config(resolve_checkpoint(name))
+        version = read_config(resolve_checkpoint(name)).version
+    if recalibration is not None:
+        from calibrator.recalibration import load_recalibration
+
+        load_recalibration(recalibration).check_fits(version)
 
 
 def load_scorer(
@@ -37,7 +37,8 @@ def load_scorer(
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
     `threads` bounds the CPU threads of one score; None leaves torch its default, all cores.
-    `recalibration` is a file of `pinocchio recalibrate`. Raises CheckpointError or HubError.
+    `recalibration` is a file of `pinocchio recalibrate` for this very calibrator. Raises
+    CheckpointError or HubError.
     """
     scorer = _load(name, device, threads)
     if recalibration is None:
@@ -45,7 +46,9 @@ def load_scorer(
     from calibrator.recalibrated import Recalibrated
     from calibrator.recalibration import load_recalibration
 
-    return Recalibrated(scorer, load_recalibration(recalibration))
+    found = load_recalibration(recalibration)
+    found.check_fits(scorer.name)
+    return Recalibrated(scorer, found)
 
 
 def _load(name: str, device: str, threads: int | None) -> Scorer:

@@ -85,7 +85,9 @@ def _fit(
     from calibrator.metrics import brier, ece
     from calibrator.recalibration_fit import cross_fitted, fit_recalibration
 
-    found = fit_recalibration(rows, scores.confidence, kind=kind, by=by, calibrator=scores.name)
+    found = fit_recalibration(
+        rows, scores.confidence, kind=kind, by=by, calibrator=scores.calibrator
+    )
     found.save(output)
     y, after = labels_of(rows), cross_fitted(rows, scores.confidence, kind=kind, by=by)
     figures = {

@@ -133,7 +133,7 @@ class Recalibration:
     by: By | None = None
     groups: Mapping[str, Platt | Isotonic] = field(default_factory=dict)
     labels: int = 0
-    calibrator: str = ""  # whose confidences these are corrections of
+    calibrator: str = ""  # whose confidences these are corrections of; empty where unknown
 
     def apply(self, score: float, group: str | None = None) -> float:
         """The confidence of a reply whose model or domain is `group`."""
@@ -143,6 +143,14 @@ class Recalibration:
     def name(self) -> str:
         """Kind and content, e.g. `platt@9c1d02ab`: changes with every number in it."""
         return f"{self.kind}@{content_hash(self.as_dict())}"
+
+    def check_fits(self, calibrator: str) -> None:
+        """Raises CheckpointError for the confidences of another calibrator."""
+        if self.calibrator not in ("", calibrator):
+            raise CheckpointError(
+                f"recalibration {self.name} was fitted for {self.calibrator}, not for "
+                f"{calibrator}; fit it again with pinocchio recalibrate"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         return {

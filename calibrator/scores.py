@@ -25,11 +25,12 @@ BATCH_CHARACTERS = 48_000
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """P(correct) of some rows, in their order, and who gave it."""
+    """P(correct) of some rows, in their order; `calibrator` is who gave it, where that is known."""
 
     name: str
     tags: Tags
     confidence: Floats
+    calibrator: str = ""
 
 
 def score_items(
@@ -53,7 +54,8 @@ def score_rows(
 ) -> Scores:
     """What a scorer says of rows when it is told the names that `tags` allows."""
     found = score_items(scorer, [row.item(tags) for row in rows], progress)
-    return Scores(scorer.name, tags, np.array([score.confidence for score in found]))
+    confidence = np.array([score.confidence for score in found])
+    return Scores(scorer.name, tags, confidence, scorer.name)
 
 
 def _size(item: Item) -> int:
@@ -97,11 +99,13 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
             f"{path}: {len(missing)} of {len(rows)} rows {which}; score the same rows, each with "
             "its own id, with: pinocchio score ROWS -o SCORES"
         )
-    given = facts.get("tags", "served")
+    known: dict[object, Tags] = {tags: tags for tags in get_args(Tags)}
+    calibrator = str(facts.get("calibrator") or "")
     return Scores(
-        name or str(facts.get("calibrator") or path.stem),
-        given if given in get_args(Tags) else "served",
+        name or calibrator or path.stem,
+        known.get(str(facts.get("tags")), "served"),
         np.array([found[str(row.raw["id"])] for row in rows]),
+        calibrator,
     )
 
 

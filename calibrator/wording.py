@@ -8,7 +8,7 @@ NO_FIGURE = "\N{EN DASH}"
 
 
 def figure(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else NO_FIGURE
+    return f"{value:,.{digits}f}" if math.isfinite(value) else NO_FIGURE
 
 
 def bounds(low: float, high: float) -> str:

@@ -42,6 +42,12 @@ def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float
     return confidence, reply.headers["x-pinocchio-calibrator"], choice["confidence"]
 
 
+def other_calibrators() -> str:
+    """The file of a recalibration that was fitted for another calibrator."""
+    found = Recalibration("platt", Platt(), labels=100, calibrator="embedded@1234")
+    return json.dumps({"name": found.name, **found.as_dict()})
+
+
 @pytest.fixture(scope="module")
 def by_domain(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
@@ -81,6 +87,7 @@ def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: P
     [
         (None, "there is no recalibration"),
         ("{}", "is no recalibration of this version"),
+        (other_calibrators(), "was fitted for embedded@1234, not for fake:0.5"),
         (json.dumps({**BY_MODEL.as_dict(), "name": "platt@00000000"}), "was changed by hand"),
     ],
 )
