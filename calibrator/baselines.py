@@ -41,6 +41,16 @@ def check_labels(rows: Sequence[Row]) -> None:
         raise JudgingError(f"a baseline needs correct and wrong training rows, there are {which}")
 
 
+def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
+    """Raises JudgingError when a question is on both sides (D04)."""
+    both = {row.question_id for row in train} & {row.question_id for row in test}
+    if both:
+        raise JudgingError(
+            f"{len(both)} questions are both trained on and judged, one is {sorted(both)[0]!r}; "
+            "split by question first"
+        )
+
+
 def _logistic(features: Floats, rows: Sequence[Row], test: Floats) -> Floats:
     """The paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02)."""
     try:

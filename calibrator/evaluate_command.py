@@ -24,7 +24,7 @@ from calibrator.console import (
     training_files,
     writer,
 )
-from calibrator.wording import bounds, figure
+from calibrator.wording import bounds, figure, p_text
 
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
@@ -165,6 +165,7 @@ def _print(evaluation: Evaluation, as_json: bool) -> None:
         return
     _print_groups(evaluation)
     _print_methods(evaluation)
+    _print_within(evaluation)
 
 
 def _print_groups(evaluation: Evaluation) -> None:
@@ -214,3 +215,23 @@ def _print_methods(evaluation: Evaluation) -> None:
         ]
         typer.echo(f"\n{group}")
         print_table([*head, "at 95 % right"], rows)
+
+
+def _print_within(evaluation: Evaluation) -> None:
+    """Ranking among replies to one question, and p of permuting labels within questions."""
+    if not evaluation.within:
+        return
+    first = evaluation.within[0]
+    rows = [
+        [
+            one.method,
+            figure(one.auroc.value),
+            bounds(one.auroc.low, one.auroc.high),
+            figure(one.pairs),
+            p_text(one.p_auroc),
+        ]
+        for one in evaluation.within
+    ]
+    typer.echo(f"\nwithin {first.questions:,} questions, {first.replies:,} replies")
+    head = ["", "AUROC", "95 % over questions", "pairs in order", "chance"]
+    print_table(head, rows)

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from calibrator.baselines import NAMES_ONLY, STATED, length_baseline, with_stated_confidence
+from calibrator.baselines import (
+    NAMES_ONLY,
+    STATED,
+    check_questions,
+    length_baseline,
+    with_stated_confidence,
+)
 from calibrator.evaluate import STATED_ROWS, Evaluation, judge
 from calibrator.groups import shown
 from calibrator.results import Method
@@ -23,7 +29,11 @@ SUFFIX: dict[Tags, str] = {"served": "", "all": ", names told", "none": ", no na
 
 
 def methods_of(found: Sequence[Scores], train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
-    """The scores to judge and, where there are training rows, the baselines fitted on them."""
+    """The scores to judge and, where there are training rows, the baselines fitted on them.
+
+    Raises JudgingError when a question is on both sides, or the training rows have one label.
+    """
+    check_questions(train, rows)
     return [*_named(found), *(_baselines(train, rows, found) if train else [])]
 
 

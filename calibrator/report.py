@@ -51,6 +51,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
         _curves(evaluation),
         _benchmarks(evaluation),
         *map(_study, studies),
+        _within(evaluation),
         _methods(evaluation),
         *(_groups(evaluation, kind) for kind in ("task", "tier", "domain", "benchmark", "model")),
         _reading(),
@@ -294,6 +295,26 @@ def _cells(one: Result) -> list[str]:
         else figure(getattr(one, name), digits)
         for name, title, digits in _COLUMNS
     ]
+
+
+def _within(evaluation: Evaluation) -> str:
+    lines = "".join(
+        f"<tr><th>{escape(one.method)}</th><td>{figure(one.auroc.value)}</td>"
+        f"<td>{bounds(one.auroc.low, one.auroc.high)}</td><td>{figure(one.pairs)}</td>"
+        f"<td>{figure(one.pooled)}</td><td>{p_text(one.p_auroc)}</td></tr>"
+        for one in evaluation.within
+    )
+    if not lines:
+        return ""
+    first = evaluation.within[0]
+    head = ("method", "mean AUROC", "95 % over questions", "pairs in order", "pooled", "chance")
+    return _section(
+        "Among replies to one question",
+        f'<div class="wide"><table><thead><tr>{"".join(f"<th>{one}</th>" for one in head)}</tr>'
+        f"</thead><tbody>{lines}</tbody></table></div>",
+        f"{first.questions:,} questions have right and wrong replies, {first.replies:,} in all: "
+        "how hard a question is cannot help there. Chance: p of permuting labels within questions.",
+    )
 
 
 def _methods(evaluation: Evaluation) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibrator.baselines import labels_of
+from calibrator.baselines import check_questions, labels_of
 from calibrator.disagreement import disagreement
 from calibrator.errors import JudgingError
 from calibrator.evaluate import question_numbers
@@ -170,16 +170,6 @@ def plan(name: StudyName, train: Sequence[Row], test: Sequence[Row]) -> list[Fol
     if not folds:
         raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
     return folds
-
-
-def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
-    """Raises JudgingError when a question is on both sides (D04)."""
-    both = {row.question_id for row in train} & {row.question_id for row in test}
-    if both:
-        raise JudgingError(
-            f"{len(both)} questions are both trained on and judged, one is {sorted(both)[0]!r}; "
-            "split by question first"
-        )
 
 
 def _left_out(counts: Counter[str], name: StudyName) -> list[tuple[str, set[str]]]:

@@ -22,4 +22,6 @@ def percent(value: float) -> str:
 
 def p_text(p: float) -> str:
     """A p value with the precision that it has."""
+    if not math.isfinite(p):
+        return NO_FIGURE
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"

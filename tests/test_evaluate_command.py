@@ -76,7 +76,7 @@ def test_evaluate_prints_tables(test_file: Path, train_file: Path) -> None:
     """For people: the judged method group by group, then every method on all rows."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5")
     assert result.exit_code == 0
-    first, second, third = (part.splitlines() for part in result.stdout.split("\n\n"))
+    first, second, third, fourth = (part.splitlines() for part in result.stdout.split("\n\n"))
     assert first[0] == "fake:0.5"
     assert [line.split("  ")[0] for line in first[2:]] == [
         "BFCL-simple",
@@ -90,6 +90,7 @@ def test_evaluate_prints_tables(test_file: Path, train_file: Path) -> None:
     assert [line.split("  ")[0] for line in second[2:4]] == ["fake:0.5", "TF-IDF"]
     assert third[0] == STATED_ROWS
     assert len(third) == 2 + 5
+    assert re.match(r"within \d+ questions, \d+ replies", fourth[0])
     assert "nan" not in result.stdout
 
 
@@ -196,6 +197,7 @@ def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
         ("{tmp}/empty", "no *.jsonl file in {tmp}/empty"),
         ("{tmp}/ones.jsonl", "needs correct and wrong training rows, there are only correct rows"),
         ("{tmp}/marked__nc.jsonl", "every file is marked __nc and never trained on"),
+        ("{tmp}/test.jsonl", "questions are both trained on and judged, one is '2/0'"),
     ],
 )
 def test_training_rows_that_are_no_use_are_told(
