@@ -83,7 +83,9 @@ def _mean_of(drawn: Sequence[Floats], resamples: int) -> Floats:
         return np.full(resamples, np.nan)
     table = np.stack(drawn)
     counted = np.isfinite(table)
-    return np.asarray(np.where(counted, table, 0).sum(axis=0) / np.maximum(counted.sum(axis=0), 1))
+    counts = counted.sum(axis=0)
+    means = np.where(counted, table, 0).sum(axis=0) / np.where(counts > 0, counts, np.nan)
+    return np.asarray(means)
 
 
 def compare(
