@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -40,10 +41,11 @@ def strip_hedges(answer: str) -> str:
 def inject_hedges(answer: str) -> str:
     """The answer with a word of doubt before its first sentence and every third one after it."""
     starts = [match.start() for match in _SENTENCE.finditer(answer)][::3]
-    for number, at in reversed(list(enumerate(starts))):
+    parts = [answer[: starts[0]] if starts else answer]
+    for number, (at, end) in enumerate(itertools.pairwise([*starts, len(answer)])):
         hedge = HEDGES[number % len(HEDGES)]
-        answer = f"{answer[:at]}{hedge[0].upper()}{hedge[1:]}, {answer[at:]}"
-    return answer
+        parts += [hedge[0].upper(), hedge[1:], ", ", answer[at:end]]
+    return "".join(parts)
 
 
 def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:

@@ -206,6 +206,7 @@ def test_hedges_are_put_in() -> None:
     assert inject_hedges(text) == "Maybe, One is 1. Two is 2. Three is 3. I think, Four is 4."
     assert strip_hedges(inject_hedges(text)) == text
     assert inject_hedges("") == ""
+    assert inject_hedges("a. " * 300_000).count("Maybe, ") == 100_000 // 3 + 1
 
 
 class Reader:
