@@ -24,7 +24,7 @@ from calibrator.console import (
     training_files,
     writer,
 )
-from calibrator.wording import bounds, figure, p_text
+from calibrator.wording import bounds, chance_text, figure
 
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
@@ -228,7 +228,7 @@ def _print_within(evaluation: Evaluation) -> None:
             figure(one.auroc.value),
             bounds(one.auroc.low, one.auroc.high),
             figure(one.pairs),
-            p_text(one.p_auroc),
+            chance_text(one.p_auroc),
         ]
         for one in evaluation.within
     ]

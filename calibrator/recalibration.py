@@ -56,7 +56,11 @@ class Platt:
     intercept: float = 0.0
 
     def apply(self, score: float) -> float:
-        return float(sigmoid(self.slope * logit(score) + self.intercept))
+        return float(self.apply_all(score))
+
+    def apply_all(self, scores: ArrayLike) -> Any:
+        """As `apply`, of an array of any shape."""
+        return sigmoid(self.slope * logit(scores) + self.intercept)
 
     @property
     def name(self) -> str:
@@ -91,7 +95,11 @@ class Isotonic:
     confidences: tuple[float, ...]
 
     def apply(self, score: float) -> float:
-        return float(np.interp(score, self.scores, self.confidences))
+        return float(self.apply_all(score))
+
+    def apply_all(self, scores: ArrayLike) -> Any:
+        """As `apply`, of an array of any shape."""
+        return np.interp(np.asarray(scores), self.scores, self.confidences)
 
     def as_dict(self) -> dict[str, Any]:
         return {

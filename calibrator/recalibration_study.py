@@ -19,7 +19,6 @@ from calibrator.baselines import labels_of
 from calibrator.evaluate import question_numbers
 from calibrator.groups import groups_of
 from calibrator.metrics import Floats, Ints, auroc, brier, ece
-from calibrator.recalibration import Isotonic, Platt
 from calibrator.recalibration_fit import FIT
 from calibrator.results import plain
 from calibrator.rows import Row
@@ -104,7 +103,7 @@ def _split(y: Ints, p: Floats, fitted: Ints, judged: Ints) -> dict[str, float] |
     if len(set(y[fitted])) < 2 or not len(judged) or len(set(y[judged])) < 2:
         return None
     right, raw = y[judged], p[judged]
-    after = {kind: _apply(FIT[kind](y[fitted], p[fitted]), raw) for kind in FIT}
+    after = {kind: FIT[kind](y[fitted], p[fitted]).apply_all(raw) for kind in FIT}
     return {
         "auroc": auroc(right, raw),
         "ece": ece(right, raw),
@@ -113,10 +112,6 @@ def _split(y: Ints, p: Floats, fitted: Ints, judged: Ints) -> dict[str, float] |
         "brier_platt": brier(right, after["platt"]),
         "auroc_isotonic": auroc(right, after["isotonic"]),
     }
-
-
-def _apply(curve: Platt | Isotonic, p: Floats) -> Floats:
-    return np.array([curve.apply(float(one)) for one in p])
 
 
 def mean_of(found: Sequence[Mended]) -> Mended:

@@ -28,7 +28,7 @@ from calibrator.groups import POOLED
 from calibrator.intervals import Interval
 from calibrator.results import MEAN, Result
 from calibrator.studies import Study
-from calibrator.wording import bounds, figure, p_text, percent
+from calibrator.wording import bounds, chance_text, figure, p_text, percent
 
 CURVES_SHOWN = 5
 STUDY_TITLES = {
@@ -301,7 +301,7 @@ def _within(evaluation: Evaluation) -> str:
     lines = "".join(
         f"<tr><th>{escape(one.method)}</th><td>{figure(one.auroc.value)}</td>"
         f"<td>{bounds(one.auroc.low, one.auroc.high)}</td><td>{figure(one.pairs)}</td>"
-        f"<td>{figure(one.pooled)}</td><td>{p_text(one.p_auroc)}</td></tr>"
+        f"<td>{figure(one.pooled)}</td><td>{chance_text(one.p_auroc)}</td></tr>"
         for one in evaluation.within
     )
     if not lines:

@@ -25,3 +25,8 @@ def p_text(p: float) -> str:
     if not math.isfinite(p):
         return NO_FIGURE
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
+
+
+def chance_text(p: float) -> str:
+    """As `p_text`, of a permutation test: its smallest p only says how many permutations ran."""
+    return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)

@@ -28,7 +28,7 @@ from calibrator.report import render
 from calibrator.results import Method
 from calibrator.rows import Row, parse_row
 from calibrator.studies import Entry, Study
-from calibrator.wording import figure, p_text
+from calibrator.wording import NO_FIGURE, chance_text, figure, p_text
 from tests.labelled_rows import labelled, noisy
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e|"
@@ -194,6 +194,12 @@ def test_p_values_have_the_precision_that_they_have() -> None:
         "p = 0.20",
         "p = 1.00",
     ]
+
+
+def test_a_permutation_test_is_not_surer_than_its_permutations() -> None:
+    """L03: the smallest p of 1,000 permutations is a bound."""
+    found = [chance_text(p) for p in (1 / 10_001, 1 / 1_001, 0.2, float("nan"))]
+    assert found == ["p ≤ 0.0001", "p ≤ 0.001", "p = 0.20", NO_FIGURE]
 
 
 # --- the model card -----------------------------------------------------------------------------
