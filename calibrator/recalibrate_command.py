@@ -128,10 +128,10 @@ def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None
         f"{scores.name}: {LABELS} labels, judged on the other questions, mean of {SPLITS} splits"
     )
     names = ["accuracy", "auroc", "ece", "ece_platt", "ece_temperature", "ece_isotonic"]
-    names += ["brier", "brier_platt"]
+    names += ["ece_floor", "brier", "brier_platt"]
     cells = [
         [one.group, f"{one.rows:,}", *(figure(getattr(one, name)) for name in names)]
         for one in lines
     ]
     head = ["", "rows", "right", "AUROC", "ECE", "Platt", "temperature", "isotonic"]
-    print_table([*head, "Brier", "Platt"], cells)
+    print_table([*head, "floor", "Brier", "Platt"], cells)

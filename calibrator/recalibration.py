@@ -211,12 +211,21 @@ def _recalibration(values: dict[str, Any]) -> Recalibration:
     )
 
 
-def fit_platt(correct: ArrayLike, scores: ArrayLike, steps: int = 50) -> Platt:
-    """Maximum likelihood by Newton's method; a ridge of 1e-3 on the slope keeps small sets sane."""
+def fit_platt(
+    correct: ArrayLike,
+    scores: ArrayLike,
+    steps: int = 50,
+    trust: tuple[float, float] = (1e-3, 1e-9),
+) -> Platt:
+    """Maximum likelihood by Newton's method.
+
+    `trust` is how firmly slope and intercept are held to 1 and 0, as the weights of two squared
+    penalties: next to nothing by default, which still keeps small sets sane.
+    """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
     weights = np.array([1.0, 0.0])
-    prior, ridge = np.array([1.0, 0.0]), np.diag([1e-3, 1e-9])
+    prior, ridge = np.array([1.0, 0.0]), np.diag(trust)
     for _ in range(steps):
         p = sigmoid(features @ weights)
         gradient = features.T @ (p - y) + ridge @ (weights - prior)

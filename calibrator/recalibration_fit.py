@@ -32,7 +32,17 @@ from calibrator.training_data import share_of
 MIN_LABELS = 20  # for any curve
 MIN_GROUP_LABELS = 50  # for a curve of a group's own; a smaller group has the pooled one
 FOLDS = 5  # of questions, to measure a fit on rows that it did not see
+TRUST = (10.0, 3.0)  # 1 / variance of slope and intercept around 1 and 0
 LOWEST, HIGHEST = 0.01, 0.99  # no isotonic curve is surer than that (I03)
+
+
+def fit_trusting_platt(correct: ArrayLike, scores: ArrayLike) -> Platt:
+    """Platt scaling that believes the scores until labels say otherwise.
+
+    Slope and intercept are a priori normal around 1 and 0 with deviations 0.32 and 0.58. Plain
+    maximum likelihood on 100 labels spoils scores that were right; on 1,000 the two are the same.
+    """
+    return fit_platt(correct, scores, trust=TRUST)
 
 
 def fit_temperature(correct: ArrayLike, scores: ArrayLike, steps: int = 60) -> Platt:
@@ -73,7 +83,7 @@ def fit_isotonic(correct: ArrayLike, scores: ArrayLike) -> Isotonic:
 
 
 FIT: Mapping[Kind, Callable[[ArrayLike, ArrayLike], Platt | Isotonic]] = {
-    "platt": fit_platt,
+    "platt": fit_trusting_platt,
     "isotonic": fit_isotonic,
     "temperature": fit_temperature,
 }

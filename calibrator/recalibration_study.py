@@ -34,8 +34,9 @@ StudiedBy = Literal["model", "benchmark", "domain"]
 class Mended:
     """Figures of one group on rows that were not fitted on, before and after, means over splits.
 
-    AUROC is that of the raw confidence, which Platt and temperature keep (N04); isotonic curves
-    make ties and have their own.
+    ECE never falls to 0 on a few hundred rows, whatever the confidences: `ece_floor` is that of
+    labels drawn with the mended confidences themselves. AUROC is that of the raw confidence, which
+    Platt and temperature keep (N04); isotonic curves make ties and have their own.
     """
 
     group: str
@@ -46,6 +47,7 @@ class Mended:
     ece_platt: float
     ece_isotonic: float
     ece_temperature: float
+    ece_floor: float  # what exact confidences would show on so few rows
     brier: float
     brier_platt: float
     auroc_isotonic: float
@@ -81,7 +83,7 @@ def mend(group: str, y: Ints, p: Floats, questions: Ints) -> Mended | None:
     if len(y) < MIN_ROWS:
         return None
     rng = np.random.default_rng(SEED)
-    splits = [_split(y, p, *_draw(questions, rng)) for _ in range(SPLITS)]
+    splits = [_split(y, p, *_draw(questions, rng), rng) for _ in range(SPLITS)]
     figures = [one for one in splits if one is not None]
     if not figures:
         return None
@@ -98,7 +100,9 @@ def _draw(questions: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     return np.flatnonzero(fitted), np.flatnonzero(~fitted)
 
 
-def _split(y: Ints, p: Floats, fitted: Ints, judged: Ints) -> dict[str, float] | None:
+def _split(
+    y: Ints, p: Floats, fitted: Ints, judged: Ints, rng: np.random.Generator
+) -> dict[str, float] | None:
     """Figures of one split; None where one side lacks a label, so that nothing can be measured."""
     if len(set(y[fitted])) < 2 or not len(judged) or len(set(y[judged])) < 2:
         return None
@@ -108,6 +112,7 @@ def _split(y: Ints, p: Floats, fitted: Ints, judged: Ints) -> dict[str, float] |
         "auroc": auroc(right, raw),
         "ece": ece(right, raw),
         **{f"ece_{kind}": ece(right, after[kind]) for kind in after},
+        "ece_floor": ece(rng.random(len(raw)) < after["platt"], after["platt"]),
         "brier": brier(right, raw),
         "brier_platt": brier(right, after["platt"]),
         "auroc_isotonic": auroc(right, after["isotonic"]),

@@ -22,6 +22,7 @@ from calibrator.recalibration import (
     Kind,
     Platt,
     Recalibration,
+    fit_platt,
     load_recalibration,
     logit,
     sigmoid,
@@ -108,6 +109,28 @@ def test_platt_and_temperature_keep_the_ranking_and_isotonic_makes_ties() -> Non
     mended = {kind: [FIT[kind](y, p).apply(x) for x in p] for kind in KINDS}
     assert auroc(y, mended["platt"]) == auroc(y, mended["temperature"]) == auroc(y, p)
     assert len(set(mended["isotonic"])) < len(set(p))
+
+
+def test_a_score_that_is_right_is_left_nearly_alone() -> None:
+    """N01: on 100 labels of calibrated scores, trusting them errs less than maximum likelihood."""
+    errors: dict[str, list[float]] = {"trusting": [], "plain": []}
+    for seed in range(40):
+        rows, p = skewed(100, seed, shift=0.0)
+        y = [row.correct for row in rows]
+        at = np.linspace(0.05, 0.95, 50)
+        for name, curve in (("trusting", FIT["platt"](y, p)), ("plain", fit_platt(y, p))):
+            errors[name].append(float(np.mean((curve.apply_all(at) - at) ** 2)))
+    assert np.mean(errors["trusting"]) < 0.6 * np.mean(errors["plain"])
+
+
+def test_many_labels_outweigh_trust() -> None:
+    """With thousands of labels the prior is forgotten."""
+    rows, p = skewed(20_000)
+    y = [row.correct for row in rows]
+    trusting, plain = FIT["platt"](y, p), fit_platt(y, p)
+    assert isinstance(trusting, Platt)
+    assert trusting.slope == pytest.approx(plain.slope, abs=0.01)
+    assert trusting.intercept == pytest.approx(plain.intercept, abs=0.01)
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -265,6 +288,7 @@ def test_a_hundred_labels_mend_an_overconfident_calibrator() -> None:
     assert found.ece_platt < 0.4 * found.ece
     assert found.ece_isotonic < 0.5 * found.ece
     assert found.brier_platt < found.brier
+    assert 0 < found.ece_floor < found.ece_platt
     assert found.auroc == pytest.approx(auroc([r.correct for r in rows], p), abs=0.01)
 
 
