@@ -13,6 +13,7 @@ from calibrator.errors import (
     CalibratorError,
     CheckpointError,
     HubError,
+    JudgingError,
     MissingExtraError,
     NotScorableError,
     QueueFullError,
@@ -29,10 +30,10 @@ from calibrator.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.commands import cli
-    from calibrator.evaluate import score_items
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, load_scorer
     from calibrator.rows import Row
+    from calibrator.scores import score_items
     from calibrator.training_data import load_labelled
 
 _LAZY = {
@@ -42,7 +43,7 @@ _LAZY = {
     "cli": "calibrator.commands",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
-    "score_items": "calibrator.evaluate",
+    "score_items": "calibrator.scores",
 }
 
 
@@ -61,6 +62,7 @@ __all__ = [
     "FakeScorer",
     "HubError",
     "Item",
+    "JudgingError",
     "MissingExtraError",
     "NotScorableError",
     "Pinocchio",

@@ -1,53 +1,37 @@
-"""The commands of researchers: `score`, `evaluate` and `train`."""
+"""The commands of researchers: `score` and `train`; the modules of the others are joined here."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Literal
 
 import typer
 
-from calibrator.errors import CalibratorError, MissingExtraError, RowError, TrainingError
+from calibrator.console import (
+    Calibrator,
+    Device,
+    Files,
+    RecalibrationFile,
+    json_line,
+    progress_bar,
+    report_bad,
+    sentences,
+    writer,
+)
+from calibrator.errors import RowError
+from calibrator.evaluate_command import card, evaluate
+from calibrator.recalibrate_command import recalibrate
+from calibrator.study_command import study
 
 cli = typer.Typer(no_args_is_help=True)
-
-FAILED, UNUSABLE_INPUT = 1, 2
-Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
-Files = Annotated[list[Path], typer.Argument(help="JSON lines of labelled rows; .gz is read too.")]
-
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """Turns the errors of a person's mistake into one sentence and an exit status."""
-    try:
-        yield
-    except (CalibratorError, OSError) as error:
-        status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
-        typer.echo(f"pinocchio: {error}", err=True)
-        raise typer.Exit(status) from error
-
-
-def _progress(title: str, total: int) -> Any:
-    """A bar on a terminal's stderr; silent elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    progress = Progress(
-        console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
-    )
-    progress.add_task(title, total=total)
-    return progress
+for command in (evaluate, card, study, recalibrate):
+    cli.command()(command)
 
 
 @cli.command()
 def score(
     rows: Annotated[
-        Path,
+        list[Path],
         typer.Argument(help="JSON lines with question or messages, and response; .gz is read too."),
     ],
     output: Annotated[
@@ -55,148 +39,35 @@ def score(
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
+    tags: Annotated[
+        Literal["served", "all", "none"],
+        typer.Option(help="Names told to the calibrator: the model's, the benchmark's too, none."),
+    ] = "served",
+    recalibration: RecalibrationFile = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Write the ids and scores alone, not the rows.")
+    ] = False,
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
-    from calibrator.evaluate import score_items
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
+    from calibrator.scores import score_items
 
-    with _sentences():
-        read = [row for _, row in read_rows(rows)]
+    with sentences():
+        read = [row for path in rows for _, row in read_rows(path)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
-        scorer = load_scorer(calibrator, device)
-        with _progress("scoring", len(good)) as progress:
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
-                scorer, [row.item() for row in good], lambda n: progress.advance(0, n)
+                scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
             )
-        with _writer(output) as stream:
+        with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
+                kept = {"id": row.raw.get("id")} if brief else row.raw
                 facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
-                stream.write(_json_line({**row.raw, **facts, "calibrator": scorer.name}))
-    _report_bad(bad, len(read))
-
-
-def _json_line(values: Any) -> str:
-    """UTF-8 stays; half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
-    text = json.dumps(values, ensure_ascii=False)
-    return text.encode(errors="backslashreplace").decode() + "\n"
-
-
-@contextmanager
-def _writer(path: Path | None) -> Iterator[TextIO]:
-    """Writes beside the target and moves it there when it is whole."""
-    if path is None:
-        yield sys.stdout
-        return
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as stream:
-            yield stream
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _report_bad(bad: Sequence[RowError], total: int) -> None:
-    for error in bad:
-        typer.echo(str(error), err=True)
-    if bad:
-        typer.echo(f"pinocchio: {len(bad)} of {total} rows could not be used", err=True)
-        raise typer.Exit(FAILED)
-
-
-@cli.command()
-def evaluate(
-    files: Files,
-    calibrator: Calibrator = "embedded",
-    device: Device = "auto",
-    train: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Fit the baselines on these rows: files or folders, one for each --train."
-        ),
-    ] = None,
-    untagged: Annotated[
-        bool, typer.Option(help="Hide model and benchmark from the calibrator.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-) -> None:
-    """Print AUROC, Brier score and ECE for each benchmark and pooled, beside two baselines."""
-    import numpy as np
-
-    from calibrator.evaluate import judge, score_items
-    from calibrator.loading import load_scorer
-    from calibrator.scorer import Item
-    from calibrator.training_data import load_labelled
-
-    with _sentences():
-        rows, bad = load_labelled(files)
-        scorer = load_scorer(calibrator, device)
-        items = [Item(row.question, row.answer) if untagged else row.item() for row in rows]
-        with _progress("scoring", len(rows)) as progress:
-            scores = score_items(scorer, items, lambda n: progress.advance(0, n))
-        methods = {scorer.name: np.array([found.confidence for found in scores])}
-        if (train_files := _training_files(files, train)) is not None:
-            methods |= _baselines(train_files, rows, calibrator)
-        else:
-            typer.echo(
-                "no training rows beside the test rows, so no baselines; give them with --train",
-                err=True,
-            )
-        _print_results(judge(rows, methods), as_json)
-    _report_bad(bad, len(rows) + len(bad))
-
-
-def _training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path] | None:
-    """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`, if there are any."""
-    beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
-    folders = given or [folder for folder in beside if folder.is_dir()]
-    found = [
-        f
-        for folder in folders
-        for f in (sorted(folder.glob("*.jsonl*")) if folder.is_dir() else [folder])
-    ]
-    if given and not found:
-        raise TrainingError(f"no *.jsonl file in {', '.join(map(str, given))}")
-    return found or None
-
-
-def _baselines(files: Sequence[Path], rows: Sequence[Any], calibrator: str) -> dict[str, Any]:
-    """Both baselines, on the very rows that the checkpoint was trained on where it says so."""
-    from calibrator.baselines import length_baseline, tfidf_baseline
-    from calibrator.loading import read_selection
-    from calibrator.training_data import select_rows
-
-    chosen, _ = select_rows(files, read_selection(calibrator))
-    typer.echo(f"baselines are fitted on {len(chosen)} training rows", err=True)
-    try:
-        return {"length": length_baseline(chosen, rows), "TF-IDF": tfidf_baseline(chosen, rows)}
-    except ValueError as error:  # rows of one label alone, or too few words
-        raise TrainingError(f"the baselines cannot be fitted: {error}") from error
-
-
-def _print_results(results: Sequence[Any], as_json: bool) -> None:
-    if as_json:
-        for result in results:
-            typer.echo(json.dumps(result.as_dict()))
-        return
-    methods = list(dict.fromkeys(result.method for result in results))
-    groups = list(dict.fromkeys(result.group for result in results))
-    found = {(result.group, result.method): result for result in results}
-    width = max(len(group) for group in groups)
-    typer.echo(
-        f"{'':{width}}  {'rows':>6} {'acc':>5}   "
-        + "   ".join(f"{method:^20.20}" for method in methods)
-    )
-    typer.echo(
-        f"{'':{width}}  {'':6} {'':5}   " + "   ".join(["AUROC  Brier    ECE "] * len(methods))
-    )
-    for group in groups:
-        first = found[group, methods[0]]
-        cells = [found[group, method] for method in methods]
-        figures = "   ".join(f"{c.auroc:5.3f}  {c.brier:5.3f}  {c.ece:5.3f} " for c in cells)
-        typer.echo(f"{group:{width}}  {first.rows:6} {first.accuracy:5.3f}   {figures}")
+                stream.write(json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags}))
+    report_bad(bad, len(read))
 
 
 @cli.command()
@@ -218,7 +89,7 @@ def train(
     device: Device = "auto",
 ) -> None:
     """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
-    with _sentences():
+    with sentences():
         from calibrator.train import TrainConfig
         from calibrator.train import train as run
         from calibrator.training_data import Selection

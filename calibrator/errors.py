@@ -5,6 +5,7 @@
     ├── CheckpointError       a checkpoint folder is missing, damaged or of an unknown kind
     │   └── HubError          a checkpoint's hub cannot be reached and nothing is cached
     ├── TrainingError         a training run cannot start or go on
+    ├── JudgingError          rows or scores from which no figure or curve can be computed
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
     └── MissingExtraError     a package of an optional extra is not installed
@@ -39,6 +40,10 @@ class HubError(CheckpointError):
 
 class TrainingError(CalibratorError):
     """A training run cannot start or go on."""
+
+
+class JudgingError(CalibratorError):
+    """Rows or scores do not allow the figure, fit or curve that was asked for."""
 
 
 class QueueFullError(CalibratorError):

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from calibrator.errors import CheckpointError
 from calibrator.scorer import FakeScorer, Scorer
 
-if TYPE_CHECKING:
-    from calibrator.training_data import Selection
-
 FAKE = "fake:"
 
 
-def check_checkpoint(name: str) -> None:
+def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
     """Says quickly, without torch, whether `load_scorer` can be expected to work.
 
     Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
     """
     if name.startswith(FAKE):
-        _fake(name)
+        version = _fake(name).name
     else:
         from calibrator.checkpoint import read_config, resolve_checkpoint
 
-        read_config(resolve_checkpoint(name))
+        version = read_config(resolve_checkpoint(name)).version
+    if recalibration is not None:
+        from calibrator.recalibration import load_recalibration
+
+        load_recalibration(recalibration).check_fits(version)
 
 
-def load_scorer(name: str, device: str = "auto", *, threads: int | None = None) -> Scorer:
+def load_scorer(
+    name: str,
+    device: str = "auto",
+    *,
+    threads: int | None = None,
+    recalibration: Path | None = None,
+) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
     `threads` bounds the CPU threads of one score; None leaves torch its default, all cores.
-    Raises CheckpointError or HubError.
+    `recalibration` is a file of `pinocchio recalibrate` for this very calibrator. Raises
+    CheckpointError or HubError.
     """
+    scorer = _load(name, device, threads)
+    if recalibration is None:
+        return scorer
+    from calibrator.recalibrated import Recalibrated
+    from calibrator.recalibration import load_recalibration
+
+    found = load_recalibration(recalibration)
+    found.check_fits(scorer.name)
+    return Recalibrated(scorer, found)
+
+
+def _load(name: str, device: str, threads: int | None) -> Scorer:
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.checkpoint import resolve_checkpoint
@@ -50,16 +70,3 @@ def _fake(name: str) -> FakeScorer:
             f"{name!r}: a fake scorer is fake:P with P from 0 to 1, e.g. fake:0.73"
         )
     return FakeScorer(confidence)
-
-
-def read_selection(name: str) -> Selection:
-    """Which rows a checkpoint was trained on, as far as it says so; the usual ones otherwise."""
-    from calibrator.checkpoint import read_config, resolve_checkpoint
-    from calibrator.training_data import Selection
-
-    if name.startswith(FAKE):
-        return Selection()
-    try:
-        return Selection(**read_config(resolve_checkpoint(name)).training["selection"])
-    except (KeyError, TypeError):
-        return Selection()

@@ -1,25 +1,37 @@
-"""How good a confidence is (paper H01, H03, H04). numpy only, so that serving can report it too."""
+"""How good a confidence is (paper H01, H03, H04, H07-H10). numpy only: serving can report it.
+
+Every figure takes `correct` (n zeros and ones) and `confidence` (n finite numbers, higher = surer).
+Where a figure is about finding wrong replies (AUPRC, F1), wrong is the positive class.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 ECE_BINS = 15
 
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
-def _arrays(
-    correct: ArrayLike, confidence: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    y, p = np.asarray(correct, dtype=np.int64), np.asarray(confidence, dtype=np.float64)
+
+def checked(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
+    """Both as arrays (n,); raises ValueError for other shapes, other labels, and nan or inf."""
+    y, p = np.asarray(correct), np.asarray(confidence, dtype=np.float64)
     if y.shape != p.shape or y.ndim != 1 or not len(y):
         raise ValueError(
             f"need two equally long, non-empty lists, got shapes {y.shape} and {p.shape}"
         )
-    return y, p
+    if not np.isin(y, (0, 1)).all():
+        raise ValueError("labels must be 0 or 1")
+    if not np.isfinite(p).all():
+        raise ValueError("confidences must be finite numbers")
+    return y.astype(np.int64), p
 
 
-def midranks(values: ArrayLike) -> NDArray[np.float64]:
+def midranks(values: ArrayLike) -> Floats:
     """Ranks from 1; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
@@ -31,7 +43,7 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     nan when all replies are correct or all are wrong: there is then nothing to rank.
     """
-    y, p = _arrays(correct, confidence)
+    y, p = checked(correct, confidence)
     positives = int(y.sum())
     negatives = len(y) - positives
     if not positives or not negatives:
@@ -42,13 +54,116 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 def brier(correct: ArrayLike, confidence: ArrayLike) -> float:
     """Mean squared difference of confidence and outcome (H03)."""
-    y, p = _arrays(correct, confidence)
+    y, p = checked(correct, confidence)
     return float(np.mean((p - y) ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Replies with a confidence in (low, high]: how many, how sure, how often right."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float
+    accuracy: float
+
+
+def reliability(correct: ArrayLike, confidence: ArrayLike, bins: int = ECE_BINS) -> list[Bin]:
+    """The bins of a reliability diagram that hold replies: equal width, 0 in the first (U02)."""
+    y, p = checked(correct, confidence)
+    which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
+    return [
+        Bin(k / bins, (k + 1) / bins, int(here.sum()), float(p[here].mean()), float(y[here].mean()))
+        for k in range(bins)
+        if (here := which == k).any()
+    ]
 
 
 def ece(correct: ArrayLike, confidence: ArrayLike, bins: int = ECE_BINS) -> float:
     """Expected calibration error over equal-width bins (lo, hi], 0 in the first (H04, Guo 2017)."""
-    y, p = _arrays(correct, confidence)
-    which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
-    gaps = np.abs(np.bincount(which, weights=p - y, minlength=bins))
-    return float(gaps.sum() / len(y))
+    found = reliability(correct, confidence, bins)
+    gaps = sum(one.rows * abs(one.confidence - one.accuracy) for one in found)
+    return float(gaps / sum(one.rows for one in found))
+
+
+def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
+    """Distance of the two mean confidences in pooled standard deviations (H07).
+
+    nan where a class has fewer than two replies or nothing varies.
+    """
+    y, p = checked(correct, confidence)
+    right, wrong = p[y == 1], p[y == 0]
+    if len(right) < 2 or len(wrong) < 2:
+        return float("nan")
+    spread = (len(right) - 1) * right.var(ddof=1) + (len(wrong) - 1) * wrong.var(ddof=1)
+    deviation = float(np.sqrt(spread / (len(y) - 2)))
+    if deviation < 1e-12:  # what rounding leaves of equal numbers
+        return float("nan")
+    return float(right.mean() - wrong.mean()) / deviation
+
+
+def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
+    """Taking the lowest keys first, replies taken and hits among them, at every distinct key."""
+    order = np.argsort(keys, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(keys[order])), len(keys) - 1)
+    return ends + 1, np.cumsum(hits[order])[ends]
+
+
+def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
+    """Average precision of low confidence as an alarm for wrong replies (H08); nan without any."""
+    y, p = checked(correct, confidence)
+    taken, wrong = _cuts(p, 1 - y)
+    if not wrong[-1]:
+        return float("nan")
+    recall_steps = np.diff(wrong, prepend=0) / wrong[-1]
+    return float(np.sum(recall_steps * wrong / taken))
+
+
+def best_f1_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
+    """The best F1 of `confidence <= t` as an alarm for wrong replies, over all t (H09)."""
+    y, p = checked(correct, confidence)
+    taken, wrong = _cuts(p, 1 - y)
+    return float(np.max(2 * wrong / (taken + wrong[-1]))) if wrong[-1] else float("nan")
+
+
+def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
+    """Share of replies kept and share of errors among them, surest first, at every threshold."""
+    y, p = checked(correct, confidence)
+    taken, wrong = _cuts(-p, 1 - y)
+    return taken / len(y), wrong / taken
+
+
+def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
+    """Mean error rate of the k surest replies over k = 1 .. n; lower is better.
+
+    Replies of equal confidence have no order, so their errors are spread evenly over them.
+    """
+    y, p = checked(correct, confidence)
+    taken, wrong = _cuts(-p, 1 - y)
+    k = np.arange(1, len(y) + 1)
+    errors = np.interp(k, np.append(0, taken), np.append(0, wrong))
+    return float(np.mean(errors / k))
+
+
+def coverage_at(correct: ArrayLike, confidence: ArrayLike, accuracy: float) -> float:
+    """The largest share of replies that a threshold keeps at this accuracy or better (H10).
+
+    0 where no threshold reaches it. Found on the judged replies themselves: no guarantee.
+    """
+    coverage, risk = risk_coverage(correct, confidence)
+    reached = coverage[risk <= 1 - accuracy + 1e-12]
+    return float(reached.max()) if len(reached) else 0.0
+
+
+def roc(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
+    """False and true positive rate at every threshold, from (0, 0) to (1, 1) (U03).
+
+    Raises ValueError for labels of one kind.
+    """
+    y, p = checked(correct, confidence)
+    taken, right = _cuts(-p, y)
+    wrong = taken - right
+    if not right[-1] or not wrong[-1]:
+        raise ValueError("a ROC curve needs correct and wrong replies")
+    return np.append(0, wrong / wrong[-1]), np.append(0, right / right[-1])

@@ -1,12 +1,19 @@
-"""Raw score -> confidence: Platt scaling on the logit, as two floats (paper N01, N04)."""
+"""Score -> confidence: Platt scaling, temperature and isotonic curves (paper K15, N01-N05).
+
+A checkpoint carries a curve of its own; a recalibration file, fitted on about a hundred labelled
+replies of a deployment, corrects what the checkpoint says there, for all replies or for each model
+or domain. All of it is plain numbers, applied with numpy alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +22,10 @@ from calibrator.errors import CheckpointError
 
 EPSILON = 1e-6
 MIN_SLOPE = 1e-3
+FORMAT = 1
+
+Kind = Literal["platt", "isotonic", "temperature"]
+By = Literal["model", "domain"]
 
 
 def logit(probability: ArrayLike) -> Any:
@@ -28,20 +39,32 @@ def sigmoid(x: ArrayLike) -> Any:
     return 0.5 * (1 + np.tanh(np.asarray(x, dtype=np.float64) / 2))
 
 
+def content_hash(values: Any) -> str:
+    """Eight hexadecimal digits that change with every number in `values`."""
+    text = json.dumps(values, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 @dataclass(frozen=True, slots=True)
 class Platt:
-    """confidence = sigmoid(slope * logit(score) + intercept); slope > 0 keeps the ranking (N04)."""
+    """confidence = sigmoid(slope * logit(score) + intercept); slope > 0 keeps the ranking (N04).
+
+    Temperature scaling is the case of slope 1 / T and no intercept (K15).
+    """
 
     slope: float = 1.0
     intercept: float = 0.0
 
     def apply(self, score: float) -> float:
-        return float(sigmoid(self.slope * logit(score) + self.intercept))
+        return float(self.apply_all(score))
+
+    def apply_all(self, scores: ArrayLike) -> Any:
+        """As `apply`, of an array of any shape."""
+        return sigmoid(self.slope * logit(scores) + self.intercept)
 
     @property
     def name(self) -> str:
-        digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
-        return f"platt@{digest[:8]}"
+        return f"platt@{content_hash(self.as_dict())}"
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "platt", "slope": self.slope, "intercept": self.intercept}
@@ -64,12 +87,145 @@ class Platt:
         return cls(slope, intercept)
 
 
-def fit_platt(correct: ArrayLike, scores: ArrayLike, steps: int = 50) -> Platt:
-    """Maximum likelihood by Newton's method; a ridge of 1e-3 on the slope keeps small sets sane."""
+@dataclass(frozen=True, slots=True)
+class Isotonic:
+    """Straight lines between knots: `scores` and `confidences` ascend, both (k,), k >= 1."""
+
+    scores: tuple[float, ...]
+    confidences: tuple[float, ...]
+
+    def apply(self, score: float) -> float:
+        return float(self.apply_all(score))
+
+    def apply_all(self, scores: ArrayLike) -> Any:
+        """As `apply`, of an array of any shape."""
+        return np.interp(np.asarray(scores), self.scores, self.confidences)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "isotonic",
+            "scores": list(self.scores),
+            "confidences": list(self.confidences),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Isotonic:
+        """Raises CheckpointError unless it is what `as_dict` gives."""
+        try:
+            x, y = ([float(one) for one in values[key]] for key in ("scores", "confidences"))
+        except (TypeError, KeyError, ValueError) as error:
+            raise CheckpointError(f"recalibration is damaged: {error!r}") from error
+        knots = np.array([*x, *y])
+        if not x or len(x) != len(y) or not ((knots >= 0) & (knots <= 1)).all():
+            raise CheckpointError("recalibration must be isotonic with knots from 0 to 1")
+        if (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
+            raise CheckpointError("recalibration must be isotonic with ascending knots")
+        return cls(tuple(x), tuple(y))
+
+
+def _curve(values: Any) -> Platt | Isotonic:
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    return Isotonic.from_dict(values) if kind == "isotonic" else Platt.from_dict(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalibration:
+    """A pooled curve and, for some models or domains, one of their own.
+
+    `by` says what the keys of `groups` are, lower case. A reply of no such group gets the pooled
+    curve. `labels` is how many labelled replies it was fitted on.
+    """
+
+    kind: Kind
+    pooled: Platt | Isotonic
+    by: By | None = None
+    groups: Mapping[str, Platt | Isotonic] = field(default_factory=dict)
+    labels: int = 0
+    calibrator: str = ""  # whose confidences these are corrections of; empty where unknown
+
+    def apply(self, score: float, group: str | None = None) -> float:
+        """The confidence of a reply whose model or domain is `group`."""
+        return self.groups.get((group or "").lower(), self.pooled).apply(score)
+
+    @property
+    def name(self) -> str:
+        """Kind and content, e.g. `platt@9c1d02ab`: changes with every number in it."""
+        return f"{self.kind}@{content_hash(self.as_dict())}"
+
+    def check_fits(self, calibrator: str) -> None:
+        """Raises CheckpointError for the confidences of another calibrator."""
+        if self.calibrator not in ("", calibrator):
+            raise CheckpointError(
+                f"recalibration {self.name} was fitted for {self.calibrator}, not for "
+                f"{calibrator}; fit it again with pinocchio recalibrate"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "calibrator": self.calibrator,
+            "labels": self.labels,
+            "by": self.by,
+            "pooled": self.pooled.as_dict(),
+            "groups": {name: curve.as_dict() for name, curve in sorted(self.groups.items())},
+        }
+
+    def save(self, path: Path) -> None:
+        text = json.dumps({"name": self.name, **self.as_dict()}, indent=1, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def load_recalibration(path: Path) -> Recalibration:
+    """What `save` wrote; raises CheckpointError naming the file and the fault."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        found = _recalibration(values)
+        name = values.get("name")
+    except OSError as error:
+        raise CheckpointError(f"there is no recalibration {path}: {error.strerror}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no recalibration of this version: {error!r}") from error
+    if name != found.name:
+        raise CheckpointError(
+            f"{path} calls itself {name!r} but its numbers are {found.name!r}: it was changed by "
+            "hand or is damaged; fit it again with pinocchio recalibrate"
+        )
+    return found
+
+
+def _recalibration(values: dict[str, Any]) -> Recalibration:
+    if values["format"] != FORMAT:
+        raise ValueError(f"format {values['format']!r}, this version reads {FORMAT}")
+    if values["kind"] not in get_args(Kind) or values["by"] not in (None, *get_args(By)):
+        raise ValueError(f"kind {values['kind']!r} by {values['by']!r}")
+    return Recalibration(
+        kind=values["kind"],
+        pooled=_curve(values["pooled"]),
+        by=values["by"],
+        groups={str(name): _curve(curve) for name, curve in values["groups"].items()},
+        labels=int(values["labels"]),
+        calibrator=str(values["calibrator"]),
+    )
+
+
+def fit_platt(
+    correct: ArrayLike,
+    scores: ArrayLike,
+    steps: int = 50,
+    trust: tuple[float, float] = (1e-3, 1e-9),
+) -> Platt:
+    """Maximum likelihood by Newton's method.
+
+    `trust` is how firmly slope and intercept are held to 1 and 0, as the weights of two squared
+    penalties: next to nothing by default, which still keeps small sets sane.
+    """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
     weights = np.array([1.0, 0.0])
-    prior, ridge = np.array([1.0, 0.0]), np.diag([1e-3, 1e-9])
+    prior, ridge = np.array([1.0, 0.0]), np.diag(trust)
     for _ in range(steps):
         p = sigmoid(features @ weights)
         gradient = features.T @ (p - y) + ridge @ (weights - prior)

@@ -14,13 +14,17 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.scorer import Item
 from calibrator.transcript import question_text, response_text
 
 MAX_LINE_BYTES = 16 * 2**20
+
+# Which names a scorer is told: the model alone, as where completions are served, where nobody knows
+# a benchmark; both; or none (paper K10).
+Tags = Literal["served", "all", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,11 @@ class Row:
     verbalized_confidence: float | None
     raw: dict[str, Any]
 
-    def item(self) -> Item:
-        return Item(self.question, self.answer, self.model, self.benchmark)
+    def item(self, tags: Tags = "all") -> Item:
+        """What a scorer is given of this row; it decides itself which names it knows."""
+        model = None if tags == "none" else self.model
+        benchmark = self.benchmark if tags == "all" else None
+        return Item(self.question, self.answer, model, benchmark, self.domain)
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:

@@ -19,6 +19,7 @@ class Item:
     answer: str
     source_model: str | None = None
     benchmark: str | None = None
+    domain: str | None = None  # never shown to a model; a recalibration may go by it
 
 
 @dataclass(frozen=True, slots=True)

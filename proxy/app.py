@@ -26,7 +26,7 @@ from proxy.asgi import (
     sender,
 )
 from proxy.chat import Completions
-from proxy.config import CalibratorConfig, Config
+from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.errors import HostNotAllowedError, NotFoundError
 from proxy.fetched_responses import fetch_response, fetched_id
 from proxy.formats import FORMATS, MESSAGES
@@ -38,7 +38,6 @@ from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import JSON, Surfaces
 
-NO_CALIBRATOR = "none"
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -47,7 +46,13 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     if config.checkpoint == NO_CALIBRATOR:
         return None
     threads = config.threads or min(4, max(1, (os.cpu_count() or 1) // 2))
-    return partial(load_scorer, config.checkpoint, config.device, threads=threads)
+    return partial(
+        load_scorer,
+        config.checkpoint,
+        config.device,
+        threads=threads,
+        recalibration=config.recalibration,
+    )
 
 
 def create_app(

@@ -219,7 +219,9 @@ class Way:
     async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
         asked = self.asked
         with self.exchange.in_scoring:
-            return await self.parts.scoring.score(asked.question, choices, model or asked.model)
+            return await self.parts.scoring.score(
+                asked.question, choices, model or asked.model, asked.domain
+            )
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
         outcome = summarise(

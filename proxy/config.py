@@ -34,6 +34,7 @@ from policies import (
 )
 
 DEFAULT_FILE = Path("proxy.yaml")
+NO_CALIBRATOR = "none"
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
@@ -58,6 +59,11 @@ def _sqlite(value: str) -> str:
     return value
 
 
+def _path(value: Any) -> Any:
+    return Path(value) if isinstance(value, str) and value else value
+
+
+FilePath = Annotated[Path, BeforeValidator(_path)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 
@@ -128,10 +134,19 @@ class CalibratorConfig(Section):
     checkpoint: str = Field(
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
+    recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
     device: str = "auto"
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
+
+    @model_validator(mode="after")
+    def _has_something_to_recalibrate(self) -> CalibratorConfig:
+        if self.checkpoint == NO_CALIBRATOR and self.recalibration:
+            raise ValueError(
+                "'checkpoint: none' gives no number to recalibrate; remove recalibration"
+            )
+        return self
 
 
 class AttachConfig(Section):
@@ -229,7 +244,15 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
         raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
     if found := config.contradictions():
         raise InvalidDocumentError(tuple(_sentence(document, loc, text) for loc, text in found))
-    return config
+    return _placed(config, path.parent)
+
+
+def _placed(config: Config, folder: Path) -> Config:
+    """A recalibration is named from the configuration's folder, as a policy is."""
+    if not config.calibrator.recalibration:
+        return config
+    place = {"recalibration": folder / config.calibrator.recalibration}
+    return config.model_copy(update={"calibrator": config.calibrator.model_copy(update=place)})
 
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:

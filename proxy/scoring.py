@@ -113,7 +113,11 @@ class Scoring:
             self._batcher.close()
 
     async def score(
-        self, question: Callable[[], str], choices: Sequence[Choice], model: str
+        self,
+        question: Callable[[], str],
+        choices: Sequence[Choice],
+        model: str,
+        domain: str | None = None,
     ) -> list[Confidence]:
         """One confidence for each choice; raises nothing.
 
@@ -126,7 +130,10 @@ class Scoring:
         waiting = _Waiting(arrivals.loop, len(choices))
         try:
             asked = question()
-            items = [Item(asked, message_text(choice.message), model) for choice in choices]
+            items = [
+                Item(asked, message_text(choice.message), model, domain=domain)
+                for choice in choices
+            ]
             tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
             arrivals.wake_soon(batcher)
         except NotScorableError as error:

@@ -20,8 +20,8 @@ import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import Escalate, InvalidDocumentError, Policy
-from proxy.app import NO_CALIBRATOR, App, create_app
-from proxy.config import Config, find_config, load_config, load_config_policy
+from proxy.app import App, create_app
+from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.host_check import is_loopback
@@ -68,11 +68,11 @@ def check_setup(setup: Setup, host: str) -> None:
             "clients send their own",
         )
     check_escalations(setup)
-    checkpoint = setup.config.calibrator.checkpoint
-    if checkpoint == NO_CALIBRATOR:
+    calibrator = setup.config.calibrator
+    if calibrator.checkpoint == NO_CALIBRATOR:
         return
     try:
-        check_checkpoint(checkpoint)
+        check_checkpoint(calibrator.checkpoint, calibrator.recalibration)
     except HubError as error:
         raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
     except CheckpointError as error:

@@ -84,7 +84,7 @@ _BODY = json.dumps(completion(ANSWER)).encode()
 
 
 def pass_through(url: str) -> Any:
-    """A relay as one would write it in ten minutes: no scores, no policies; streams as they come."""
+    """A relay as one writes it in ten minutes: no scores, no policies; streams as they come."""
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
     from starlette.requests import Request

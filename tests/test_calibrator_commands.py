@@ -1,10 +1,9 @@
-"""`pinocchio score`, `evaluate` and `train` as a person runs them."""
+"""`pinocchio score` and `train` as a person runs them, and the help of every command."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
+from tests.labelled_rows import raw_rows, write
 from tests.tiny_checkpoint import save_tiny
 
 Json = dict[str, Any]
@@ -23,32 +23,8 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
-def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def lines(text: str) -> list[Json]:
     return [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
-
-
-def labelled(count: int, seed: int) -> list[Json]:
-    """Rows whose longer answers are right more often."""
-    rng = random.Random(seed)
-    rows = []
-    for n in range(count):
-        correct = rng.randint(0, 1)
-        response = "word " * rng.randint(3 + 5 * correct, 15 + 10 * correct)
-        rows.append(
-            {
-                "question_id": f"{seed}/{n}",
-                "question": f"Question {n}?",
-                "response": response,
-                "benchmark": rng.choice("ab"),
-                "correct": correct,
-            }
-        )
-    return rows
 
 
 @pytest.fixture
@@ -63,7 +39,7 @@ def test_score_adds_to_every_row(rows: Path) -> None:
     """Each row comes out with a raw score, a confidence and its calibrator, else as it was."""
     result = run("score", rows, "--calibrator", "fake:0.73")
     assert (result.exit_code, result.stderr) == (0, "")
-    added = {"score": 0.73, "confidence": 0.73, "calibrator": "fake:0.73"}
+    added = {"score": 0.73, "confidence": 0.73, "calibrator": "fake:0.73", "tags": "served"}
     assert lines(result.stdout) == [{"question": "größe?", "response": "4", "n": 1.5, **added}] * 2
     assert "größe" in result.stdout
 
@@ -93,6 +69,26 @@ def test_score_may_write_over_its_input(rows: Path) -> None:
         assert run("score", rows, "-o", rows, "--calibrator", "fake:0.73").exit_code == 0
         assert reader.read() == before
     assert [row["confidence"] for row in lines(rows.read_text(encoding="utf-8"))] == [0.73] * 2
+
+
+def test_score_tells_no_benchmark_unless_asked(tmp_path: Path) -> None:
+    """As served: a benchmark's name changes a score with --tags all only, as the output says."""
+    checkpoint = save_tiny(tmp_path / "tiny")
+    row = {"question": "q", "response": "a", "model": "known-model", "benchmark": "gpqa"}
+    path = write(tmp_path / "rows.jsonl", [row, {**row, "benchmark": None}])
+    for tags, is_told in (("served", False), ("all", True)):
+        given = ("score", path, "--calibrator", checkpoint, "--device", "cpu", "--tags", tags)
+        first, second = lines(run(*given).stdout)
+        assert (first["score"] != second["score"]) == is_told
+        assert first["tags"] == tags
+
+
+def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path) -> None:
+    """--brief leaves the ids and the numbers, of all files, in order."""
+    files = [write(tmp_path / f"{n}.jsonl", raw_rows(3, seed=n)) for n in (1, 2)]
+    result = run("score", *files, "--brief", "--calibrator", "fake:0.73")
+    assert [row["id"] for row in lines(result.stdout)] == ["1-0", "1-1", "1-2", "2-0", "2-1", "2-2"]
+    assert set(lines(result.stdout)[0]) == {"id", "score", "confidence", "calibrator", "tags"}
 
 
 def test_score_reads_gzip(tmp_path: Path) -> None:
@@ -166,106 +162,12 @@ def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> No
     assert output.read_text() == "old"
 
 
-# --- evaluate -----------------------------------------------------------------------------------
-
-
-def evaluated(result: Result) -> dict[tuple[str, str], Json]:
-    return {(found["group"], found["method"]): found for found in lines(result.stdout)}
-
-
-def test_evaluate_prints_figures_beside_baselines(tmp_path: Path) -> None:
-    """H01, I04: JSON lines for each group and method; length beats a scorer that knows nothing."""
-    train = write(tmp_path / "train.jsonl", labelled(300, seed=1))
-    test = write(tmp_path / "test.jsonl", labelled(200, seed=2))
-    result = run("evaluate", test, "--train", train, "--calibrator", "fake:0.5", "--json")
-    assert result.exit_code == 0
-    assert "baselines are fitted on" in result.stderr
-    found = evaluated(result)
-    assert {method for _, method in found} == {"fake:0.5", "length", "TF-IDF"}
-    assert {group for group, _ in found} == {"a", "b", "mean over benchmarks", "pooled"}
-    assert found["pooled", "fake:0.5"]["auroc"] == 0.5
-    assert found["pooled", "length"]["auroc"] > 0.7
-    assert found["pooled", "length"]["rows"] == 200
-
-
-def test_evaluate_prints_a_table(tmp_path: Path) -> None:
-    """For people: one line for each group, with the three figures of each method."""
-    test = write(tmp_path / "test.jsonl", labelled(50, seed=2))
-    result = run("evaluate", test, "--calibrator", "fake:0.5")
-    assert result.exit_code == 0
-    assert "no training rows beside the test rows" in result.stderr
-    table = result.stdout.splitlines()
-    assert [line.split()[0] for line in table[2:]] == ["a", "b", "mean", "pooled"]
-    assert table[-1].split()[3] == "0.500"
-
-
-def test_training_rows_are_found_beside_the_test_rows(tmp_path: Path) -> None:
-    """For DATA/test/x.jsonl the baselines are fitted on DATA/train/*, without being told."""
-    for name, seed in (("train", 1), ("test", 2)):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "rows.jsonl", labelled(60, seed))
-    result = run("evaluate", tmp_path / "test" / "rows.jsonl", "--calibrator", "fake:0.5", "--json")
-    assert {method for _, method in evaluated(result)} == {"fake:0.5", "length", "TF-IDF"}
-
-
-def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
-    """--json is JSON also where there is no AUROC."""
-    test = write(tmp_path / "test.jsonl", [{**row, "correct": 1} for row in labelled(20, seed=2)])
-    result = run("evaluate", test, "--calibrator", "fake:0.5", "--json")
-    assert result.exit_code == 0
-    assert {found["auroc"] for found in evaluated(result).values()} == {None}
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ("nowhere.jsonl", "No such file or directory: 'nowhere.jsonl'"),
-        ("{tmp}/empty", "no *.jsonl file in {tmp}/empty"),
-        ("{tmp}/ones.jsonl", "the baselines cannot be fitted: "),
-        ("{tmp}/marked__nc.jsonl", "every file is marked __nc and never trained on"),
-    ],
-)
-def test_training_rows_that_are_no_use_are_told(tmp_path: Path, train: str, message: str) -> None:
-    """A --train that was asked for is never passed over in silence."""
-    (tmp_path / "empty").mkdir()
-    write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in labelled(50, seed=1)])
-    write(tmp_path / "marked__nc.jsonl", labelled(50, seed=1))
-    test = write(tmp_path / "test.jsonl", labelled(20, seed=2))
-    given = train.format(tmp=tmp_path)
-    result = run("evaluate", test, "--train", given, "--calibrator", "fake:0.5")
-    assert result.exit_code == 2
-    assert message.format(tmp=tmp_path) in result.stderr.splitlines()[-1]
-
-
-def test_evaluate_needs_labels(tmp_path: Path) -> None:
-    """Without one label there is nothing to judge; with some, the others are named."""
-    unlabelled = {"question": "q", "response": "a"}
-    none = write(tmp_path / "none.jsonl", [unlabelled])
-    result = run("evaluate", none, "--calibrator", "fake:0.5")
-    assert (result.exit_code, result.stderr) == (2, f"pinocchio: no labelled row in {none}\n")
-    some = write(tmp_path / "some.jsonl", [unlabelled, *labelled(20, seed=2)])
-    result = run("evaluate", some, "--calibrator", "fake:0.5", "--json")
-    assert result.exit_code == 1
-    assert f"{some}:1: 'correct' is missing" in result.stderr
-    assert evaluated(result)["pooled", "fake:0.5"]["rows"] == 20
-
-
-def test_untagged_hides_model_and_benchmark(tmp_path: Path) -> None:
-    """K10's question, what a calibrator knows without metadata, can be asked of any rows."""
-    tagged = [{**row, "model": "known-model", "benchmark": "gpqa"} for row in labelled(20, seed=2)]
-    test, checkpoint = write(tmp_path / "test.jsonl", tagged), save_tiny(tmp_path / "tiny")
-    given = ("evaluate", test, "--calibrator", checkpoint, "--device", "cpu", "--json")
-    plain, hidden = run(*given), run(*given, "--untagged")
-    assert plain.exit_code == hidden.exit_code == 0
-    assert plain.stdout != hidden.stdout
-
-
 # --- train --------------------------------------------------------------------------------------
 
 
 def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     """Files without a usable row are told, and marked files do not count."""
-    marked = write(tmp_path / "marked__nc.jsonl", labelled(20, seed=1))
+    marked = write(tmp_path / "marked__nc.jsonl", raw_rows(20, seed=1))
     result = run("train", marked, "-o", tmp_path / "run", "--device", "cpu")
     assert result.exit_code == 2
     assert result.stderr == "pinocchio: every file is marked __nc and never trained on\n"
@@ -274,7 +176,13 @@ def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
 # --- the whole command --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["--help"], ["score", "--help"], ["serve", "--help"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        *([name, "--help"] for name in ("score", "evaluate", "recalibrate", "study", "serve")),
+    ],
+)
 def test_help_is_quick(command: list[str]) -> None:
     """Asking what there is loads neither torch nor litellm, nor anything else that is heavy."""
     code = (
@@ -282,7 +190,8 @@ def test_help_is_quick(command: list[str]) -> None:
         f"sys.argv = ['pinocchio', *{command!r}]\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        "heavy = {'torch', 'transformers', 'litellm', 'sklearn', 'aiohttp', 'sqlalchemy'}\n"
+        "heavy = {'torch', 'transformers', 'litellm', 'sklearn', 'numpy', 'aiohttp'}\n"
+        "heavy |= {'sqlalchemy'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -1,172 +1,202 @@
-"""How scorers are judged: tables of figures, and two baselines to beat (paper H01-H16, I02-I04)."""
+"""How methods are judged: figures for groups, differences, what JSON keeps (paper H01-H16, J12)."""
 
 from __future__ import annotations
 
+import json
 import math
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
-from calibrator import FakeScorer, Item, Score
-from calibrator.baselines import length_baseline, tfidf_baseline
-from calibrator.evaluate import BATCH, BATCH_CHARACTERS, MEAN, POOLED, Result, judge, score_items
-from calibrator.metrics import auroc, brier, ece
-from calibrator.rows import Row, parse_row
+from calibrator import JudgingError
+from calibrator.disagreement import disagreement
+from calibrator.evaluate import Evaluation, judge, question_numbers, read_evaluation, to_json
+from calibrator.intervals import delong
+from calibrator.metrics import auroc, brier, coverage_at, ece
+from calibrator.results import MEAN, Method
+from calibrator.rows import Row, Tags, parse_row
+from tests.labelled_rows import labelled, labels, noisy
 
 
-def row(response: str, correct: int, benchmark: str | None = "a", question: str = "q") -> Row:
+def row(correct: int, benchmark: str | None = "a", question: str = "q") -> Row:
     return parse_row(
-        {"question": question, "response": response, "correct": correct, "benchmark": benchmark}
+        {"question": question, "response": "x", "correct": correct, "benchmark": benchmark}
     )
 
 
-def synthetic(count: int, seed: int) -> list[Row]:
-    """Right answers are longer, mostly, and say `certainly`, mostly."""
-    rng = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        correct = rng.randint(0, 1)
-        words = ["word"] * rng.randint(3 + 4 * correct, 14 + 8 * correct)
-        if rng.random() < 0.2 + 0.6 * correct:
-            words[1] = "certainly"
-        rows.append(row(" ".join(words), correct, rng.choice("ab")))
-    return rows
+def quick(rows: list[Row], *methods: Method) -> Evaluation:
+    return judge(rows, methods, resamples=200, permutations=100)
 
 
-# --- scoring many items -------------------------------------------------------------------------
+def mine(confidence: object, tags: Tags | None = "served") -> Method:
+    return Method("mine", np.asarray(confidence, dtype=float), tags)
 
 
-@dataclass
-class Recorder:
-    """A scorer that scores by length and remembers its batches."""
-
-    batches: list[list[Item]] = field(default_factory=list)
-    name: str = "recorder"
-
-    def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        self.batches.append(list(items))
-        return [Score(len(item.answer), len(item.answer)) for item in items]
+def base(confidence: object, name: str = "base", tags: Tags | None = None) -> Method:
+    return Method(name, np.asarray(confidence, dtype=float), tags, is_baseline=True)
 
 
-@given(st.lists(st.integers(0, 30_000), max_size=80))
-@settings(deadline=None)
-def test_scores_come_back_in_order(sizes: list[int]) -> None:
-    """Whatever is scored together, each item has its own score; batches are bounded."""
-    scorer = Recorder()
-    done: list[int] = []
-    items = [Item("", "x" * size) for size in sizes]
-    scores = score_items(scorer, items, done.append)
-    assert [score.confidence for score in scores] == sizes
-    assert sum(done) == len(sizes)
-    for batch in scorer.batches:
-        longest = max(len(item.answer) for item in batch)
-        assert len(batch) <= BATCH
-        assert len(batch) == 1 or longest * len(batch) <= BATCH_CHARACTERS
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return labelled(400, seed=1)
 
 
-# --- the table ----------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def evaluation(rows: list[Row]) -> Evaluation:
+    return quick(rows, mine(noisy(rows, 1, 0.4)), base(noisy(rows, 2, 0.1)))
 
 
-def test_a_table_has_each_benchmark_their_mean_and_all_rows() -> None:
-    """H16: the mean over benchmarks is unweighted; pooled counts every row once."""
-    rows = [row("x", c, "a") for c in (0, 1, 0, 1, 1, 0)] + [row("x", c, "b") for c in (1, 0)]
-    p = np.array([0.2, 0.9, 0.4, 0.6, 0.3, 0.1, 0.4, 0.6])
-    y = np.array([r.correct for r in rows])
-    found = {result.group: result for result in judge(rows, {"mine": p})}
-    assert list(found) == ["a", "b", MEAN, POOLED]
-    assert found["a"] == Result(
-        "a", "mine", 6, 0.5, auroc(y[:6], p[:6]), brier(y[:6], p[:6]), ece(y[:6], p[:6])
-    )
-    assert found["b"].auroc == 0.0
-    assert found[POOLED].auroc == auroc(y, p)
-    for name in ("accuracy", "auroc", "brier", "ece"):
-        halves = (getattr(found["a"], name) + getattr(found["b"], name)) / 2
-        assert getattr(found[MEAN], name) == pytest.approx(halves)
-    assert found[MEAN].rows == found[POOLED].rows == 8
+def test_figures_are_those_of_the_groups_rows(rows: list[Row], evaluation: Evaluation) -> None:
+    """J12: a benchmark's figures are computed on its rows alone, the pooled ones on all."""
+    p, y, q = noisy(rows, 1, 0.4), labels(rows), question_numbers(rows)
+    for group, at in {
+        "history": [i for i, r in enumerate(rows) if r.benchmark == "history"],
+        "llama-tiny": [i for i, r in enumerate(rows) if r.model == "llama-tiny"],
+        "pooled": list(range(400)),
+    }.items():
+        found = evaluation.find(group)
+        assert found is not None
+        assert found.rows == len(at)
+        assert found.accuracy == pytest.approx(y[at].mean())
+        assert found.auroc == pytest.approx(auroc(y[at], p[at]))
+        assert found.brier == pytest.approx(brier(y[at], p[at]))
+        assert found.ece == pytest.approx(ece(y[at], p[at]))
+        assert found.coverage_90 == pytest.approx(coverage_at(y[at], p[at], 0.9))
+        within = disagreement(y[at], p[at], q[at], permutations=0)
+        assert within is not None
+        assert found.within == pytest.approx(within.auroc)
 
 
-def test_every_method_is_on_the_same_rows() -> None:
-    """Methods stand beside each other, group by group."""
-    rows = synthetic(40, seed=1)
-    results = judge(rows, {"one": np.full(40, 0.5), "two": np.linspace(0, 1, 40)})
-    groups = [result.group for result in results]
-    assert groups == ["a", "b", MEAN, POOLED] * 2
-    assert [result.rows for result in results[:4]] == [result.rows for result in results[4:]]
+def test_the_mean_is_unweighted(evaluation: Evaluation) -> None:
+    """H16: each benchmark counts once, whatever its size; pooled counts every row once."""
+    mean = evaluation.find(MEAN)
+    assert mean is not None
+    for name in ("accuracy", "auroc", "brier", "ece", "coverage_95", "within"):
+        each = [getattr(one, name) for one in evaluation.of_kind("benchmark")]
+        assert getattr(mean, name) == pytest.approx(np.mean(each))
+    assert mean.question_low < mean.auroc < mean.question_high
+
+
+def test_every_group_of_the_judged_method_has_intervals(evaluation: Evaluation) -> None:
+    """H02: over replies and over questions, around the figure; baselines have the pooled ones."""
+    for one in evaluation.of_kind("benchmark"):
+        assert one.low < one.auroc < one.high
+        assert one.question_low < one.auroc < one.question_high
+    theirs = evaluation.find("pooled", "base")
+    assert theirs is not None
+    assert theirs.low < theirs.auroc < theirs.high
+    assert all(math.isnan(one.low) for one in evaluation.of_kind("benchmark", "base"))
+
+
+def test_the_difference_is_delongs_and_the_bootstraps(
+    rows: list[Row], evaluation: Evaluation
+) -> None:
+    """H05, H06: on the same rows, all three differences with their intervals."""
+    (found,) = evaluation.comparisons
+    assert (found.method, found.baseline, found.rows) == ("mine", "base", "pooled")
+    assert found.pooled == delong(labels(rows), noisy(rows, 1, 0.4), noisy(rows, 2, 0.1))
+    ours, theirs = evaluation.find(MEAN), evaluation.find(MEAN, "base")
+    assert ours is not None
+    assert theirs is not None
+    assert found.clustered.value == pytest.approx(found.pooled.difference.value)
+    assert found.mean.value == pytest.approx(ours.auroc - theirs.auroc)
+    within = {one.method: one.auroc.value for one in evaluation.within}
+    assert found.within.value == pytest.approx(within["mine"] - within["base"])
+    for interval in (found.clustered, found.mean, found.within, found.pooled.difference):
+        assert interval.low < interval.value < interval.high
+    width = found.clustered.high - found.clustered.low
+    expected = found.pooled.difference.high - found.pooled.difference.low
+    assert width == pytest.approx(expected, rel=0.35)  # replies are independent here
+
+
+def test_methods_meet_baselines_that_know_the_same_names(rows: list[Row]) -> None:
+    """K10: a calibrator that is told names stands against TF-IDF that is told them, not without."""
+    p = noisy(rows, 1)
+    methods = [
+        mine(p),
+        replace(mine(p, "all"), name="mine, names told"),
+        replace(mine(noisy(rows, 3)), name="other"),
+        base(p, "words", "served"),
+        base(p, "words, names told", "all"),
+        base(p, "length"),
+    ]
+    pairs = {(one.method, one.baseline) for one in quick(rows, *methods).comparisons}
+    assert pairs == {
+        ("mine", "other"),
+        *((name, rival) for name in ("mine", "other") for rival in ("words", "length")),
+        *(("mine, names told", rival) for rival in ("words, names told", "length")),
+    }
 
 
 def test_a_benchmark_of_one_label_has_no_auroc_and_is_left_out_of_the_mean() -> None:
     """Nothing can be ranked there; its Brier score and ECE still count."""
-    rows = [row("x", 1, "easy"), row("x", 1, "easy"), row("x", 0, "b"), row("x", 1, "b")]
-    found = {r.group: r for r in judge(rows, {"mine": np.array([0.9, 0.8, 0.1, 0.7])})}
-    assert math.isnan(found["easy"].auroc)
-    assert found[MEAN].auroc == found["b"].auroc == 1.0
-    assert found["easy"].as_dict()["auroc"] is None
-    assert found["easy"].brier > 0
+    rows = [row(1, "easy"), row(1, "easy"), row(0, "b"), row(1, "b"), row(0, "b")]
+    found = quick(rows, mine([0.9, 0.8, 0.1, 0.7, 0.2]))
+    easy, mean = found.find("easy"), found.find(MEAN)
+    assert easy is not None
+    assert mean is not None
+    assert math.isnan(easy.auroc)
+    assert easy.as_dict()["auroc"] is None
+    assert mean.auroc == 1.0
+    assert easy.brier > 0
 
 
-def test_without_any_ranking_there_is_no_mean() -> None:
-    """Where every benchmark has one label only: no figure, and no warning either."""
-    results = judge([row("x", 1, "a"), row("x", 0, "b")], {"mine": np.array([0.5, 0.6])})
-    found = {result.group: result for result in results}
-    assert found[MEAN].as_dict()["auroc"] is None
-    assert found[POOLED].auroc == 0.0
+@pytest.mark.parametrize("label", [0, 1])
+def test_rows_of_one_label_are_judged_as_far_as_they_go(label: int, tmp_path: Path) -> None:
+    """One-class sets: Brier and ECE, no ranking, no comparison, no nan in the JSON, no warning."""
+    rows = [row(label, "ab"[n % 2], str(n)) for n in range(40)]
+    found = quick(rows, mine(np.linspace(0, 1, 40)), base(np.full(40, 0.5)))
+    pooled = found.find("pooled")
+    assert pooled is not None
+    assert pooled.as_dict()["auroc"] is None
+    assert pooled.ece > 0
+    assert found.comparisons == found.curves == found.within == []
+    assert "NaN" not in to_json(found)
 
 
-def test_rows_without_a_benchmark_are_a_group() -> None:
-    """Rows of nobody's benchmark are judged too."""
-    results = judge([row("x", 1, None), row("x", 0, None)], {"mine": np.array([0.6, 0.4])})
-    assert [result.group for result in results] == ["(none)", MEAN, POOLED]
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_few_rows_are_judged(count: int) -> None:
+    """A handful of rows gives figures or none, never an error."""
+    rows = [row(n % 2, "a", str(n)) for n in range(count)]
+    found = quick(rows, mine(np.linspace(0.1, 0.9, count)), base(np.full(count, 0.5)))
+    assert found.rows == found.questions == count
+    json.loads(to_json(found), parse_constant=pytest.fail)
 
 
-def test_a_constant_confidence_is_chance() -> None:
-    """H01, H04: a scorer that always says the base rate ranks nothing and is calibrated."""
-    rows = [row("x", i % 2) for i in range(100)]
-    scores = score_items(FakeScorer(0.5), [r.item() for r in rows])
-    (pooled,) = [
-        result
-        for result in judge(rows, {"fake": np.array([s.confidence for s in scores])})
-        if result.group == POOLED
-    ]
-    assert (pooled.auroc, pooled.brier, pooled.ece) == (0.5, 0.25, 0.0)
+def test_a_constant_confidence_is_chance(rows: list[Row]) -> None:
+    """H01, H04: a method that always says the base rate ranks nothing and is calibrated."""
+    share = labels(rows).mean()
+    found = quick(rows, mine(np.full(400, share))).find("pooled")
+    assert found is not None
+    assert (found.auroc, found.within, found.low, found.high) == (0.5, 0.5, 0.5, 0.5)
+    assert found.ece == pytest.approx(0)
+    assert math.isnan(found.d)
 
 
-# --- baselines ----------------------------------------------------------------------------------
+def test_nothing_is_nothing_to_judge(rows: list[Row]) -> None:
+    """Without rows, or without a method, the error says so."""
+    with pytest.raises(JudgingError, match="nothing to judge"):
+        judge([], [mine([])])
+    with pytest.raises(JudgingError, match="nothing to judge"):
+        judge(rows, [])
 
 
-def test_the_length_baseline_is_the_papers() -> None:
-    """I04: logistic regression on log(1 + t), as scikit-learn fits it."""
-    train, test = synthetic(300, seed=1), synthetic(100, seed=2)
-    features = [[[math.log1p(len(r.answer.split()))] for r in rows] for rows in (train, test)]
-    model = LogisticRegression().fit(features[0], [r.correct for r in train])
-    found = length_baseline(train, test)
-    assert found == pytest.approx(model.predict_proba(features[1])[:, 1], abs=1e-6)
+def test_an_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:
+    """What -o writes is read back whole, so reports and cards need no second run."""
+    path = tmp_path / "evaluation.json"
+    path.write_text(to_json(evaluation))
+    again = read_evaluation(path)
+    assert to_json(again) == to_json(evaluation)
+    assert again.comparisons == evaluation.comparisons
+    assert len(again.curves[0].roc) <= 200
 
 
-@pytest.mark.parametrize("baseline", [length_baseline, tfidf_baseline])
-def test_baselines_beat_chance_where_there_is_something_to_see(baseline: object) -> None:
-    """I02-I04: fitted on other rows, they rank answers whose length or words are informative."""
-    assert callable(baseline)
-    train, test = synthetic(600, seed=1), synthetic(300, seed=2)
-    p = baseline(train, test)
-    assert ((p > 0) & (p < 1)).all()
-    assert auroc([r.correct or 0 for r in test], p) > 0.65
-
-
-def test_baselines_see_no_test_label() -> None:
-    """What they say of a row does not depend on whether it was correct."""
-    train, test = synthetic(200, seed=1), synthetic(50, seed=2)
-    turned = [row(r.answer, 1 - (r.correct or 0), r.benchmark) for r in test]
-    for baseline in (length_baseline, tfidf_baseline):
-        assert (baseline(train, test) == baseline(train, turned)).all()
-
-
-def test_an_empty_answer_has_a_length() -> None:
-    """D03: t = 0 is a length like any other."""
-    (p,) = length_baseline(synthetic(100, seed=1), [row("", 0)])
-    assert 0 < p < 0.5
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}", '{"format": 9}', '{"format": 1}'])
+def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+    """What is no evaluation is told with the file's name."""
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(JudgingError, match=r"other\.json is no evaluation"):
+        read_evaluation(path)

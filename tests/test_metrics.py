@@ -1,4 +1,4 @@
-"""AUROC, Brier score and ECE against other implementations and by hand (paper H01, H03, H04)."""
+"""Figures against other implementations and by hand (paper H01, H03, H04, H07-H10)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    f1_score,
+    roc_auc_score,
+    roc_curve,
+)
 
-from calibrator.metrics import ECE_BINS, auroc, brier, ece, midranks
+from calibrator.metrics import (
+    ECE_BINS,
+    auprc_incorrect,
+    aurc,
+    auroc,
+    best_f1_incorrect,
+    brier,
+    cohens_d,
+    coverage_at,
+    ece,
+    midranks,
+    reliability,
+    risk_coverage,
+    roc,
+)
 
 # Coarse confidences, so that ties are common.
 replies = st.lists(
@@ -99,7 +119,10 @@ def test_without_both_labels_there_is_no_auroc(label: int) -> None:
     assert brier([label] * 2, [float(label)] * 2) == ece([label] * 2, [float(label)] * 2) == 0.0
 
 
-@pytest.mark.parametrize("metric", [auroc, brier, ece])
+EVERY = [auroc, brier, ece, cohens_d, auprc_incorrect, best_f1_incorrect, aurc]
+
+
+@pytest.mark.parametrize("metric", EVERY)
 @pytest.mark.parametrize(("y", "p"), [([], []), ([1], [0.1, 0.2]), ([[1]], [[0.5]]), (1, 0.5)])
 def test_lists_that_do_not_match_are_refused(metric: object, y: object, p: object) -> None:
     """A figure of nothing, or of half the data, is an error."""
@@ -112,3 +135,121 @@ def test_midranks() -> None:
     """Equal values share the mean of their ranks."""
     assert midranks([10, 20, 20, 30]).tolist() == [1.0, 2.5, 2.5, 4.0]
     assert midranks([5, 5, 5]).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("metric", EVERY)
+@pytest.mark.parametrize(
+    ("y", "p", "sentence"),
+    [
+        ([0, 1], [0.5, math.nan], "finite"),
+        ([0, 1], [0.5, math.inf], "finite"),
+        ([0, 2], [0.5, 0.5], "0 or 1"),
+        ([0, math.nan], [0.5, 0.5], "0 or 1"),
+        ([0, 0.5], [0.5, 0.5], "0 or 1"),
+    ],
+)
+def test_nan_and_other_labels_are_refused(
+    metric: object, y: object, p: object, sentence: str
+) -> None:
+    """What is no probability and no label gives an error, never a figure that looks like one."""
+    assert callable(metric)
+    with pytest.raises(ValueError, match=sentence):
+        metric(y, p)
+
+
+both_labels = replies.filter(lambda rows: len({y for y, _ in rows}) == 2)
+
+
+@given(both_labels)
+def test_auprc_is_sklearns(rows: list[tuple[int, float]]) -> None:
+    """H08: average precision of low confidence as an alarm for wrong replies."""
+    y, p = (np.array(values) for values in zip(*rows, strict=True))
+    assert auprc_incorrect(y, p) == pytest.approx(average_precision_score(1 - y, -p), abs=1e-12)
+
+
+@given(both_labels)
+def test_best_f1_is_the_best_of_all_thresholds(rows: list[tuple[int, float]]) -> None:
+    """H09: the best F1 of scikit-learn's over every threshold that makes a difference."""
+    y, p = (np.array(values) for values in zip(*rows, strict=True))
+    best = max(f1_score(1 - y, p <= t) for t in np.unique(p))
+    assert best_f1_incorrect(y, p) == pytest.approx(best, abs=1e-12)
+
+
+@given(both_labels)
+def test_the_roc_curve_is_sklearns(rows: list[tuple[int, float]]) -> None:
+    """U03: the same points, and the area under them is the AUROC (H01)."""
+    y, p = (np.array(values) for values in zip(*rows, strict=True))
+    x, height = roc(y, p)
+    other_x, other_height, _ = roc_curve(y, p, drop_intermediate=False)
+    assert x == pytest.approx(other_x)
+    assert height == pytest.approx(other_height)
+    assert np.trapezoid(height, x) == pytest.approx(auroc(y, p))
+
+
+def test_a_roc_curve_needs_both_labels() -> None:
+    """Without a wrong reply there is no false positive rate."""
+    with pytest.raises(ValueError, match="correct and wrong"):
+        roc([1, 1], [0.1, 0.2])
+
+
+def test_cohens_d_by_hand() -> None:
+    """H07: means 0.8 and 0.4, both variances 0.02, so 0.4 / sqrt(0.02); nan where none exists."""
+    assert cohens_d([1, 1, 0, 0], [0.7, 0.9, 0.3, 0.5]) == pytest.approx(0.4 / math.sqrt(0.02))
+    assert math.isnan(cohens_d([1, 0, 0], [0.7, 0.3, 0.5]))
+    assert math.isnan(cohens_d([1, 1, 0, 0], [0.7] * 4))
+
+
+@given(both_labels)
+def test_risk_and_coverage_are_counts(rows: list[tuple[int, float]]) -> None:
+    """U04: at every threshold the share kept and the errors among those, counted."""
+    y, p = (np.array(values) for values in zip(*rows, strict=True))
+    coverage, risk = risk_coverage(y, p)
+    thresholds = np.unique(p)[::-1]
+    assert coverage == pytest.approx([(p >= t).mean() for t in thresholds])
+    assert risk == pytest.approx([1 - y[p >= t].mean() for t in thresholds])
+
+
+@given(both_labels, st.floats(0, 1))
+def test_coverage_at_is_the_best_threshold(rows: list[tuple[int, float]], wanted: float) -> None:
+    """H10: no threshold that reaches the accuracy keeps more; 0 where none does."""
+    y, p = (np.array(values) for values in zip(*rows, strict=True))
+    reached = [(p >= t).mean() for t in np.unique(p) if y[p >= t].mean() >= wanted - 1e-12]
+    assert coverage_at(y, p, wanted) == pytest.approx(max(reached, default=0.0))
+
+
+def test_aurc_by_hand() -> None:
+    """Surest first right, wrong, right: errors 0/1, 1/2, 1/3; in a tie they are spread evenly."""
+    assert aurc([1, 0, 1], [0.9, 0.8, 0.7]) == pytest.approx((0 + 1 / 2 + 1 / 3) / 3)
+    assert aurc([1, 0], [0.5, 0.5]) == pytest.approx(0.5)
+    assert aurc([1, 1], [0.5, 0.6]) == 0.0
+
+
+@given(both_labels)
+def test_aurc_of_ties_is_the_mean_over_orders(rows: list[tuple[int, float]]) -> None:
+    """What a tie gives is what random orders of it give on average."""
+    y, p = (np.array(values) for values in zip(*rows[:5], strict=True))
+    rng = np.random.default_rng(0)
+    orders = [np.lexsort((rng.random(len(y)), -p)) for _ in range(2_000)]
+    k = np.arange(1, len(y) + 1)
+    drawn = [np.mean(np.cumsum(1 - y[order]) / k) for order in orders]
+    assert aurc(y, p) == pytest.approx(np.mean(drawn), abs=0.03)
+
+
+@given(replies)
+def test_reliability_bins_hold_every_reply_once(rows: list[tuple[int, float]]) -> None:
+    """U02: the bins' rows, confidences and accuracies add up to those of all replies."""
+    y, p = zip(*rows, strict=True)
+    bins = reliability(y, p)
+    assert sum(one.rows for one in bins) == len(rows)
+    assert sum(one.rows * one.accuracy for one in bins) == pytest.approx(sum(y))
+    assert sum(one.rows * one.confidence for one in bins) == pytest.approx(sum(p))
+    for one in bins:
+        assert one.low - 1e-9 <= one.confidence <= one.high + 1e-9
+
+
+def test_figures_without_a_wrong_reply() -> None:
+    """Nothing wrong can be found where nothing is wrong: nan, and no risk at all."""
+    assert math.isnan(auprc_incorrect([1, 1], [0.4, 0.6]))
+    assert math.isnan(best_f1_incorrect([1, 1], [0.4, 0.6]))
+    assert coverage_at([1, 1], [0.4, 0.6], 0.95) == 1.0
+    assert coverage_at([0, 0], [0.4, 0.6], 0.95) == 0.0

@@ -55,7 +55,9 @@ def test_a_row_is_question_answer_tags_and_label(path: Path) -> None:
     ((line, row),) = read(path, LINE)
     assert line == 1
     assert row == Row("2 + 2?", "4", "kimi-3", "gpqa", "science", "gpqa/1", 1, 0.9, GOOD)
-    assert row.item() == Item("2 + 2?", "4", "kimi-3", "gpqa")
+    assert row.item() == Item("2 + 2?", "4", "kimi-3", "gpqa", "science")
+    assert row.item("served") == Item("2 + 2?", "4", "kimi-3", None, "science")
+    assert row.item("none") == Item("2 + 2?", "4", None, None, "science")
 
 
 def test_only_question_and_response_are_needed() -> None:

@@ -1,0 +1,119 @@
+"""What the commands of researchers share: sentences for errors, progress, whole files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from calibrator.errors import CalibratorError, JudgingError, MissingExtraError, RowError
+
+FAILED, UNUSABLE_INPUT = 1, 2
+
+Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
+Files = Annotated[list[Path], typer.Argument(help="JSON lines of labelled rows; .gz is read too.")]
+TrainFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--train",
+        help="Training rows: files or folders, one for each --train. For DATA/test/* those of "
+        "DATA/train are found by themselves.",
+    ),
+]
+RecalibrationFile = Annotated[
+    Path | None, typer.Option(help="Correct confidences by this file of `pinocchio recalibrate`.")
+]
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turns the errors of a person's mistake into one sentence and an exit status."""
+    try:
+        yield
+    except (CalibratorError, OSError) as error:
+        status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
+        typer.echo(f"pinocchio: {error}", err=True)
+        raise typer.Exit(status) from error
+
+
+def progress_bar(title: str, total: int) -> Any:
+    """A bar on a terminal's stderr; silent elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    progress = Progress(
+        console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
+    )
+    progress.add_task(title, total=total)
+    return progress
+
+
+def say(sentence: str) -> None:
+    """To people; stdout is for results."""
+    typer.echo(sentence, err=True)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as they need to be, the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for first, *others in (head, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        typer.echo("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+
+
+def json_line(values: Any) -> str:
+    """UTF-8 stays; half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
+    text = json.dumps(values, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode() + "\n"
+
+
+@contextmanager
+def writer(path: Path | None) -> Iterator[TextIO]:
+    """Writes beside the target and moves it there when it is whole; stdout for None."""
+    if path is None:
+        yield sys.stdout
+        return
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as stream:
+            yield stream
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def report_bad(bad: Sequence[RowError], total: int) -> None:
+    """Names the rows that could not be used; exit status 1 when there are any."""
+    for error in bad:
+        say(str(error))
+    if bad:
+        say(f"pinocchio: {len(bad)} of {total} rows could not be used")
+        raise typer.Exit(FAILED)
+
+
+def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
+    """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`, if there are any.
+
+    Files marked __nc are left out, as where a calibrator is trained: baselines learn from the same
+    rows. Raises JudgingError when nothing is left of what was asked for.
+    """
+    from calibrator.training_data import NON_COMMERCIAL, is_trainable
+
+    beside = [file.parent.parent / "train" for file in files[:1] if file.parent.name == "test"]
+    folders = given or [folder for folder in beside if folder.is_dir()]
+    found = [
+        f
+        for folder in folders
+        for f in (sorted(folder.glob("*.jsonl*")) if folder.is_dir() else [folder])
+    ]
+    if given and not found:
+        raise JudgingError(f"no *.jsonl file in {', '.join(map(str, given))}")
+    if found and not any(map(is_trainable, found)):
+        raise JudgingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
+    return [file for file in found if is_trainable(file)]

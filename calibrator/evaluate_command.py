@@ -1,0 +1,237 @@
+"""`pinocchio evaluate` and `pinocchio card`: from labelled rows to figures, a report and a card."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from calibrator.console import (
+    Calibrator,
+    Device,
+    Files,
+    RecalibrationFile,
+    TrainFiles,
+    json_line,
+    print_table,
+    progress_bar,
+    report_bad,
+    say,
+    sentences,
+    training_files,
+    writer,
+)
+from calibrator.wording import bounds, chance_text, figure
+
+if TYPE_CHECKING:
+    from calibrator.evaluate import Evaluation
+    from calibrator.rows import Row, Tags
+    from calibrator.scores import Scores
+
+StudyFiles = Annotated[
+    list[Path] | None, typer.Option("--study", help="Add what `pinocchio study` wrote.")
+]
+
+
+def evaluate(
+    files: Files,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    tags: Annotated[
+        str,
+        typer.Option(
+            help="Names told to the calibrator: the model's as served, the benchmark's too with "
+            "all, or none; served,all,none judges them beside each other."
+        ),
+    ] = "served",
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Judge the scores of this file, [NAME=]FILE, instead of scoring; several may be "
+            "given, the first is compared with the others."
+        ),
+    ] = None,
+    recalibration: RecalibrationFile = None,
+    train: TrainFiles = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write all figures as JSON.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page with figures.")] = None,
+    studies: StudyFiles = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
+    from calibrator.evaluate import to_json
+    from calibrator.judging import judge_all, keep_scores, methods_of
+    from calibrator.report import render
+    from calibrator.studies import read_study
+    from calibrator.training_data import load_labelled
+
+    with sentences():
+        shown_studies = [read_study(path) for path in studies or []]
+        rows, bad = load_labelled(files)
+        if scores:
+            found = [_read(given, rows) for given in scores]
+        else:
+            found = _score(calibrator, device, recalibration, rows, _tags(tags))
+        train_rows = _training(files, train)
+        methods = methods_of(found, train_rows, rows)
+        if keep:
+            keep_scores(keep, rows, methods)
+        evaluation = judge_all(rows, methods, train_rows)
+        if output:
+            with writer(output) as stream:
+                stream.write(to_json(evaluation) + "\n")
+        if report:
+            with writer(report) as stream:
+                stream.write(render(evaluation, shown_studies))
+        _print(evaluation, as_json)
+    report_bad(bad, len(rows) + len(bad))
+
+
+def card(
+    evaluation: Annotated[Path, typer.Argument(help="What `pinocchio evaluate -o` wrote.")],
+    readme: Annotated[Path, typer.Argument(help="The model card, with marks for its figures.")],
+    studies: StudyFiles = None,
+) -> None:
+    """Write the figures of a model card from an evaluation."""
+    from calibrator.evaluate import read_evaluation
+    from calibrator.model_card import update_card
+    from calibrator.studies import read_study
+
+    with sentences():
+        found = [read_study(path) for path in studies or []]
+        update_card(readme, read_evaluation(evaluation), found)
+
+
+def _read(given: str, rows: Sequence[Row]) -> Scores:
+    from calibrator.scores import read_scores
+
+    name, separator, path = given.partition("=")
+    if separator and not Path(given).exists():
+        return read_scores(Path(path), rows, name)
+    return read_scores(Path(given), rows)
+
+
+def _tags(given: str) -> list[Tags]:
+    from calibrator.errors import JudgingError
+    from calibrator.rows import Tags
+
+    known: dict[str, Tags] = {name: name for name in get_args(Tags)}
+    try:
+        return [known[name.strip()] for name in dict.fromkeys(given.split(","))]
+    except KeyError as error:
+        raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
+
+
+def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
+    from calibrator.training_data import load_labelled
+
+    found = training_files(files, given)
+    if not found:
+        say("no training rows beside the test rows, so no baselines; give them with --train")
+        return []
+    rows, _ = load_labelled(found)
+    say(f"baselines are fitted on {len(rows)} training rows")
+    return rows
+
+
+def _score(
+    calibrator: str,
+    device: str,
+    recalibration: Path | None,
+    rows: Sequence[Row],
+    tags: Sequence[Tags],
+) -> list[Scores]:
+    from calibrator.loading import load_scorer
+    from calibrator.scores import score_rows
+
+    scorer = load_scorer(calibrator, device, recalibration=recalibration)
+    with progress_bar("scoring", len(rows) * len(tags)) as progress:
+        return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+
+
+def _print(evaluation: Evaluation, as_json: bool) -> None:
+    if as_json:
+        for result in evaluation.results:
+            typer.echo(json_line(result.as_dict()), nl=False)
+        return
+    _print_groups(evaluation)
+    _print_methods(evaluation)
+    _print_within(evaluation)
+
+
+def _print_groups(evaluation: Evaluation) -> None:
+    """The judged method on each benchmark and task, with the first baseline's AUROC beside it."""
+    kinds = ("benchmark", "task", "mean")
+    found = [one for kind in kinds for one in evaluation.of_kind(kind)]
+    found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
+    rivals = evaluation.baselines[:1]
+    rows = []
+    for one in found:
+        theirs = [evaluation.find(one.group, rival) for rival in rivals]
+        rows.append(
+            [
+                one.group,
+                f"{one.rows:,}",
+                figure(one.accuracy),
+                figure(one.auroc),
+                bounds(one.question_low, one.question_high),
+                *(figure(value) for value in (one.within, one.brier, one.ece)),
+                *(figure(rival.auroc if rival else math.nan) for rival in theirs),
+            ]
+        )
+    head = ["", "rows", "right", "AUROC", "95 % over questions", "within", "Brier", "ECE"]
+    typer.echo(evaluation.judged)
+    print_table([*head, *rivals], rows)
+
+
+def _print_methods(evaluation: Evaluation) -> None:
+    """Every method on all rows; on the rows with a stated confidence too, where there are any."""
+    from calibrator.groups import POOLED
+
+    means = {one.method: one.auroc for one in evaluation.results if one.kind == "mean"}
+    head = ["", "AUROC", "95 % over replies", "mean", "within", "Brier", "ECE", "kept at 90 %"]
+    for group in dict.fromkeys(one.group for one in evaluation.results if one.kind == "pooled"):
+        rows = [
+            [
+                one.method,
+                figure(one.auroc),
+                bounds(one.low, one.high),
+                figure(means[one.method] if group == POOLED else math.nan),
+                *(figure(v) for v in (one.within, one.brier, one.ece)),
+                figure(one.coverage_90),
+                figure(one.coverage_95),
+            ]
+            for one in evaluation.results
+            if one.group == group
+        ]
+        typer.echo(f"\n{group}")
+        print_table([*head, "at 95 % right"], rows)
+
+
+def _print_within(evaluation: Evaluation) -> None:
+    """Ranking among replies to one question, and p of permuting labels within questions."""
+    if not evaluation.within:
+        return
+    first = evaluation.within[0]
+    rows = [
+        [
+            one.method,
+            figure(one.auroc.value),
+            bounds(one.auroc.low, one.auroc.high),
+            figure(one.pairs),
+            chance_text(one.p_auroc),
+        ]
+        for one in evaluation.within
+    ]
+    typer.echo(f"\nwithin {first.questions:,} questions, {first.replies:,} replies")
+    head = ["", "AUROC", "95 % over questions", "pairs in order", "chance"]
+    print_table(head, rows)

@@ -1,0 +1,31 @@
+"""A scorer whose confidences pass through a recalibration file; its scores stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from calibrator.recalibration import Recalibration
+from calibrator.scorer import Item, Score, Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class Recalibrated:
+    """A Scorer around another; the recalibration was fitted on that one's confidences."""
+
+    scorer: Scorer
+    recalibration: Recalibration
+
+    @property
+    def name(self) -> str:
+        """E.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        return f"{self.scorer.name}+{self.recalibration.name}"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        scores = self.scorer.score_batch(items)
+        return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
+
+    def _mend(self, item: Item, score: Score) -> Score:
+        by = self.recalibration.by
+        group = item.source_model if by == "model" else item.domain if by == "domain" else None
+        return replace(score, confidence=self.recalibration.apply(score.confidence, group))

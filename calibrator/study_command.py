@@ -1,0 +1,141 @@
+"""`pinocchio study`: what is left when something is left out, and what a scorer looks at."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from calibrator.console import (
+    Calibrator,
+    Device,
+    Files,
+    TrainFiles,
+    print_table,
+    progress_bar,
+    report_bad,
+    say,
+    sentences,
+    training_files,
+    writer,
+)
+from calibrator.errors import JudgingError
+from calibrator.wording import bounds, figure
+
+if TYPE_CHECKING:
+    from calibrator.rows import Row
+    from calibrator.studies import Fit, Study
+
+
+def study(
+    name: Annotated[
+        Literal["models", "families", "benchmarks", "benchmark-folds", "size", "probes"],
+        typer.Argument(
+            help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
+            "a time; train on fewer rows; or change what the calibrator is shown."
+        ),
+    ],
+    files: Files,
+    train: TrainFiles = None,
+    method: Annotated[
+        Literal["tfidf", "transformer"],
+        typer.Option(help="What is trained each time: seconds, or hours, for each fold."),
+    ] = "tfidf",
+    rows: Annotated[
+        int | None, typer.Option(min=100, help="Probe, or train on, so many rows only.")
+    ] = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder of the transformer's runs, to go on from.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the study as JSON.")
+    ] = None,
+) -> None:
+    """Run a study of the paper on labelled rows and print its entries."""
+    from calibrator.studies import study_json
+    from calibrator.training_data import load_labelled
+
+    with sentences():
+        test, bad = load_labelled(files)
+        if name == "probes":
+            found = _probe(test, rows or 2_000, calibrator, device)
+        else:
+            paths = training_files(files, train)
+            if not paths:
+                raise JudgingError("there are no training rows; give them with --train")
+            training, _ = load_labelled(paths)
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = runs or Path(scratch)
+                found = _leave_out(name, method, training, test, rows, folder, device)
+        if output:
+            with writer(output) as stream:
+                stream.write(study_json(found) + "\n")
+        _print(found)
+    report_bad(bad, len(test) + len(bad))
+
+
+def _probe(rows: Sequence[Row], count: int, calibrator: str, device: str) -> Study:
+    from calibrator.loading import load_scorer
+    from calibrator.probes import PROBES, probe, sample
+
+    chosen = sample(rows, count)
+    scorer = load_scorer(calibrator, device)
+    with progress_bar("probing", len(chosen) * len(PROBES)) as progress:
+        return probe(scorer, chosen, lambda n: progress.advance(0, n))
+
+
+def _leave_out(
+    name: Any,
+    method: str,
+    train: Sequence[Row],
+    test: Sequence[Row],
+    most: int | None,
+    folder: Path,
+    device: str,
+) -> Study:
+    from calibrator.probes import sample
+    from calibrator.studies import run
+
+    chosen = sample(train, most or len(train))
+    fit: Fit
+    if method == "tfidf":
+        from calibrator.tfidf import WordCounts
+
+        say(f"counting the words of {len(chosen) + len(test)} rows")
+        counts = WordCounts([*chosen, *test])
+
+        def fit(train: Any, judged: Any) -> Any:
+            return counts.scores(train, judged, "served")
+    else:
+        from calibrator.train import TrainConfig
+        from calibrator.transformer_fit import TransformerFit
+
+        config = TrainConfig(data=(), name="study", device=device)
+        fit = TransformerFit([*chosen, *test], folder, config, say)
+    return run(name, "TF-IDF" if method == "tfidf" else "embedded", fit, chosen, test, say)
+
+
+def _print(study: Study) -> None:
+    averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "shift")
+    rows = [
+        [
+            one.label,
+            f"{one.trained:,}",
+            f"{one.rows:,}",
+            figure(one.accuracy),
+            figure(one.auroc),
+            bounds(one.low, one.high),
+            *(figure(getattr(one, name)) for name in averaged[2:]),
+        ]
+        for one in study.entries
+    ]
+    means = [figure(study.mean(name)) if name else "" for name in averaged]
+    head = ["", "trained", "rows", "right", "AUROC", "95 % over questions", "within", "ECE"]
+    print_table(
+        [*head, "after 100 labels", "reference", "shift"], [*rows, ["mean", "", "", "", *means]]
+    )

@@ -1,0 +1,32 @@
+"""Figures as people write them; a figure that does not exist is a dash, never nan."""
+
+from __future__ import annotations
+
+import math
+
+NO_FIGURE = "\N{EN DASH}"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    return f"{value:,.{digits}f}" if math.isfinite(value) else NO_FIGURE
+
+
+def bounds(low: float, high: float) -> str:
+    """The ends of an interval; nothing where there is none."""
+    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def p_text(p: float) -> str:
+    """A p value with the precision that it has."""
+    if not math.isfinite(p):
+        return NO_FIGURE
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
+
+
+def chance_text(p: float) -> str:
+    """As `p_text`, of a permutation test: its smallest p only says how many permutations ran."""
+    return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)

@@ -1,0 +1,125 @@
+"""A recalibration file in the configuration: what the proxy then says (paper N01, N05)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from calibrator.recalibration import Platt, Recalibration
+from policies import InvalidDocumentError
+from proxy.config import load_config
+from tests.faulty_upstream import FaultyUpstream
+from tests.live_proxy import ProxyProcess, question, run_cli
+
+BY_MODEL = Recalibration("platt", Platt(1.0, -1.0), "model", {"ok-2099": Platt(1.0, 2.0)}, 100)
+BY_DOMAIN = Recalibration("platt", Platt(1.0, -1.0), "domain", {"law": Platt(1.0, 2.0)}, 100)
+CALIBRATOR = "calibrator: {checkpoint: 'fake:0.5', recalibration: recalibration.json}\n"
+
+
+def config_of(folder: Path, upstream: FaultyUpstream) -> str:
+    return (
+        f"upstreams: {{faulty: {{base_url: '{upstream.base_url}'}}}}\n"
+        "models: [{match: '*', upstream: faulty}]\n"
+        f"store: sqlite:///{folder}/held.db\n{CALIBRATOR}"
+    )
+
+
+def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float, str, float]:
+    """The confidence and the calibrator in the headers, and the confidence in the body."""
+    reply = httpx.post(
+        f"{proxy.base_url}/chat/completions",
+        json=question("why?", model),
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        timeout=20,
+    )
+    assert reply.status_code == 200
+    (choice,) = reply.json()["pinocchio"]["choices"]
+    confidence = float(reply.headers["x-pinocchio-confidence"])
+    return confidence, reply.headers["x-pinocchio-calibrator"], choice["confidence"]
+
+
+def other_calibrators() -> str:
+    """The file of a recalibration that was fitted for another calibrator."""
+    found = Recalibration("platt", Platt(), labels=100, calibrator="embedded@1234")
+    return json.dumps({"name": found.name, **found.as_dict()})
+
+
+@pytest.fixture(scope="module")
+def by_domain(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ProxyProcess]:
+    folder = tmp_path_factory.mktemp("recalibrated")
+    BY_DOMAIN.save(folder / "recalibration.json")
+    with ProxyProcess(folder, config_of(folder, running_upstream)) as process:
+        yield process
+
+
+def test_the_confidence_is_the_recalibrated_one(by_domain: ProxyProcess) -> None:
+    """Header and body carry the corrected number; the header names calibrator and correction."""
+    confidence, name, in_body = asked(by_domain)
+    assert confidence == pytest.approx(BY_DOMAIN.apply(0.5), abs=1e-4)
+    assert in_body == pytest.approx(confidence, abs=1e-4)
+    assert name == f"fake:0.5+{BY_DOMAIN.name}"
+
+
+def test_a_domain_has_its_own_curve(by_domain: ProxyProcess) -> None:
+    """N05: the domain that a client tells picks the curve, in any case; another gets the pooled."""
+    law, _, _ = asked(by_domain, x_pinocchio_domain="Law")
+    assert law == pytest.approx(BY_DOMAIN.groups["law"].apply(0.5), abs=1e-4)
+    assert asked(by_domain, x_pinocchio_domain="physics") == asked(by_domain)
+
+
+def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """N02: the name that the answering model gives itself picks the curve."""
+    BY_MODEL.save(tmp_path / "recalibration.json")
+    with ProxyProcess(tmp_path, config_of(tmp_path, running_upstream)) as process:
+        own, name, _ = asked(process)
+    assert own == pytest.approx(BY_MODEL.groups["ok-2099"].apply(0.5), abs=1e-4)
+    assert name == f"fake:0.5+{BY_MODEL.name}"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "there is no recalibration"),
+        ("{}", "is no recalibration of this version"),
+        (other_calibrators(), "was fitted for embedded@1234, not for fake:0.5"),
+        (json.dumps({**BY_MODEL.as_dict(), "name": "platt@00000000"}), "was changed by hand"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_at_start(
+    content: str | None, sentence: str, running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Nothing is served under a recalibration that is not what was fitted; `check` says so too."""
+    if content is not None:
+        (tmp_path / "recalibration.json").write_text(content)
+    path = tmp_path / "proxy.yaml"
+    path.write_text(config_of(tmp_path, running_upstream))
+    for command in (["serve", "--port", "0"], ["check"]):
+        done = run_cli(*command, "--config", str(path))
+        assert done.returncode != 0
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+    """As a policy's name, it does not depend on where the proxy is started from."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text(CALIBRATOR)
+    assert load_config(path).calibrator.recalibration == tmp_path / "recalibration.json"
+    path.write_text("calibrator: {recalibration: /etc/r.json}\n")
+    assert load_config(path).calibrator.recalibration == Path("/etc/r.json")
+    path.write_text("calibrator: {checkpoint: 'fake:0.5'}\n")
+    assert load_config(path).calibrator.recalibration is None
+
+
+def test_nothing_cannot_be_recalibrated(tmp_path: Path) -> None:
+    """A recalibration of no calibrator is a contradiction, told with its line."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text("calibrator:\n  checkpoint: none\n  recalibration: r.json\n")
+    with pytest.raises(InvalidDocumentError, match="gives no number to recalibrate"):
+        load_config(path)
