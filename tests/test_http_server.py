@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from proxy import http_server
 from proxy.asgi import Reply, send_reply, sender
 from proxy.http_server import HttpProtocol
 
@@ -27,12 +29,18 @@ REPLIES = {
 async def application(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
+    if scope["raw_path"] == b"/breaks-off":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"one", b"two"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        raise RuntimeError("in the middle of a body")
     await send_reply(REPLIES[scope["raw_path"]], sender(scope, send))
 
 
 @contextmanager
-def serving(http: Any) -> Iterator[int]:
+def serving(http: Any, **more: Any) -> Iterator[int]:
     settings: Any = {"log_config": None, "lifespan": "off", "server_header": False, "http": http}
+    settings |= more
     server = uvicorn.Server(uvicorn.Config(application, date_header=False, **settings))
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
@@ -70,6 +78,29 @@ def test_the_bytes_are_uvicorns(
     head = f"{method} /{path} HTTP/{version}\r\nhost: x\r\nconnection: close\r\n"
     request = f"{head}content-length: 2\r\n\r\nhi".encode()
     assert told(ports["ours"], request) == told(ports["uvicorn's"], request)
+
+
+@pytest.mark.parametrize("server", ["ours", "uvicorn's"])
+def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str) -> None:
+    """Parts that wait for the end of their turn go out before the connection is closed."""
+    said = told(ports[server], b"GET /breaks-off HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n")
+
+
+def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that asks nothing for as long as uvicorn waits is closed, and not before."""
+    monkeypatch.setattr(http_server, "SWEEP_S", 0.05)
+    with (
+        serving(HttpProtocol, timeout_keep_alive=1) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
+        for pause_s in (0.7, 0.7, 0):
+            connection.sendall(b"GET /small HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(2**16).endswith(b"hello")
+            time.sleep(pause_s)
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+        assert 0.8 < time.monotonic() - began < 5
 
 
 def test_a_connection_is_kept(ports: dict[str, int]) -> None:

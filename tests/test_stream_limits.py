@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calibrator import FakeScorer
+from proxy.app import App, create_app
+from proxy.config import Config
 from proxy.deadlines import Deadlines
 from proxy.errors import UpstreamBrokenError
-from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Choice, Format
+from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Assembler, Choice, Format
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome
 from proxy.scoring import Status
@@ -229,7 +234,7 @@ def test_one_gigantic_event(
 def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
     """A live stream whose choices are found sure, and whose calls are delivered."""
 
-    async def judge(choices: list[Choice], model: str | None) -> Outcome:
+    async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
         return Outcome("req_1", Status.SCORED, confidence=0.9)
 
     async def settle(_: object, withheld: list[Event], finishes: frozenset[int]) -> bytes:
@@ -408,3 +413,58 @@ def test_a_hundred_streams_at_once(
     ids = {stream.fields["x-pinocchio-request-id"] for stream in streams}
     assert len(ids) == len(streams)
     assert all(recorded(proxy, id)["confidence"] == 0.9 for id in ids)
+
+
+# What a stream leaves behind
+
+BODY = b'{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello?"}]}'
+SCOPE = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "raw_path": b"/v1/chat/completions",
+    "query_string": b"",
+    "headers": [(b"host", b"localhost"), (b"content-length", b"%d" % len(BODY))],
+}
+
+
+async def stream_of(app: App) -> bytes:
+    """A whole stream of the demo's, without a server."""
+    said: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": BODY}
+
+    async def send(message: Any) -> None:
+        said.append(message.get("body", b""))
+
+    await app(dict(SCOPE), receive, send)
+    return b"".join(said)
+
+
+async def test_a_stream_leaves_no_cycle(tmp_path: Path) -> None:
+    """What a stream needed is freed at its end; collecting it later would take longer than it."""
+    config = Config.model_validate(
+        {
+            "upstreams": {"demo": {"demo": True}},
+            "models": [{"match": "demo", "upstream": "demo"}],
+            "store": f"sqlite:///{tmp_path / 'store.db'}",
+            "records": {"keep_days": 0},
+        }
+    )
+    app = create_app(config, load=lambda: FakeScorer(0.7))
+    await app._start()
+    try:
+        for _ in range(500):  # until the scorer is there
+            if b'"confidence":0.7' in await stream_of(app):
+                break
+            await asyncio.sleep(0.01)
+        gc.collect()
+        gc.disable()
+        for _ in range(20):
+            await stream_of(app)
+        await asyncio.sleep(0.1)  # tasks that end with the stream have ended
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+        await app._stop()
