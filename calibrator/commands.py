@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -258,4 +259,12 @@ def train(
             device=device,
             layout=Layout(max_tokens=max_tokens),
         )
-        typer.echo(f"the checkpoint is in {run(output, config, typer.echo, finish_now=finish_now)}")
+        with _progress("training", 0) as bar:
+            made = run(
+                output,
+                config,
+                bar.console.print if sys.stderr.isatty() else partial(typer.echo, err=True),
+                progress=lambda done, total: bar.update(0, completed=done, total=total),
+                finish_now=finish_now,
+            )
+        typer.echo(f"the checkpoint is in {made}")

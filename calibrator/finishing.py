@@ -146,6 +146,7 @@ def write_checkpoint(
         benchmarks=tuple(sorted({row.benchmark for row in data.rows if row.benchmark})),
         training={
             **training,
+            "start": Path(run.config.start).name,
             "base": "all-MiniLM-L6-v2",
             "base_sha256": BASE_SHA256,
             "questions": len({row.question_id for row in data.rows}),

@@ -32,7 +32,11 @@ class TowerConfig:
     learning_rate: float = 2e-3
     gram_dropout: float = 0.3  # of a row's n-grams, at each visit
     name_dropout: float = 0.35
-    dropout: float = 0.1
+    dropout: float = 0.1  # of the hidden layer and its inputs
+    table_scale: float = (
+        1e-4  # of the first table; small, so that what was rarely seen says nothing
+    )
+    has_traits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,11 @@ class TowerData:
 class TowerModel(nn.Module):
     """The tower in torch; `tower.Tower` computes the same from `export`'s arrays."""
 
-    def __init__(self, names: int, center: Tensor, spread: Tensor, dropout: float) -> None:
+    def __init__(self, names: int, center: Tensor, spread: Tensor, config: TowerConfig) -> None:
         super().__init__()
         self.table = nn.EmbeddingBag(BUCKETS, 1 + WIDTH, mode="sum", sparse=True)
         self.names = nn.Embedding(names, 1 + NAME_WIDTH)
-        nn.init.normal_(self.table.weight, 0, 0.05)
+        nn.init.normal_(self.table.weight, 0, config.table_scale)
         nn.init.normal_(self.names.weight, 0, 0.05)
         with torch.no_grad():
             self.table.weight[:, 0] = 0
@@ -63,7 +67,7 @@ class TowerModel(nn.Module):
         self.last = nn.Linear(HIDDEN[1], 1)
         self.asked = nn.Linear(WIDTH, NAME_WIDTH)
         self.linear = nn.Parameter(torch.zeros(TRAITS))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.center, self.spread = center, spread
 
     def forward(
@@ -99,7 +103,9 @@ def fit_tower(
     rng = np.random.default_rng(seed)
     traits = np.stack([data.rows[i].traits for i in chosen])
     center, spread = torch.tensor(traits.mean(0)), torch.tensor(traits.std(0) + 1e-3)
-    model = TowerModel(names, center, spread, config.dropout)
+    if not config.has_traits:
+        spread = torch.full_like(spread, torch.inf)
+    model = TowerModel(names, center, spread, config)
     sparse = torch.optim.SparseAdam([model.table.weight], lr=config.learning_rate)
     dense = torch.optim.AdamW(
         [p for name, p in model.named_parameters() if name != "table.weight"],

@@ -309,12 +309,14 @@ def train(
     config: TrainConfig,
     say: Callable[[str], None] = print,
     *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
     save_every_s: float = 240,
     finish_now: bool = False,
 ) -> Path:
     """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
 
-    `finish_now` takes no further step and makes the checkpoint of what there is.
+    `progress` hears after each step how many rows were shown, and of how many. `finish_now` takes
+    no further step and makes the checkpoint of what there is.
     Raises TrainingError when there is nothing to train on or the folder is another run's.
     """
     run = Run(folder, config, say)
@@ -327,6 +329,7 @@ def train(
     while not finish_now and not run.is_over:
         for batch in run.epoch_batches(data, tower):
             clock.tick(run.update(batch, total), lambda: run.watch(data, tower))
+            progress(run.rows_seen, total)
             if run.is_over:
                 break
         else:
