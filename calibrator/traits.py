@@ -1,7 +1,8 @@
-"""Traits: what can be counted on a question and its answer, as some forty numbers.
+"""Traits: what can be counted on a question and its answer, as some sixty numbers.
 
-Length, form of the final answer, repetition, hedging, overlap with the question: signals that a
-reader of a few hundred word pieces sees badly or not at all.
+Length, form of the final answer, repetition, hedging, overlap with the question, and what can be
+checked by rule (`checks`): signals that a reader of a few hundred word pieces sees badly or not at
+all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.checks import checks_of
+
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
+MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
 LOOK = 1_500  # characters in which kinds of characters are counted
 
 _REFUSAL = re.compile(
@@ -27,7 +31,7 @@ _HEDGE = re.compile(
     r"|approximately|unclear|uncertain|assum\w+|however|wait|actually|let me (?:re)?check|hmm)\b",
     re.IGNORECASE,
 )
-_STEP = re.compile(r"(?m)^\s*(?:step\s*\d+|\d+[.)]|[-*•])\s", re.IGNORECASE)
+_STEP = re.compile(r"(?m)^[ \t]*(?:step\s*\d+|\d+[.)]|[-*•])\s", re.IGNORECASE)
 _FINAL = re.compile(
     r"(?:answer is|answer:|answer\"\s*:|答案)\s*[\"'(*\s]*([A-Za-z0-9\-.]+)", re.IGNORECASE
 )
@@ -43,10 +47,15 @@ def bounded(text: str) -> str:
 
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     """The traits (TRAITS,) of one answered question; finite for every text."""
-    question, answer = bounded(question), bounded(answer)
+    asked, answer = bounded(question), bounded(answer)
     words = answer.split()
     return np.array(
-        _form(answer, words) + _content(answer, words) + _relation(question, answer, words),
+        [
+            *_form(answer, words),
+            *_content(answer, words),
+            *_relation(asked, answer, words),
+            *checks_of(question[:MAX_QUESTION], answer),
+        ],
         dtype=np.float32,
     )
 
