@@ -26,6 +26,7 @@ from calibrator.familiarity import PREFIX, Familiarity, modest
 from calibrator.layout import PAD, TokenRow, assemble, encode, is_clipped, tag_text
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
+from calibrator.stripping import stripped
 from calibrator.tower import PREFIX as TOWER
 from calibrator.tower import Tower, tower_row
 
@@ -95,6 +96,14 @@ def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
     return ids, mask, segments
 
 
+def judged(items: Sequence[Item]) -> list[Item]:
+    """Items as they are judged: sentences that address the reader of an answer are taken off."""
+    return [
+        Item(item.question, stripped(item.answer), item.source_model, item.benchmark)
+        for item in items
+    ]
+
+
 def packed(table: Tensor) -> tuple[Tensor, Tensor]:
     """A table (N, D) as int8 with an fp16 scale for each row: half of bf16, 8 bits a number."""
     scale = (table.float().abs().amax(1) / 127).clamp(min=1e-6).half()
@@ -145,7 +154,7 @@ class CrossEncoder:
 
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
         """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
-        return self._assemble(items, self._pieces(items))
+        return self._assemble(judged(items), self._pieces(judged(items)))
 
     def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
         """The word pieces of each item's tags, question and answer."""
@@ -190,6 +199,7 @@ class CrossEncoder:
         """One forward pass for all items; padding does not change a score."""
         if self.threads is not None:
             torch.set_num_threads(self.threads)  # OpenMP keeps this for each calling thread
+        items = judged(items)
         pieces = self._pieces(items)
         rows = self._assemble(items, pieces)
         with torch.inference_mode():

@@ -18,6 +18,7 @@ from calibrator.addressing import addressed
 from calibrator.errors import RowError, TrainingError
 from calibrator.layout import Layout, TokenRow, assemble, encode, tag_text
 from calibrator.rows import Row, read_rows
+from calibrator.stripping import stripped
 from calibrator.tower import TowerRow, tower_row
 
 NON_COMMERCIAL = "__nc"  # such files are never trained on
@@ -154,7 +155,9 @@ def tokenize(
     """
     examples: list[Example] = []
     for start in range(0, len(rows), ENCODE_CHUNK):
-        chunk = rows[start : start + ENCODE_CHUNK]
+        chunk = [
+            replace(row, answer=stripped(row.answer)) for row in rows[start : start + ENCODE_CHUNK]
+        ]
         questions = encode(tokenizer, [row.question for row in chunk], layout)
         answers = encode(tokenizer, [row.answer for row in chunk], layout)
         for row, question, answer in zip(chunk, questions, answers, strict=True):
