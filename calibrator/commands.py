@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from calibrator.errors import CalibratorError, MissingExtraError, RowError, TrainingError
+
+if TYPE_CHECKING:
+    from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
 
@@ -238,7 +241,6 @@ def train(
     with _sentences():
         from calibrator.layout import Layout
         from calibrator.train import TrainConfig
-        from calibrator.train import train as run
         from calibrator.training_data import Selection
 
         config = TrainConfig(
@@ -259,12 +261,18 @@ def train(
             device=device,
             layout=Layout(max_tokens=max_tokens),
         )
-        with _progress("training", 0) as bar:
-            made = run(
-                output,
-                config,
-                bar.console.print if sys.stderr.isatty() else partial(typer.echo, err=True),
-                progress=lambda done, total: bar.update(0, completed=done, total=total),
-                finish_now=finish_now,
-            )
-        typer.echo(f"the checkpoint is in {made}")
+        typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+
+def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:
+    """Runs the training with a bar on a terminal, with lines elsewhere."""
+    from calibrator.train import train
+
+    with _progress("training", 0) as bar:
+        return train(
+            folder,
+            config,
+            bar.console.print if sys.stderr.isatty() else partial(typer.echo, err=True),
+            progress=lambda done, total: bar.update(0, completed=done, total=total),
+            finish_now=finish_now,
+        )
