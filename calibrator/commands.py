@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +24,9 @@ from calibrator.errors import RowError
 from calibrator.evaluate_command import card, evaluate
 from calibrator.recalibrate_command import recalibrate
 from calibrator.study_command import study
+
+if TYPE_CHECKING:
+    from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
 for command in (evaluate, card, study, recalibrate):
@@ -70,6 +75,9 @@ def score(
     report_bad(bad, len(read))
 
 
+Share = Annotated[float, typer.Option(min=0, max=1)]
+
+
 @cli.command()
 def train(
     files: Files,
@@ -77,30 +85,66 @@ def train(
         Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
     ],
     name: Annotated[str, typer.Option(help="The checkpoint's name.")] = "embedded",
-    rows: Annotated[
-        int, typer.Option(min=10, help="Training rows, balanced by benchmark.")
-    ] = 45_000,
-    epochs: Annotated[int, typer.Option(min=1)] = 1,
+    start: Annotated[
+        str, typer.Option(help="A checkpoint to begin from; the base model otherwise.")
+    ] = "",
+    finish_now: Annotated[
+        bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
+    ] = False,
+    rows: Annotated[int, typer.Option(min=0, help="This many training rows; 0 takes all.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1)] = 4,
+    max_tokens: Annotated[int, typer.Option(min=16, max=512, help="Word pieces read.")] = 192,
     learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1)] = 1.5e-4,
-    tag_dropout: Annotated[
-        float, typer.Option(min=0, max=1, help="Chance that a tag is hidden.")
-    ] = 0.4,
+    balance_power: Annotated[float, typer.Option(help="1 takes benchmarks as they are.")] = 0.85,
+    model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
+    benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
+    addressed_share: Annotated[
+        float, typer.Option(help="Rows with text that addresses the reader.")
+    ] = 0.12,
+    label_smoothing: Share = 0.0,
+    focal_gamma: Annotated[float, typer.Option(min=0)] = 0.0,
+    soft_labels: Annotated[float, typer.Option(help="Share of the tower's own opinion.")] = 0.0,
+    averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
+    tower: Annotated[bool, typer.Option(help="With the side tower, or the encoder alone.")] = True,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Device = "auto",
 ) -> None:
     """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
     with sentences():
+        from calibrator.layout import Layout
         from calibrator.train import TrainConfig
-        from calibrator.train import train as run
         from calibrator.training_data import Selection
 
         config = TrainConfig(
             data=tuple(map(str, sorted(files))),
             name=name,
-            selection=Selection(rows=rows, seed=seed),
+            start=start,
+            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
             epochs=epochs,
             learning_rate=learning_rate,
-            tag_dropout=tag_dropout,
+            model_dropout=model_dropout,
+            benchmark_dropout=benchmark_dropout,
+            addressed_share=addressed_share,
+            label_smoothing=label_smoothing,
+            focal_gamma=focal_gamma,
+            soft_labels=soft_labels,
+            averaging=averaging,
+            is_towered=tower,
             device=device,
+            layout=Layout(max_tokens=max_tokens),
         )
-        typer.echo(f"the checkpoint is in {run(output, config, typer.echo)}")
+        typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+
+def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:
+    """Runs the training with a bar on a terminal, with lines elsewhere."""
+    from calibrator.train import train
+
+    with progress_bar("training", 0) as bar:
+        return train(
+            folder,
+            config,
+            bar.console.print if sys.stderr.isatty() else partial(typer.echo, err=True),
+            progress=lambda done, total: bar.update(0, completed=done, total=total),
+            finish_now=finish_now,
+        )

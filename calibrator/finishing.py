@@ -11,21 +11,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch.nn.functional import softmax
 
 from calibrator.checkpoint import CheckpointConfig, sha256_of, write_config
-from calibrator.cross_encoder import CrossEncoderModel, collate
+from calibrator.cross_encoder import SCALE, CrossEncoderModel, collate, packed
 from calibrator.familiarity import Familiarity, fit_familiarity
 from calibrator.layout import TokenRow, assemble
 from calibrator.metrics import auroc, brier, ece
 from calibrator.recalibration import Platt, fit_platt
-from calibrator.training_data import Batch, Example
+from calibrator.tower import PREFIX as TOWER
+from calibrator.tower_stage import TowerStage
+from calibrator.training_data import Batch, Example, Visits
 
 if TYPE_CHECKING:
     from calibrator.train import Run, TrainData
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
 FEATURE_BATCH = 32
+WORDS = "encoder.embeddings.word_embeddings.weight"
 
 Floats = NDArray[np.float64]
 
@@ -39,9 +41,9 @@ def predict(
     targets: list[float] = []
     scores: list[float] = []
     for batch in given:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            logits = model(*(t.to(device) for t in collate(batch.rows)))
-        scores += softmax(logits, dim=1)[:, 1].tolist()
+        logits = model(*(t.to(device) for t in collate(batch.rows)))
+        odds = logits[:, 1] - logits[:, 0] + torch.tensor(batch.offsets, device=device)
+        scores += torch.sigmoid(odds).tolist()
         targets += batch.targets
     model.train()
     return np.array(targets), np.array(scores)
@@ -56,9 +58,8 @@ def features_of(run: Run, examples: Sequence[Example]) -> NDArray[np.float32]:
     found: dict[int, NDArray[np.float32]] = {}
     for start in range(0, len(order), FEATURE_BATCH):
         chosen = order[start : start + FEATURE_BATCH]
-        with torch.autocast(run.device.type, dtype=torch.bfloat16):
-            tokens = (t.to(run.device) for t in collate([rows[i] for i in chosen]))
-            features = run.model.features(*tokens).float().cpu().numpy()
+        tokens = (t.to(run.device) for t in collate([rows[i] for i in chosen]))
+        features = run.model.features(*tokens).float().cpu().numpy()
         found.update(zip(chosen, features, strict=True))
     run.model.train()
     return np.stack([found[i] for i in range(len(rows))])
@@ -66,7 +67,8 @@ def features_of(run: Run, examples: Sequence[Example]) -> NDArray[np.float32]:
 
 def _token_row(run: Run, example: Example, is_tagged: bool) -> TokenRow:
     tags = run.tags(example.benchmark, example.source_model) if is_tagged else run.tags(None, None)
-    return assemble(tags, example.question, example.answer, run.config.layout)
+    question, answer = example.question.tolist(), example.answer.tolist()
+    return assemble(tags, question, answer, run.config.layout)
 
 
 def measure_familiarity(run: Run, data: TrainData, rng: random.Random) -> Familiarity | None:
@@ -79,17 +81,30 @@ def measure_familiarity(run: Run, data: TrainData, rng: random.Random) -> Famili
     return fit_familiarity(features_of(run, chosen), groups, features_of(run, held))
 
 
-def finish(run: Run, data: TrainData) -> Path:
-    """Recalibrates on the validation questions, measures, and writes the checkpoint."""
+def finish(run: Run, data: TrainData, tower: TowerStage) -> Path:
+    """Recalibrates on the validation questions, measures, and writes the checkpoint.
+
+    The averaged weights are what is measured and written.
+    """
     rng = random.Random(run.config.seed + 1)
-    plain = predict(run.model, run.batches(data.validation, 1.0, rng), run.device)
-    tagged = predict(run.model, run.batches(data.validation, 0.0, rng), run.device)
-    labels, scores = (np.concatenate(pair) for pair in zip(plain, tagged, strict=True))
-    platt = fit_platt(labels, scores)
-    quality = {"validation_plain": _quality(*plain), "validation_tagged": _quality(*tagged)}
-    run.say(f"validation: {quality}")
-    familiarity = measure_familiarity(run, data, rng)
-    return write_checkpoint(run, data, platt, familiarity, quality)
+    order = range(len(data.validation))
+    with run.optimizer.averaged():
+        plain, named = (
+            predict(
+                run.model,
+                Visits(run.tags, run.config.layout, run.config.token_budget, hidden, 1.0).batches(
+                    data.validation, tower.validation_logits, order, rng
+                ),
+                run.device,
+            )
+            for hidden in (1.0, 0.0)
+        )
+        labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
+        platt = fit_platt(labels, scores)
+        quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
+        run.say(f"validation: {quality}")
+        familiarity = measure_familiarity(run, data, rng)
+        return write_checkpoint(run, data, tower, platt, familiarity, quality)
 
 
 def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
@@ -104,15 +119,18 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
 def write_checkpoint(
     run: Run,
     data: TrainData,
+    tower: TowerStage,
     platt: Platt,
     familiarity: Familiarity | None,
     quality: dict[str, Any],
 ) -> Path:
-    """Weights in bf16, the tokenizer, and `calibrator.json`; returns the folder."""
+    """Weights in bf16 (words in int8), the tokenizer and `calibrator.json`; returns the folder."""
     target = run.folder / "checkpoint"
     target.mkdir(exist_ok=True)
-    state = run.model.state_dict()
-    weights = {name: t.to(torch.bfloat16).contiguous().cpu() for name, t in state.items()}
+    weights = {name: t.contiguous().cpu() for name, t in run.model.state_dict().items()}
+    weights[WORDS], weights[WORDS + SCALE] = packed(weights[WORDS])
+    for number, member in enumerate(tower.members):
+        weights |= {f"{TOWER}{number}.{name}": torch.tensor(a) for name, a in member.items()}
     save_file(weights | (familiarity.state() if familiarity else {}), target / "model.safetensors")
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
     unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
@@ -128,10 +146,12 @@ def write_checkpoint(
         benchmarks=tuple(sorted({row.benchmark for row in data.rows if row.benchmark})),
         training={
             **training,
+            "start": Path(run.config.start).name,
             "base": "all-MiniLM-L6-v2",
             "base_sha256": BASE_SHA256,
             "questions": len({row.question_id for row in data.rows}),
-            "steps": run.step,
+            "row_visits": run.rows_seen,
+            "loss_curve": run.watched,
         },
         quality=quality,
     )

@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from pydoc_data.topics import topics
 
+from calibrator.rows import Row
 from calibrator.scorer import Item
 
 REQUESTS = (
@@ -56,6 +57,13 @@ class OutlierSource:
         question = rng.choice(REQUESTS).replace("{}", self._text(max_passages=2))
         answer = self._text(max_passages=rng.choice((1, 2, 6)))
         return Item(question, answer)
+
+    def row(self, number: int) -> Row:
+        """An item as an unlabelled row, a question of its own."""
+        item = self.draw()
+        return Row(
+            item.question, item.answer, None, None, None, f"outlier {number}", None, None, {}
+        )
 
     def _text(self, max_passages: int) -> str:
         rng, kind = self._rng, self._rng.random()

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from calibrator.addressing import addressed
 from calibrator.errors import RowError, TrainingError
 from calibrator.layout import Layout, TokenRow, assemble, encode, tag_text
 from calibrator.rows import Row, read_rows
+from calibrator.stripping import stripped
+from calibrator.tower import TowerRow, tower_row
 
 NON_COMMERCIAL = "__nc"  # such files are never trained on
 ENCODE_CHUNK = 2_000
+MAX_WEIGHT = 3.0  # of a row of a small benchmark, so that none is learned by heart
+GROUP = 2_048  # rows that are sorted by length together
+REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # a reply that was not published
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One labelled row as token ids; `target` is P(correct), 0 or 1 but for outliers."""
 
-    question: list[int]
-    answer: list[int]
+    question: NDArray[np.uint16]
+    answer: NDArray[np.uint16]
+    tower: TowerRow | None  # None once the side tower is fitted
     source_model: str | None
     benchmark: str | None
+    question_id: str
     target: float
 
 
@@ -64,11 +75,18 @@ def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[lis
     return sides
 
 
-def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
-    """About `total` rows, each benchmark in proportion to (its rows) ** power.
+def benchmark_weights(benchmarks: Sequence[str | None], power: float) -> NDArray[np.float64]:
+    """A weight for each row, mean 1: together a benchmark's rows weigh (their number) ** power.
 
     Three sources hold half of the rows; a power below 1 keeps them from drowning the others.
     """
+    counts = Counter(benchmarks)
+    weights = np.array([counts[name] ** (power - 1) for name in benchmarks])
+    return np.asarray(np.minimum(weights / weights.mean(), MAX_WEIGHT))
+
+
+def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
+    """About `total` rows, each benchmark in proportion to (its rows) ** power."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.benchmark or ""].append(row)
@@ -84,8 +102,8 @@ def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -
 class Selection:
     """Which rows of the files are trained on; the same values choose the same rows."""
 
-    rows: int = 45_000  # training rows, balanced by benchmark
-    balance_power: float = 0.7
+    rows: int = 0  # this many, balanced by benchmark; 0 takes all
+    balance_power: float = 0.85
     validation_share: float = 0.05  # of the questions
     seed: int = 20_261_121
 
@@ -99,21 +117,60 @@ def select_rows(paths: Sequence[Path], selection: Selection) -> tuple[list[Row],
     train, validation = split_by_question(rows, selection.validation_share)
     if not train:
         raise TrainingError("too few questions: all of them fell to validation")
-    rng = random.Random(selection.seed)
-    return balance(train, selection.rows, selection.balance_power, rng), validation
+    if selection.rows:
+        rng = random.Random(selection.seed)
+        train = balance(train, selection.rows, selection.balance_power, rng)
+    return train, validation
 
 
-def tokenize(rows: Sequence[Row], tokenizer: Tokenizer, layout: Layout) -> list[Example]:
-    """Token ids of every row; longer texts than any layout keeps are cut to their ends."""
+def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
+    """The rows, some answers changed so that what says nothing about them is not learned from.
+
+    A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
+    of the rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence,
+    so that it does not become all there is to see.
+    """
+    changed = []
+    for row in rows:
+        answer = row.answer
+        if REBUILT.match(answer) and rng.random() < 0.5:
+            answer = answer.partition("\n")[0]
+        if rng.random() < share:
+            answer = addressed(answer, rng)
+        changed.append(row if answer is row.answer else replace(row, answer=answer))
+    return changed
+
+
+def tokenize(
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    layout: Layout,
+    *,
+    for_tower: bool = False,
+    target: float | None = None,
+) -> list[Example]:
+    """Token ids of every row, with n-grams and traits `for_tower`; long texts lose their middle.
+
+    `target` stands in for the rows' own labels.
+    """
     examples: list[Example] = []
     for start in range(0, len(rows), ENCODE_CHUNK):
-        chunk = rows[start : start + ENCODE_CHUNK]
+        chunk = [
+            replace(row, answer=stripped(row.answer)) for row in rows[start : start + ENCODE_CHUNK]
+        ]
         questions = encode(tokenizer, [row.question for row in chunk], layout)
         answers = encode(tokenizer, [row.answer for row in chunk], layout)
         for row, question, answer in zip(chunk, questions, answers, strict=True):
-            model = row.model.lower() if row.model else None
             examples.append(
-                Example(question, answer, model, row.benchmark, float(row.correct or 0))
+                Example(
+                    np.array(question, dtype=np.uint16),
+                    np.array(answer, dtype=np.uint16),
+                    tower_row(row.question, row.answer, question, answer) if for_tower else None,
+                    row.model.lower() if row.model else None,
+                    row.benchmark,
+                    row.question_id,
+                    float(row.correct or 0) if target is None else target,
+                )
             )
     return examples
 
@@ -134,52 +191,69 @@ class TagEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """Rows for one step; `offsets` are the side tower's log-odds of each."""
+
     rows: list[TokenRow]
     targets: list[float]
+    offsets: list[float]
 
 
-def batches(
-    examples: Sequence[Example],
-    tags: TagEncoder,
-    layout: Layout,
-    *,
-    tag_dropout: float,
-    token_budget: int,
-    rng: random.Random,
-) -> Iterator[Batch]:
-    """One epoch in random order; rows of similar length share a batch of at most `token_budget`.
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """How rows are shown: each tag is hidden on its own with its chance, balanced by `weights`."""
 
-    Each tag is dropped on its own with probability `tag_dropout`.
-    """
-    order = list(range(len(examples)))
-    rng.shuffle(order)
-    made: list[tuple[TokenRow, float]] = []
-    for i in order:
-        example = examples[i]
-        benchmark = None if rng.random() < tag_dropout else example.benchmark
-        model = None if rng.random() < tag_dropout else example.source_model
-        made.append(
-            (
-                assemble(tags(benchmark, model), example.question, example.answer, layout),
-                example.target,
-            )
-        )
-    for start in range(0, len(made), 2_048):
-        group = sorted(made[start : start + 2_048], key=lambda pair: len(pair[0].ids))
-        cut = list(_cut(group, token_budget))
-        rng.shuffle(cut)
-        yield from cut
+    tags: TagEncoder
+    layout: Layout
+    token_budget: int
+    model_dropout: float = 0.0
+    benchmark_dropout: float = 0.0
+
+    def order(self, weights: NDArray[np.float64], rng: random.Random) -> list[int]:
+        """Row numbers in random order, a row of weight 1.3 once and in 3 of 10 cases twice."""
+        order = [
+            i
+            for i, weight in enumerate(weights)
+            for _ in range(int(weight) + (rng.random() < weight % 1))
+        ]
+        rng.shuffle(order)
+        return order
+
+    def batches(
+        self,
+        examples: Sequence[Example],
+        offsets: NDArray[np.float32],
+        order: Sequence[int],
+        rng: random.Random,
+    ) -> Iterator[Batch]:
+        """Batches of at most `token_budget` tokens; rows of similar length share one.
+
+        `offsets` (N, 2) holds each row's log-odds without and with its model's name.
+        """
+        for start in range(0, len(order), GROUP):
+            made = [self._shown(examples[i], offsets[i], rng) for i in order[start : start + GROUP]]
+            cut = list(_cut(sorted(made, key=lambda shown: len(shown[0].ids)), self.token_budget))
+            rng.shuffle(cut)
+            yield from cut
+
+    def _shown(
+        self, example: Example, offsets: NDArray[np.float32], rng: random.Random
+    ) -> tuple[TokenRow, float, float]:
+        benchmark = None if rng.random() < self.benchmark_dropout else example.benchmark
+        model = None if rng.random() < self.model_dropout else example.source_model
+        tags = self.tags(benchmark, model)
+        row = assemble(tags, example.question.tolist(), example.answer.tolist(), self.layout)
+        return row, example.target, float(offsets[int(model is not None)])
 
 
-def _cut(group: Sequence[tuple[TokenRow, float]], token_budget: int) -> Iterator[Batch]:
+def _cut(group: Sequence[tuple[TokenRow, float, float]], token_budget: int) -> Iterator[Batch]:
     """Cuts rows, sorted by length, where one more would exceed the budget after padding."""
-    rows: list[TokenRow] = []
-    targets: list[float] = []
-    for row, target in group:
-        if rows and len(row.ids) * (len(rows) + 1) > token_budget:
-            yield Batch(rows, targets)
-            rows, targets = [], []
-        rows.append(row)
-        targets.append(target)
-    if rows:
-        yield Batch(rows, targets)
+    batch = Batch([], [], [])
+    for row, target, offset in group:
+        if batch.rows and len(row.ids) * (len(batch.rows) + 1) > token_budget:
+            yield batch
+            batch = Batch([], [], [])
+        batch.rows.append(row)
+        batch.targets.append(target)
+        batch.offsets.append(offset)
+    if batch.rows:
+        yield batch

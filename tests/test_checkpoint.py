@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 from calibrator import CheckpointError, FakeScorer, HubError, Item, check_checkpoint, load_scorer
 from calibrator.checkpoint import (
-    EMBEDDED,
     CheckpointConfig,
     EncoderConfig,
     read_config,
@@ -27,9 +26,7 @@ from calibrator.checkpoint import (
 )
 from calibrator.cross_encoder import load_cross_encoder
 from calibrator.layout import Layout
-from calibrator.loading import read_selection
 from calibrator.recalibration import Platt
-from calibrator.training_data import Selection
 from tests.tiny_checkpoint import CONFIG, save_tiny
 
 ITEM = Item("2 + 2?", "4")
@@ -289,13 +286,3 @@ def test_a_hub_name_without_network_is_a_hub_error(tmp_path: Path) -> None:
         "network, or use 'embedded'"
     )
     assert issubclass(HubError, CheckpointError)
-
-
-def test_a_checkpoint_says_what_it_was_trained_on(tmp_path: Path) -> None:
-    """Baselines are fitted on the same rows; a checkpoint that does not say gets the usual ones."""
-    told = {"selection": {"rows": 5, "balance_power": 1.0, "validation_share": 0.5, "seed": 9}}
-    folder = save_tiny(tmp_path / "told", training=told)
-    assert read_selection(str(folder)) == Selection(5, 1.0, 0.5, 9)
-    assert read_selection(str(save_tiny(tmp_path / "silent"))) == Selection()
-    assert read_selection("fake:0.5") == Selection()
-    assert EMBEDDED == "embedded"

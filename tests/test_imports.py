@@ -27,7 +27,15 @@ MAY_IMPORT = {
 }
 
 MODEL_AND_TRAINING = [
-    f"calibrator.{name}" for name in ("cross_encoder", "familiarity", "finishing", "train")
+    f"calibrator.{name}"
+    for name in (
+        "averaging",
+        "cross_encoder",
+        "familiarity",
+        "finishing",
+        "tower_training",
+        "train",
+    )
 ]
 
 # Libraries that only the named modules may import.

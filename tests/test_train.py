@@ -6,6 +6,7 @@ The base weights are the real ones, so the runs here are as small as a run can b
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from safetensors.torch import load_file
 
 from calibrator import Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config, sha256_of
+from calibrator.cross_encoder import CrossEncoder
 from calibrator.layout import Layout
+from calibrator.recalibration import logit, sigmoid
+from calibrator.tower_training import TowerConfig
 from calibrator.train import BASE_SHA256, Run, TrainConfig, learning_rate, loss_of, prepare, train
 from calibrator.training_data import Batch, Selection, share_of
 
@@ -45,6 +49,10 @@ def config_of(path: Path) -> TrainConfig:
         data=(str(path),),
         name="tiny-run",
         selection=Selection(rows=80, validation_share=SHARE),
+        tower=TowerConfig(members=1, folds=2, batch=32),
+        epochs=2,
+        warmup_rows=20,
+        watch_every_rows=60,
         token_budget=400,
         device="cpu",
         layout=Layout(max_tokens=32),
@@ -66,19 +74,38 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(
     config: TrainConfig, finished: Path, tmp_path: Path
 ) -> None:
     """Going on from saved state is as if nothing had happened, dropout included."""
-    run = Run(tmp_path, config, lambda _: None)
-    planned = run.epochs(prepare(config, run.tokenizer).train)
-    run.model.train()
-    for batch in planned[: len(planned) // 2]:
-        run.update(batch, len(planned))
-    run.save_state()
 
+    def stop(text: str) -> None:
+        if text.startswith("validation loss"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, config, stop, save_every_s=0)
     said: list[str] = []
     resumed = train(tmp_path, config, said.append)
-    assert said[0] == f"going on after step {len(planned) // 2}"
+    assert said[0].startswith("going on after")
+    assert 0 < int(said[0].split()[3]) < 60
     weights, expected = (load_file(f / "model.safetensors") for f in (resumed, finished))
     assert [name for name in expected if not torch.equal(weights[name], expected[name])] == []
     assert read_config(resumed) == read_config(finished)
+
+
+def test_two_trainings_with_one_seed_are_one(
+    config: TrainConfig, finished: Path, tmp_path: Path
+) -> None:
+    """The same configuration gives the same scores to 1e-3; another seed gives others."""
+    items = [Item(f"What is {n} + {n}?", f"It is {2 * n}, surely.", "one") for n in range(20)]
+    other = replace(config, selection=replace(config.selection, seed=1))
+    first, again, differing = (
+        [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
+        for folder in (
+            finished,
+            train(tmp_path / "again", config, lambda _: None),
+            train(tmp_path / "other", other, lambda _: None),
+        )
+    )
+    assert again == pytest.approx(first, abs=1e-3)
+    assert differing != pytest.approx(first, abs=1e-3)
 
 
 def test_a_finished_run_has_nothing_left_to_do(config: TrainConfig, finished: Path) -> None:
@@ -86,8 +113,42 @@ def test_a_finished_run_has_nothing_left_to_do(config: TrainConfig, finished: Pa
     before = sha256_of(finished / "model.safetensors")
     said: list[str] = []
     assert train(finished.parent, config, said.append) == finished
-    assert said[0].startswith("going on after step")
+    assert said[0].startswith("going on after")
     assert sha256_of(finished / "model.safetensors") == before
+
+
+def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Path) -> None:
+    """Before the first step the scores are the side tower's; the run can go on afterwards."""
+    early = train(tmp_path, config, lambda _: None, finish_now=True)
+    scorer = load_scorer(str(early), "cpu")
+    assert isinstance(scorer, CrossEncoder)
+    assert scorer.tower is not None
+    item = Item("What is 7 + 7?", "It is 14, surely.", "one")
+    pieces = scorer._pieces([item])
+    tower = scorer._tower_logits([item], pieces)
+    assert logit(scorer.score_batch([item])[0].score) == pytest.approx(tower[0], abs=1e-3)
+    assert not (tmp_path / "state.pt").exists()
+
+
+def test_a_run_can_begin_from_a_checkpoint(
+    config: TrainConfig, finished: Path, tmp_path: Path
+) -> None:
+    """With `start` the encoder begins with that checkpoint's weights instead of the base's."""
+    begun = Run(tmp_path / "begun", replace(config, start=str(finished)), lambda _: None)
+    expected = load_scorer(str(finished), "cpu").model.state_dict()  # type: ignore[attr-defined]
+    base = Run(tmp_path / "base", config, lambda _: None).model.state_dict()
+    name = "encoder.encoder.layer.5.output.dense.weight"
+    assert torch.equal(begun.model.state_dict()[name].float(), expected[name])
+    assert not torch.equal(begun.model.state_dict()[name], base[name])
+
+
+def test_a_run_without_the_tower_is_the_encoder_alone(config: TrainConfig, tmp_path: Path) -> None:
+    """For the ablation: no tower is fitted, none is in the checkpoint, and it scores."""
+    made = train(tmp_path, replace(config, is_towered=False), lambda _: None, finish_now=True)
+    scorer = load_scorer(str(made), "cpu")
+    assert isinstance(scorer, CrossEncoder)
+    assert scorer.tower is None
+    assert scorer.score_batch([Item("q", "a")])[0].score == 0.5  # its head has not begun to learn
 
 
 def test_the_checkpoint_says_how_it_came_about(config: TrainConfig, finished: Path) -> None:
@@ -100,7 +161,7 @@ def test_the_checkpoint_says_how_it_came_about(config: TrainConfig, finished: Pa
     assert found.layout == config.layout
     assert found.base_rate == 0.5
     assert found.recalibration is not None
-    assert found.quality["validation_plain"]["rows"] == found.quality["validation_tagged"]["rows"]
+    assert found.quality["validation_plain"]["rows"] == found.quality["validation_named"]["rows"]
     assert "data" not in found.training
     assert str(Path(config.data[0]).parent) not in (finished / "calibrator.json").read_text()
 
@@ -126,8 +187,8 @@ def test_no_validation_question_is_trained_on(config: TrainConfig, finished: Pat
     assert held
     assert all(share_of(question) < SHARE for question in held)
     assert len(data.validation) == 2 * len(held)
-    texts = {tuple(example.question) for example in data.train if example.benchmark}
-    assert not texts & {tuple(example.question) for example in data.validation}
+    texts = {example.question.tobytes() for example in data.train if example.benchmark}
+    assert not texts & {example.question.tobytes() for example in data.validation}
     assert len({id(row) for row in data.rows}) == len(data.rows) == 2 * len(asked)
 
 
@@ -144,7 +205,7 @@ def test_a_folder_of_another_configuration_is_refused(config: TrainConfig, finis
     """Two runs never mix: another seed in the same folder is a sentence, and nothing changes."""
     before = (finished.parent / "train.json").read_text()
     with pytest.raises(TrainingError, match="a run with another configuration; choose another"):
-        train(finished.parent, replace(config, tag_dropout=0.1), lambda _: None)
+        train(finished.parent, replace(config, model_dropout=0.1), lambda _: None)
     assert (finished.parent / "train.json").read_text() == before
 
 
@@ -157,29 +218,45 @@ def test_a_run_that_never_began_does_not_take_its_folder(
     with pytest.raises(TrainingError, match="too few questions: none is left for validation"):
         train(tmp_path / "run", none_held, lambda _: None)
     run = Run(tmp_path / "run", config, lambda _: None)
-    assert run.step == 0
+    assert run.rows_seen == 0
 
 
-def test_the_learning_rate_warms_up_and_ends_at_zero(config: TrainConfig) -> None:
-    """E09: linear up over the first steps, linear down to nothing."""
-    steps = 100
-    rates = [learning_rate(step, steps, config) for step in range(steps)]
-    assert max(rates) == pytest.approx(config.learning_rate)
-    assert rates.index(max(rates)) == 5
-    assert rates[:6] == sorted(rates[:6])
-    assert rates[6:] == sorted(rates[6:], reverse=True)
-    assert 0 < rates[-1] < 0.02 * config.learning_rate
+def test_the_learning_rate_warms_up_stays_and_falls(config: TrainConfig) -> None:
+    """E09: linear up over the first rows, constant, linear down to nothing over the last fifth."""
+    config = replace(config, warmup_rows=50)
+    rates = [learning_rate(seen, config, 1_000) for seen in range(1_000)]
+    assert rates[:50] == sorted(rates[:50])
+    assert set(rates[50:800]) == {config.learning_rate}
+    assert rates[801:] == sorted(rates[801:], reverse=True)
+    assert 0 < rates[-1] < 0.01 * config.learning_rate
 
 
 def test_the_loss_is_the_cross_entropy_of_the_label(config: TrainConfig, finished: Path) -> None:
-    """B10: -log P(i) or -log P(ii), and a soft label is the mixture of both."""
+    """B10: -log P(i) or -log P(ii), the tower's log-odds added; a soft label mixes both."""
     scorer = load_scorer(str(finished), "cpu")
-    rows = scorer.token_rows([Item("What is 7 + 7?", "7")])  # type: ignore[attr-defined]
-    p = scorer.score_batch([Item("What is 7 + 7?", "7")])[0].score
-    right, wrong, soft = (
-        loss_of(scorer.model, Batch(rows, [target]), torch.device("cpu")).item()  # type: ignore[attr-defined]
-        for target in (1.0, 0.0, 0.5)
-    )
-    expected = -torch.log(torch.tensor([p, 1 - p]))
-    assert [right, wrong] == pytest.approx(expected.tolist(), abs=0.05)  # bf16
-    assert soft == pytest.approx((right + wrong) / 2, abs=1e-5)
+    assert isinstance(scorer, CrossEncoder)
+    item = Item("What is 7 + 7?", "7")
+    rows, offset = scorer.token_rows([item]), scorer._tower_logits([item], scorer._pieces([item]))
+    p = scorer.score_batch([item])[0].score
+
+    def loss(target: float, **changes: float) -> float:
+        batch, changed = Batch(rows, [target], offset.tolist()), replace(config, **changes)  # type: ignore[arg-type]
+        return loss_of(scorer.model, batch, torch.device("cpu"), changed).item()
+
+    assert loss(1.0) == pytest.approx(-math.log(p), abs=1e-4)
+    assert loss(0.0) == pytest.approx(-math.log(1 - p), abs=1e-4)
+    assert loss(0.5) == pytest.approx((loss(0.0) + loss(1.0)) / 2, abs=1e-5)
+    assert loss(1.0, label_smoothing=0.1) == pytest.approx(0.9 * loss(1.0) + 0.1 * loss(0.0))
+    assert loss(1.0, focal_gamma=2.0) == pytest.approx((1 - p) ** 2 * loss(1.0), abs=1e-5)
+    tower = float(sigmoid(offset[0]))
+    half = 0.5 + 0.5 * tower
+    mixed = half * loss(1.0) + (1 - half) * loss(0.0)
+    assert loss(1.0, soft_labels=0.5) == pytest.approx(mixed, abs=1e-5)
+
+
+def test_a_run_ends_early_when_its_loss_does_not_fall(config: TrainConfig, tmp_path: Path) -> None:
+    """After `patience` measurements without a better one, no further step is taken."""
+    run = Run(tmp_path, replace(config, patience=2), lambda _: None)
+    for losses, is_over in (([], False), ([0.6, 0.5, 0.51], False), ([0.6, 0.5, 0.51, 0.5], True)):
+        run.watched = losses
+        assert run.is_over is is_over

@@ -1,0 +1,250 @@
+"""Checks: what of an answer can be verified by rule, as numbers for the side tower.
+
+An option that is not what the reasoning arrived at, a call that lacks a required argument: no model
+is needed to see these, and they mean the same for a model or a benchmark that was never trained on.
+(Sums that do not add up were tried too: with these models they are too rare to tell anything.)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MAX_CALLS = 20
+CHECKS = 20  # how many there are
+MAX_CALL_CHARACTERS = 6_000
+CLOSE = 400  # characters before the final letter in which its reason should stand
+
+_OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
+_CHOICE = re.compile(r"(?:answer is|answer:|answer\"\s*:|\\boxed\{)\s*[\"'(*\s]*([A-J])\b", re.I)
+_WORD = re.compile(r"[a-z]{3,}")
+_PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_CALL = re.compile(r"([A-Za-z_][\w.]{0,80})\(")
+_PYTHON_WORD = re.compile(r"\b(?:True|False|None)\b")
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}
+_OFFER = re.compile(r'\[\s*\{\s*"(?:name|type)"\s*:')
+
+
+def checks_of(question: str, answer: str) -> list[float]:
+    """All checks of one answered question, always as many; each is 0 where it does not apply."""
+    try:
+        return [*choice(question, answer), *calls(question, answer)]
+    except RecursionError:  # arguments nested a thousand deep
+        return [0.0] * CHECKS
+
+
+def choice(question: str, answer: str) -> list[float]:
+    """Multiple choice: whether the reasoning arrives at the chosen option, and what kind it is."""
+    options = {name: text.strip() for name, text in _OPTION.findall(question[-4_000:])}
+    bare = answer.strip()
+    letters = _CHOICE.findall(answer)
+    letter = (
+        letters[-1] if letters else bare[:1] if len(bare) < 3 or bare[1:2] in ".):" else ""
+    ).upper()
+    if len(options) < 2 or letter not in options:
+        return [0.0, float(len(options) >= 2), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    chosen = options[letter]
+    at = max(answer.rfind("answer is"), answer.rfind("boxed"), answer.rfind("nswer:"))
+    reason = answer[max(0, at - CLOSE) : at].lower() if at > 0 else ""
+    said = {name: _support(text, reason) for name, text in options.items()}
+    best = max(said.values())
+    lengths = sorted(len(text) for text in options.values())
+    own_numbers = _PLAIN_NUMBER.findall(chosen)
+    last_numbers = _PLAIN_NUMBER.findall(reason.replace(",", ""))[-3:]
+    return [
+        1.0,
+        0.0,
+        said[letter],
+        float(best > 0 and said[letter] == best),
+        best - said[letter],
+        float(bool(own_numbers and last_numbers) and own_numbers[0] in last_numbers),
+        float(bool(own_numbers and last_numbers) and own_numbers[0] not in reason),
+        (lengths.index(len(chosen)) + 1) / len(lengths),
+    ]
+
+
+def _support(option: str, reason: str) -> float:
+    """The share of an option's words and numbers that the reasoning holds."""
+    parts = set(_WORD.findall(option.lower())) | set(_PLAIN_NUMBER.findall(option))
+    return sum(part in reason for part in parts) / len(parts) if parts else 0.0
+
+
+def calls(question: str, answer: str) -> list[float]:
+    """Tool calls against the tools offered: names, arguments, and whether they were asked for."""
+    offered = _offered(question)
+    if not offered:
+        return [0.0] * 12
+    request = question.partition("Available functions")[0].lower()
+    made = _made(answer)
+    known = [(offered[name], arguments) for name, arguments in made if name in offered]
+    if not known:
+        return [
+            1.0,
+            math.log(len(offered)),
+            float(bool(made)),
+            *[0.0] * 8,
+            _topic(offered, request),
+        ]
+    facts = [_call_facts(tool, arguments, request) for tool, arguments in known]
+    worst = [max(column) for column in zip(*facts, strict=True)]
+    return [
+        1.0,
+        math.log(len(offered)),
+        float(len(known) < len(made)),
+        math.log1p(len(known)),
+        *worst,
+        float(len({json.dumps(a, sort_keys=True, default=str) for _, a in known}) < len(known)),
+        _topic({str(n): tool for n, (tool, _) in enumerate(known)}, request),
+    ]
+
+
+def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: str) -> list[float]:
+    """Shares of required arguments that are missing, of given ones that are unknown, of the wrong
+    type, outside their enumeration, empty, and not found in the request."""
+    schema = tool.get("parameters") if isinstance(tool.get("parameters"), Mapping) else {}
+    properties = schema.get("properties") if isinstance(schema, Mapping) else {}
+    properties = properties if isinstance(properties, Mapping) else {}
+    listed = schema.get("required") if isinstance(schema, Mapping) else None
+    required = (
+        [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    )
+    given = max(1, len(arguments))
+    pairs = [(properties.get(name), value) for name, value in arguments.items()]
+    typed = [(p, value) for p, value in pairs if isinstance(p, Mapping)]
+    return [
+        sum(name not in arguments for name in required) / max(1, len(required)),
+        sum(p is None for p, _ in pairs) / given,
+        sum(not _fits(p, value) for p, value in typed) / given,
+        float(
+            any(isinstance(p.get("enum"), list) and value not in p["enum"] for p, value in typed)
+        ),
+        sum(value in ("", 0, None, [], {}) and value is not False for value in arguments.values())
+        / given,
+        sum(not _mentioned(value, request) for value in arguments.values()) / given,
+    ]
+
+
+def _fits(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value has the type that its schema names."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "string": (str,), "integer": (int,), "float": (float, int), "number": (float, int),
+        "boolean": (bool,), "array": (list,), "tuple": (list,),
+        "object": (dict,), "dict": (dict,),
+    }  # fmt: skip
+    wanted = kinds.get(str(schema.get("type")).lower())
+    is_confused = isinstance(value, bool) and wanted is not None and bool not in wanted
+    return wanted is None or (isinstance(value, wanted) and not is_confused)
+
+
+def _mentioned(value: Any, request: str) -> bool:
+    """Whether the request holds a value: its text, or all parts of a list."""
+    if isinstance(value, bool) or value is None:
+        return True
+    if isinstance(value, list):
+        return all(_mentioned(part, request) for part in value)
+    if isinstance(value, dict):
+        return all(_mentioned(part, request) for part in value.values())
+    text = str(value).lower()
+    return text.removesuffix(".0") in request or text.replace("_", " ") in request
+
+
+def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
+    """The largest share of a tool's words, from name and description, that the request holds."""
+    best = 0.0
+    for tool in offered.values():
+        text = f"{tool.get('name')} {tool.get('description')}".lower().replace("_", " ")
+        words = set(_WORD.findall(text))
+        best = max(best, sum(word[:6] in request for word in words) / max(1, len(words)))
+    return best
+
+
+def _offered(question: str) -> dict[str, Mapping[str, Any]]:
+    """The tools in a question by name, dots as underscores; empty when there are none."""
+    start = _OFFER.search(question)
+    if start is None:
+        return {}
+    try:
+        found, _ = json.JSONDecoder().raw_decode(question, start.start())
+    except (ValueError, RecursionError):
+        return {}
+    tools = [tool.get("function", tool) for tool in found if isinstance(tool, Mapping)]
+    return {
+        str(tool["name"]).replace(".", "_"): tool
+        for tool in tools
+        if isinstance(tool, Mapping) and "name" in tool
+    }
+
+
+def _made(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The calls in an answer, `name(a=1)` or `{"name": {"a": 1}}`, with their arguments."""
+    text = answer.strip().strip("`").strip()
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return _python_calls(text)
+    entries = parsed if isinstance(parsed, list) else [parsed]
+    return [
+        (str(name).replace(".", "_"), _mapping(arguments))
+        for entry in entries[:MAX_CALLS]
+        if isinstance(entry, Mapping)
+        for name, arguments in entry.items()
+    ]
+
+
+def _mapping(arguments: Any) -> Mapping[str, Any]:
+    """Arguments as a mapping; they may be JSON in a string."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return {}
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
+def _python_calls(text: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """`name(a=1, b="x"), ..`, read by hand: nothing in an answer may be evaluated or compiled."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    at, text = 0, text[:MAX_CALL_CHARACTERS]
+    while len(found) < MAX_CALLS and (start := _CALL.search(text, at)):
+        parts, at = _split(text, start.end())
+        pairs = (part.partition("=") for part in parts)
+        arguments = {name.strip(): _value(value.strip()) for name, sign, value in pairs if sign}
+        found.append((start[1].replace(".", "_"), arguments))
+    return found
+
+
+def _split(text: str, at: int) -> tuple[list[str], int]:
+    """The parts between commas up to the closing bracket, and where it stands."""
+    depth, quote, begin, parts = 0, "", at, []
+    for end in range(at, len(text)):
+        character = text[end]
+        if quote:
+            quote = "" if character == quote and text[end - 1] != "\\" else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}" and depth:
+            depth -= 1
+        elif character == ")" or (character == "," and not depth):
+            parts.append(text[begin:end])
+            begin = end + 1
+            if character == ")":
+                return parts, end
+    return [*parts, text[begin:]], len(text)
+
+
+def _value(written: str) -> Any:
+    """A literal as JSON reads it, Python's spelling forgiven; other text as it stands."""
+    if len(written) > 1 and written[0] == written[-1] == "'":
+        return written[1:-1]
+    plain = _PYTHON_WORD.sub(lambda word: _AS_JSON[word[0]], written)
+    for candidate in (written, plain, plain.replace("'", '"')):
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+    return written

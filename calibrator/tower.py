@@ -1,0 +1,120 @@
+"""The side tower: n-grams of the whole text, traits and the model's name, beside the encoder.
+
+    z = linear(n-grams, traits, name) + MLP(embedded n-grams, traits, name) + name . question
+
+A bag of words knows what the encoder's few hundred word pieces do not hold, and costs a few table
+look-ups. Its logit is added to the encoder's, which is trained on what the tower leaves over.
+Serving is numpy alone; `tower_training` makes the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.ngrams import Grams, grams_of
+from calibrator.traits import TRAITS, traits_of
+
+Floats = NDArray[np.float32]
+Weights = Mapping[str, NDArray[np.generic]]
+
+BUCKETS = 2**18
+WIDTH = 16  # of an n-gram's embedding
+NAME_WIDTH = 24  # of a model name's embedding
+HIDDEN = (128, 64)
+TRAIT_LIMIT = 4.0  # standard deviations; what lies further out says no more
+LAYER_NORM_EPSILON = 1e-5
+PREFIX = "tower."
+
+
+@dataclass(frozen=True, slots=True)
+class TowerRow:
+    """One answered question as the tower reads it; `traits` is (TRAITS,)."""
+
+    grams: Grams
+    traits: Floats
+
+
+def tower_row(
+    question: str, answer: str, question_ids: Sequence[int], answer_ids: Sequence[int]
+) -> TowerRow:
+    """From the texts and their word pieces."""
+    return TowerRow(grams_of(question_ids, answer_ids, BUCKETS), traits_of(question, answer))
+
+
+class Tower:
+    """The mean logit of a few towers that differ in their seed alone.
+
+    `weights` are those of `tower_training.export`, one mapping for each tower.
+    """
+
+    def __init__(self, weights: Sequence[Weights]) -> None:
+        self._towers = [_Member(each) for each in weights]
+
+    def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
+        """log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
+        each = [tower.logits(rows, np.array(names)) for tower in self._towers]
+        return np.asarray(np.mean(each, axis=0, dtype=np.float64))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
+        """What a checkpoint's weights hold; None for a checkpoint without a tower."""
+        members: dict[str, dict[str, NDArray[np.generic]]] = {}
+        for key, value in state.items():
+            if key.startswith(PREFIX):
+                number, name = key.removeprefix(PREFIX).split(".", 1)
+                members.setdefault(number, {})[name] = value
+        return cls([members[number] for number in sorted(members)]) if members else None
+
+
+class _Member:
+    """One tower; raises KeyError or ValueError for weights that do not fit."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.table = weights["table"]  # (BUCKETS, 1 + WIDTH) int8, the linear weight first
+        self.scale = weights["scale"]  # (BUCKETS,) fp16: a row is table * scale
+        small = {k: v.astype(np.float32) for k, v in weights.items() if k not in ("table", "scale")}
+        self.names, self.center, self.spread = small["names"], small["center"], small["spread"]
+        self.linear, self.norm = small["linear"], (small["norm.weight"], small["norm.bias"])
+        self.layers = [(small[f"{n}.weight"], small[f"{n}.bias"]) for n in ("first", "second")]
+        self.last = small["last.weight"], small["last.bias"]
+        self.asked = small["asked.weight"], small["asked.bias"]
+        if self.table.shape != (BUCKETS, 1 + WIDTH) or self.center.shape != (TRAITS,):
+            raise ValueError(f"a tower of another shape: {self.table.shape}, {self.center.shape}")
+
+    def logits(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> Floats:
+        bags = np.stack([self._bags(row.grams) for row in rows])  # (B, 3, 1 + WIDTH)
+        traits = (np.stack([row.traits for row in rows]) - self.center) / self.spread
+        traits = np.clip(traits, -TRAIT_LIMIT, TRAIT_LIMIT)
+        bias, name = self.names[names, 0], self.names[names, 1:]
+        embedded = _layer_norm(bags[:, :, 1:].reshape(len(rows), -1), *self.norm)
+        hidden = np.concatenate([embedded, name, traits], axis=1)
+        for weight, offset in self.layers:
+            hidden = _gelu(hidden @ weight.T + offset)
+        asked = embedded[:, :WIDTH] @ self.asked[0].T + self.asked[1]
+        linear = bags[:, :, 0].sum(1) + traits @ self.linear + bias
+        found = linear + (hidden @ self.last[0].T)[:, 0] + self.last[1][0] + (name * asked).sum(1)
+        return np.asarray(found, dtype=np.float32)
+
+    def _bags(self, grams: Grams) -> Floats:
+        """Sums of the rows of a text's n-grams over the root of their number, (3, 1 + WIDTH)."""
+        sums = [
+            (self.table[ids].astype(np.float32) * self.scale[ids, None].astype(np.float32)).sum(0)
+            / max(1, len(ids)) ** 0.5
+            for ids in grams.parts
+        ]
+        return np.stack(sums)
+
+
+def _layer_norm(x: Floats, weight: Floats, bias: Floats) -> Floats:
+    centered = x - x.mean(1, keepdims=True)
+    variance = (centered**2).mean(1, keepdims=True)
+    return np.asarray(centered / np.sqrt(variance + LAYER_NORM_EPSILON) * weight + bias)
+
+
+def _gelu(x: Floats) -> Floats:
+    """GELU in its tanh form, which numpy has all parts of."""
+    return np.asarray(x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3))) / 2)

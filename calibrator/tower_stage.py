@@ -1,0 +1,130 @@
+"""The first stage of a training: the side tower, fitted once and kept in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.tower import Tower, TowerRow, Weights
+from calibrator.tower_training import (
+    MIN_NAME_ROWS,
+    TowerConfig,
+    TowerData,
+    export,
+    fit_tower,
+    out_of_fold,
+)
+from calibrator.training_data import Example, share_of
+
+if TYPE_CHECKING:
+    from calibrator.train import TrainConfig, TrainData
+
+Logits = NDArray[np.float32]
+SAVED = "tower.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class TowerStage:
+    """Log-odds (N, 2) of examples without and with name, and the weights that ship.
+
+    Those of the training rows are out of fold; the validation rows are new to every tower.
+    """
+
+    train_logits: Logits
+    validation_logits: Logits
+    members: list[Weights]
+
+
+def wants_tower(folder: Path, config: TrainConfig) -> bool:
+    """Whether `fit_stage` is still to fit the tower, and needs examples made for it."""
+    return config.is_towered and not (folder / SAVED).exists()
+
+
+def fit_stage(
+    folder: Path, data: TrainData, config: TrainConfig, say: Callable[[str], None]
+) -> TowerStage:
+    """Fits the towers, or reads what an earlier start of the run fitted."""
+    if not config.is_towered:
+        return TowerStage(_nothing(data.train), _nothing(data.validation), [])
+    if not wants_tower(folder, config):
+        return _read(folder / SAVED, config.tower)
+    names = known_names(data)
+    given = TowerData(
+        tower_rows(data.train),
+        np.array([names.get(example.source_model or "", 0) for example in data.train]),
+        np.array([example.target for example in data.train], dtype=np.float32),
+        np.array([fold_of(example, config.tower.folds) for example in data.train]),
+    )
+    rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
+    rare[0] = False
+    given.names[rare[given.names]] = 0
+    logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say)
+    everything = np.arange(len(given.rows))
+    members: list[Weights] = []
+    for number in range(config.tower.members):
+        seed = config.seed + 100 + number
+        model = fit_tower(given, everything, len(names) + 1, config.tower, seed)
+        members.append(export(model, rare))
+        say(f"tower: {number + 1} of {config.tower.members} that ship")
+    stage = TowerStage(logits, validation_logits(members, data.validation, names), members)
+    _write(folder / SAVED, stage)
+    return stage
+
+
+def known_names(data: TrainData) -> dict[str, int]:
+    """Every model of the training rows with its number from 1, sorted as in `calibrator.json`."""
+    names = sorted({row.model.lower() for row in data.rows if row.model})
+    return {name: number + 1 for number, name in enumerate(names)}
+
+
+def tower_rows(examples: list[Example]) -> list[TowerRow]:
+    """What `for_tower` examples carry for the tower."""
+    return [example.tower for example in examples if example.tower is not None]
+
+
+def fold_of(example: Example, folds: int) -> int:
+    """All rows of a question are in one fold."""
+    return int(share_of(f"fold {example.question_id}") * folds)
+
+
+def validation_logits(
+    members: list[Weights], examples: list[Example], names: dict[str, int]
+) -> Logits:
+    """What the shipped tower says, (N, 2), without and with name."""
+    tower, rows = Tower(members), tower_rows(examples)
+    known = [names.get(example.source_model or "", 0) for example in examples]
+    return np.stack([tower.logits(rows, [0] * len(rows)), tower.logits(rows, known)], axis=1)
+
+
+def _nothing(examples: list[Example]) -> Logits:
+    return np.zeros((len(examples), 2), dtype=np.float32)
+
+
+def _write(path: Path, stage: TowerStage) -> None:
+    arrays: dict[str, NDArray[Any]] = {
+        f"{number}.{name}": value
+        for number, member in enumerate(stage.members)
+        for name, value in member.items()
+    }
+    partial = path.with_suffix(".tmp.npz")
+    arrays |= {"train": stage.train_logits, "validation": stage.validation_logits}
+    np.savez(partial, allow_pickle=False, **arrays)
+    partial.replace(path)
+
+
+def _read(path: Path, config: TowerConfig) -> TowerStage:
+    with np.load(path) as found:
+        members: list[Weights] = [
+            {
+                name.partition(".")[2]: found[name]
+                for name in found.files
+                if name.startswith(f"{number}.")
+            }
+            for number in range(config.members)
+        ]
+        return TowerStage(found["train"], found["validation"], members)
