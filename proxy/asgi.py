@@ -164,8 +164,9 @@ class _Watch:
 
     def stop(self) -> None:
         self._starts.discard(self)
-        if self._waiting is not None:
-            self._waiting.cancel()
+        waiting, self._waiting = self._waiting, None  # or each would keep the other
+        if waiting is not None:
+            waiting.cancel()
 
 
 def place(error: Exception) -> dict[str, str]:

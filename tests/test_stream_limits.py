@@ -468,7 +468,7 @@ async def test_a_stream_leaves_no_cycle(tmp_path: Path) -> None:
         for _ in range(STREAMS):
             await stream_of(app)
         await asyncio.sleep(0.1)  # tasks that end with the stream have ended
-        assert gc.collect() < 10 * STREAMS  # a cancelled wait for the client leaves a few
+        assert gc.collect() < STREAMS
     finally:
         gc.enable()
         await app._stop()
