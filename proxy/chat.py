@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 import structlog
@@ -78,6 +79,7 @@ class Completions:
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
+    mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
 
     def __post_init__(self) -> None:
         actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
@@ -87,6 +89,7 @@ class Completions:
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = may_escalate or score_s > commit_s
+        self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
 
     async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
@@ -132,8 +135,7 @@ class Way:
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
         asked = self.asked
-        policy = self.parts.policy
-        return stream_mode(policy, model=asked.model, domain=asked.domain, tags=asked.tags)
+        return self.parts.mode_of(model=asked.model, domain=asked.domain, tags=asked.tags)
 
     async def _ask(self, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
