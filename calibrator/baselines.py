@@ -22,7 +22,8 @@ from calibrator.metrics import Floats, Ints
 from calibrator.rows import Row
 
 PRIOR_ROWS = 1.0  # weight of the coarser table in the share of a finer one's cell
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+TOKEN = r"\w+|[^\w\s]"  # words and punctuation marks
+_TOKEN = re.compile(TOKEN)
 
 Baseline = Callable[[Sequence[Row], Sequence[Row]], Floats]
 

@@ -23,7 +23,15 @@ from transformers import BertConfig, BertModel
 from calibrator.checkpoint import CheckpointConfig, EncoderConfig, read_config, sha256_of
 from calibrator.errors import CheckpointError
 from calibrator.familiarity import PREFIX, Familiarity, modest
-from calibrator.layout import PAD, TokenRow, assemble, encode, is_clipped, tag_text
+from calibrator.layout import (
+    PAD,
+    TokenRow,
+    assemble,
+    encode,
+    is_clipped,
+    load_tokenizer,
+    tag_text,
+)
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
@@ -98,10 +106,7 @@ def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
 
 def judged(items: Sequence[Item]) -> list[Item]:
     """Items as they are judged: sentences that address the reader of an answer are taken off."""
-    return [
-        Item(item.question, stripped(item.answer), item.source_model, item.benchmark)
-        for item in items
-    ]
+    return [replace(item, answer=stripped(item.answer)) for item in items]
 
 
 def packed(table: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,7 +159,8 @@ class CrossEncoder:
 
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
         """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
-        return self._assemble(judged(items), self._pieces(judged(items)))
+        items = judged(items)
+        return self._assemble(items, self._pieces(items))
 
     def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
         """The word pieces of each item's tags, question and answer."""
@@ -240,13 +246,11 @@ def load_cross_encoder(
                 f"{weights} is not the file that calibrator.json names (sha256 differs)"
             )
         state = load_file(weights)
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = load_tokenizer(folder)
     except CheckpointError:
         raise
     except Exception as error:  # tokenizers raises nothing more precise
         raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     try:
         model = CrossEncoderModel(config.encoder)
         familiarity = Familiarity.from_state(state)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -39,6 +40,14 @@ class TokenRow:
     ids: list[int]
     segment_b: int
     is_truncated: bool
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder's `tokenizer.json`, which neither cuts nor pads by itself."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def tag_text(benchmark: str | None, source_model: str | None) -> str:

@@ -26,6 +26,5 @@ class Recalibrated:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
-        by = self.recalibration.by
-        group = item.source_model if by == "model" else item.domain if by == "domain" else None
-        return replace(score, confidence=self.recalibration.apply(score.confidence, group))
+        mended = self.recalibration.apply_to(score.confidence, item.source_model, item.domain)
+        return replace(score, confidence=mended)

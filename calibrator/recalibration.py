@@ -123,6 +123,12 @@ class Isotonic:
         return cls(tuple(x), tuple(y))
 
 
+def group_key(by: By | None, model: str | None, domain: str | None) -> str:
+    """The key of a reply's own curve; empty where it has none."""
+    name = model if by == "model" else domain if by == "domain" else None
+    return (name or "").lower()
+
+
 def _curve(values: Any) -> Platt | Isotonic:
     kind = values.get("kind") if isinstance(values, Mapping) else None
     return Isotonic.from_dict(values) if kind == "isotonic" else Platt.from_dict(values)
@@ -146,6 +152,10 @@ class Recalibration:
     def apply(self, score: float, group: str | None = None) -> float:
         """The confidence of a reply whose model or domain is `group`."""
         return self.groups.get((group or "").lower(), self.pooled).apply(score)
+
+    def apply_to(self, score: float, model: str | None, domain: str | None) -> float:
+        """The confidence of a reply of this model in this domain."""
+        return self.apply(score, group_key(self.by, model, domain))
 
     @property
     def name(self) -> str:

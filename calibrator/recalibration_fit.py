@@ -23,6 +23,7 @@ from calibrator.recalibration import (
     Platt,
     Recalibration,
     fit_platt,
+    group_key,
     logit,
     sigmoid,
 )
@@ -89,12 +90,6 @@ FIT: Mapping[Kind, Callable[[ArrayLike, ArrayLike], Platt | Isotonic]] = {
 }
 
 
-def group_of(row: Row, by: By | None) -> str:
-    """The key of a row's own curve; empty where it has none."""
-    name = row.model if by == "model" else row.domain if by == "domain" else None
-    return (name or "").lower()
-
-
 def fit_recalibration(
     rows: Sequence[Row],
     confidence: Floats,
@@ -118,7 +113,7 @@ def fit_recalibration(
         raise JudgingError(f"all {len(labels)} rows are {which}: a recalibration needs both kinds")
     members: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        members.setdefault(group_of(row, by), []).append(i)
+        members.setdefault(group_key(by, row.model, row.domain), []).append(i)
     own = {
         name: FIT[kind](labels[at], confidence[at])
         for name, at in members.items()
@@ -137,7 +132,7 @@ def apply_to_rows(recalibration: Recalibration, rows: Sequence[Row], confidence:
     """The rows' confidences, recalibrated."""
     return np.array(
         [
-            recalibration.apply(float(p), group_of(row, recalibration.by))
+            recalibration.apply_to(float(p), row.model, row.domain)
             for row, p in zip(rows, confidence, strict=True)
         ]
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrator.baselines import check_labels, labels_of
+from calibrator.baselines import TOKEN, check_labels, labels_of
 from calibrator.errors import JudgingError, MissingExtraError
 from calibrator.metrics import Floats, Ints
 from calibrator.rows import Row, Tags
@@ -23,7 +23,6 @@ MIN_ROWS = 3  # training rows that have a feature
 QUESTION_CHARACTERS = 1_500
 ANSWER_CHARACTERS = 500  # of its beginning, and of its end
 INVERSE_PENALTY = 2.0
-TOKEN = r"\w+|[^\w\s]"
 
 
 def document(row: Row) -> str:

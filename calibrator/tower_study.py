@@ -7,6 +7,7 @@ test files are never read. The table in `ablations.md` was made with it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,9 @@ from typing import Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
-from calibrator.layout import Layout
+from calibrator.disagreement import disagreement
+from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
 from calibrator.rows import Row
 from calibrator.tower_stage import tower_rows
@@ -56,10 +57,8 @@ def figures(rows: list[Row], scores: NDArray[np.float32]) -> tuple[float, float,
     labels = np.array([row.correct or 0 for row in rows])
 
     def mean(groups: list[str]) -> float:
-        names, inverse = np.unique(groups, return_inverse=True)
-        members = np.split(np.argsort(inverse, kind="stable"), np.bincount(inverse).cumsum()[:-1])
-        each = [auroc(labels[at], scores[at]) for at in members[: len(names)]]
-        return float(np.nanmean(each))
+        within = disagreement(labels, scores, groups, permutations=0)
+        return within.auroc if within else math.nan
 
     benchmarks = [row.benchmark or "" for row in rows]
     return auroc(labels, scores), mean(benchmarks), mean([row.question_id for row in rows])
@@ -105,9 +104,7 @@ def main(
 
 def tower_data(rows: list[Row], chosen: Mask) -> TowerData:
     """All rows as the tower reads them; names are those of the chosen rows."""
-    tokenizer = Tokenizer.from_file(str(base_folder() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = load_tokenizer(base_folder())
     examples = tokenize(rows, tokenizer, Layout(max_tokens=192), for_tower=True)
     return TowerData(
         tower_rows(examples),

@@ -41,7 +41,7 @@ from calibrator.cross_encoder import (
 )
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.finishing import BASE_SHA256, finish, predict
-from calibrator.layout import Layout
+from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.rows import Row
 from calibrator.tower_stage import TowerStage, fit_stage, wants_tower
@@ -206,9 +206,7 @@ class Run:
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
         self.folder, self.config, self.say = folder, config, say
         self.device = choose_device(config.device)
-        self.tokenizer = Tokenizer.from_file(str(base_folder() / "tokenizer.json"))
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
+        self.tokenizer = load_tokenizer(base_folder())
         self.tags = TagEncoder(self.tokenizer, config.layout)
         torch.manual_seed(config.seed)
         self.encoder_config = CheckpointConfig(name=config.name, weights_sha256="").encoder

@@ -49,11 +49,12 @@ def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     """The traits (TRAITS,) of one answered question; finite for every text."""
     asked, answer = bounded(question), bounded(answer)
     words = answer.split()
+    numbers = _NUMBER.findall(answer[-MAX_CHARACTERS // 2 :])
     return np.array(
         [
             *_form(answer, words),
-            *_content(answer, words),
-            *_relation(asked, answer, words),
+            *_content(answer, words, numbers),
+            *_relation(asked, answer, words, numbers),
             *checks_of(question[:MAX_QUESTION], answer),
         ],
         dtype=np.float32,
@@ -92,11 +93,10 @@ def _form(answer: str, words: list[str]) -> list[float]:
     ]
 
 
-def _content(answer: str, words: list[str]) -> list[float]:
+def _content(answer: str, words: list[str], numbers: list[str]) -> list[float]:
     """Repetition, hedging, refusal, steps, numbers."""
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
     hedges = math.log1p(len(_HEDGE.findall(answer)))
-    numbers = _NUMBER.findall(answer[-MAX_CHARACTERS // 2 :])
     end = words[-30:]
     return [
         len(zlib.compress(packed, 1)) / len(packed) if len(packed) > 50 else 1.0,
@@ -113,14 +113,13 @@ def _content(answer: str, words: list[str]) -> list[float]:
     ]
 
 
-def _relation(question: str, answer: str, words: list[str]) -> list[float]:
+def _relation(question: str, answer: str, words: list[str], numbers: list[str]) -> list[float]:
     """The question's form, and what of it the answer repeats."""
     asked = set(question.lower().split())
     options = set(_OPTION.findall(question))
     finals = _FINAL.findall(answer)
     final = finals[-1].upper() if finals else ""
     is_letter = len(final) == 1 and "A" <= final <= "Z"
-    numbers = _NUMBER.findall(answer[-MAX_CHARACTERS // 2 :])
     return [
         math.log1p(len(question)),
         math.log1p(len(_NUMBER.findall(question))),

@@ -14,6 +14,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from policies.certification import GRID, Labelled, certify
 
@@ -69,15 +70,10 @@ def study(
         len(questions),
         certified / splits,
         math.fsum(errors) / len(errors) if errors else None,
-        _median(coverages),
+        median_low(coverages) if coverages else None,
         sum(error > max_error for error in errors) / splits,
         _best_coverage(list(by_question.values()), max_error),
     )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    """The middle one; of two, the lower."""
-    return sorted(values)[(len(values) - 1) // 2] if values else None
 
 
 def _outcome(questions: Sequence[Sequence[Labelled]], threshold: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ reply, which is how `policies.streams` knows whether a stream has to be buffered
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
@@ -70,16 +70,21 @@ class When:
 
     tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
     """One for each condition given but confidence, the cheapest first."""
+    request_tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
+    """Those of them that look at the request alone."""
 
     def __post_init__(self) -> None:
-        given = (name for name in (*ON_REQUEST, *ON_REPLY) if getattr(self, name) is not None)
-        tests = tuple(_test(name, getattr(self, name)) for name in given)
-        object.__setattr__(self, "tests", tests)
+        of_request, of_reply = self._tests(ON_REQUEST), self._tests(ON_REPLY)
+        object.__setattr__(self, "request_tests", of_request)
+        object.__setattr__(self, "tests", of_request + of_reply)
+
+    def _tests(self, names: Sequence[str]) -> tuple[Test, ...]:
+        given = ((name, getattr(self, name)) for name in names)
+        return tuple(_test(name, condition) for name, condition in given if condition is not None)
 
     def admits(self, facts: Facts) -> bool:
         """Whether the conditions on the request hold; nothing of the reply is looked at."""
-        given = ((name, getattr(self, name)) for name in ON_REQUEST)
-        return all(_test(name, value)(facts, ()) for name, value in given if value is not None)
+        return all(test(facts, ()) for test in self.request_tests)
 
     def holds(self, facts: Facts, calls: Calls | None = None) -> bool:
         """Whether all conditions hold, where a missing score may be any score.

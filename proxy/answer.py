@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def has_tool_calls(self) -> bool:
-        return any(_tool_calls(choice) for choice in self.choices)
+        return any(tool_calls(choice.message) for choice in self.choices)
 
     def facts(self, asked: CompletionRequest) -> list[Facts]:
         """What a policy may look at, one for each choice."""
@@ -72,7 +72,7 @@ class Answer:
             Facts(
                 confidence.value,
                 asked.model,
-                _tool_calls(choice),
+                tool_calls(choice.message),
                 asked.is_stream,
                 choice.finish_reason,
                 n,
@@ -98,8 +98,8 @@ class Answer:
         )
 
 
-def _tool_calls(choice: Choice) -> tuple[ToolCall, ...]:
-    message = choice.message
+def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls of a chat message, custom tools and the one of old times among them."""
     listed = message.get("tool_calls")
     legacy = message.get("function_call")
     if not listed and legacy is None:

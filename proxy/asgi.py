@@ -19,7 +19,7 @@ from proxy import headers as names
 from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
-from proxy.upstream import Headers, first_values
+from proxy.upstream import Headers, WithHeaders, first_values
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -34,7 +34,7 @@ WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits fo
 
 
 @dataclass(slots=True)
-class Request:
+class Request(WithHeaders):
     """A client's request: names of headers in lower case, the body as it came."""
 
     method: str
@@ -47,11 +47,6 @@ class Request:
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
-
-    def header(self, name: bytes) -> str | None:
-        """The first value of `name` (lower case), or None."""
-        value = self.values.get(name)
-        return None if value is None else value.decode("latin-1")
 
 
 @dataclass(slots=True)

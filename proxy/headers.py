@@ -84,6 +84,17 @@ def to_client(headers: Headers) -> Headers:
     return _crossing(headers, _TO_CLIENT)
 
 
+def written(headers: Headers) -> bytes:
+    """The fields as they stand in a head, each with its line end.
+
+    Raises ValueError for one that would be more than one.
+    """
+    lines = b"\r\n".join([*map(b": ".join, headers), b""])
+    if len(lines) - len(lines.translate(None, b"\r\n")) != 2 * len(headers):
+        raise ValueError("a header field with a line end")
+    return lines
+
+
 def without(headers: Headers, *names: bytes) -> Headers:
     """The fields but for those of these names; the same list where there are none of them."""
     if set(names).isdisjoint(map(name_of, headers)):

@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from proxy.asgi import WHOLE_REPLY
+from proxy.headers import written
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
@@ -296,12 +297,9 @@ class _Cycle(RequestResponseCycle):
         self.response_started = True
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
-        """Raises RuntimeError for a field that would be more than one."""
+        """Raises ValueError for a field that would be more than one."""
         self.waiting_for_100_continue = False
-        fields = b"\r\n".join([*map(b": ".join, headers), framing])
-        ends = len(headers) + (1 if framing else 0)
-        if len(fields) - len(fields.translate(None, b"\r\n")) != 2 * ends:
-            raise RuntimeError("a header field with a line end")
+        fields = written(headers)
         closing = b"" if self.keep_alive else b"connection: close\r\n"
         line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status
-        return b"".join((line, fields, closing, b"\r\n"))
+        return b"".join((line, fields, framing, closing, b"\r\n"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from calibrator import Row, RowError, load_labelled, load_scorer, score_items
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
+from proxy.answer import tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools"})
 """Facts that a labelled row does not tell, unless it carries them under `facts`."""
@@ -93,10 +94,4 @@ def _tool_calls(response: Any) -> tuple[ToolCall, ...]:
         return ()
     choices = response.get("choices")
     message = choices[0].get("message") if isinstance(choices, list) and choices else response
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
-    functions = [call.get("function") for call in calls or [] if isinstance(call, dict)]
-    return tuple(
-        ToolCall(str(f.get("name") or ""), str(f.get("arguments") or ""))
-        for f in functions
-        if isinstance(f, dict)
-    )
+    return tool_calls(message) if isinstance(message, dict) else ()

@@ -29,7 +29,7 @@ from proxy.errors import (
     UpstreamError,
     UpstreamTimeoutError,
 )
-from proxy.headers import name_of
+from proxy.headers import name_of, written
 from proxy.http_client import Connection, Exchange, HttpReply
 from proxy.upstream import UpstreamReply, UpstreamRequest
 
@@ -128,15 +128,15 @@ class Pool:
         headers = request.headers
         if not replaced.isdisjoint(map(name_of, headers)):
             headers = [field for field in headers if field[0] not in replaced]
-        lines = [*map(b": ".join, headers)]
         if request.body or request.method in WITH_BODY:
-            lines.append(b"content-length: %d" % len(request.body))
-        lines += (b"", b"")
-        fields = b"\r\n".join(lines)
-        ends = len(lines) - 1
-        if len(fields) - len(fields.translate(None, b"\r\n\0")) != 2 * ends:
+            headers = [*headers, (b"content-length", b"%d" % len(request.body))]
+        try:
+            fields = written(headers)
+        except ValueError:
+            fields = b"\0"
+        if b"\0" in fields:
             raise UpstreamError("a header field with a line break or a NUL in it is not sent")
-        return opening + fields
+        return b"%b%b\r\n" % (opening, fields)
 
     def _opening(self, method: str, path: str, query: str) -> bytes:
         """Request line and the fields that never change; kept, as few paths make most traffic."""

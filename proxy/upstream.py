@@ -33,6 +33,18 @@ def first_values(headers: Headers) -> dict[bytes, bytes]:
     return values if len(values) == len(headers) else dict(reversed(headers))
 
 
+class WithHeaders:
+    """What has header fields: their first `values` by name."""
+
+    __slots__ = ()
+    values: dict[bytes, bytes]
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of `name` (lower case), or None."""
+        value = self.values.get(name)
+        return None if value is None else value.decode("latin-1")
+
+
 def too_large(limit: int) -> UpstreamBrokenError:
     """What ends the reading of a reply of more than `limit` bytes."""
     return UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes (limits.max_body)")
@@ -54,7 +66,7 @@ async def _nothing() -> None:
 
 
 @dataclass(slots=True)
-class UpstreamReply:
+class UpstreamReply(WithHeaders):
     """Status and headers are here, the body comes as it arrives.
 
     `chunks` may be iterated once, or `read` awaited once. Whoever takes the reply calls `aclose`,
@@ -69,10 +81,6 @@ class UpstreamReply:
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
-
-    def header(self, name: bytes) -> str | None:
-        value = self.values.get(name)
-        return None if value is None else value.decode("latin-1")
 
     @property
     def is_whole(self) -> bool:

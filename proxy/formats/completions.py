@@ -91,12 +91,6 @@ class CompletionsAssembler(ChunkAssembler):
         self._choices: dict[int, Json] = {}  # text and logprobs, still growing
         self._reasons: dict[int, str] = {}
 
-    def add_unmarked(self, raw: bytes) -> bytes:
-        return raw
-
-    def take_alike(self, raw: bytes) -> int:
-        return 0
-
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
         for position, part in enumerate(parts):

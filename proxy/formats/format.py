@@ -70,12 +70,12 @@ class Assembler(Protocol):
     def add_unmarked(self, raw: bytes) -> bytes:
         """Takes in whole events in which no mark is found, as many from the first on as it can at
         once; gives back the others, of which each has to be added."""
-        ...
+        return raw
 
     def take_alike(self, raw: bytes) -> int:
-        """Takes in the events at the beginning of `raw` that add nothing but text, as one before
-        them did; gives their bytes, of which there may be none."""
-        ...
+        """Takes in the events at the beginning that add nothing but text, as one before them did;
+        gives their bytes, of which there may be none."""
+        return 0
 
     def choices(self) -> list[Choice]:
         """What has arrived, in the order of their indices; unfinished ones too."""

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proxy.formats.format import MEMBER, NOTHING, Choice, Json, Sight
+from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, index_of, joined, merge
 from proxy.json_splice import dumps, json_object
 from proxy.sse import Event, event_bytes
@@ -68,7 +68,7 @@ def _tool_call(block: Json, streamed: str | None) -> Json:
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
-class MessagesAssembler:
+class MessagesAssembler(Assembler):
     """Puts the events together as Anthropic's own clients do."""
 
     def __init__(self) -> None:
@@ -78,12 +78,6 @@ class MessagesAssembler:
         self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
         self._open: set[int] = set()  # blocks whose stop has not come
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
-
-    def add_unmarked(self, raw: bytes) -> bytes:
-        return raw
-
-    def take_alike(self, raw: bytes) -> int:
-        return 0
 
     def add(self, event: Event) -> Sight:
         data = json_object(event.data) if event.data else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, NOTHING, Choice, Json, Sight
+from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Json, Sight
 from proxy.formats.merging import index_of
 from proxy.json_splice import json_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes
@@ -58,7 +58,7 @@ class ChoicesFormat(ABC):
         return error_event(error)
 
 
-class ChunkAssembler(ABC):
+class ChunkAssembler(Assembler, ABC):
     """What the streams of these formats share: chunks, each with the same head."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.formats.format import NOTHING, Choice, Json, Sight
+from proxy.formats.format import NOTHING, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, joined
 from proxy.formats.responses_events import Writer, named_event
 from proxy.formats.responses_items import answer_message, is_call
@@ -55,7 +55,7 @@ class _Break:
     items: list[Any]
 
 
-class ResponsesAssembler:
+class ResponsesAssembler(Assembler):
     """Typed events; the finishing one counts for more than those before it."""
 
     def __init__(self) -> None:
@@ -67,12 +67,6 @@ class ResponsesAssembler:
         self._events = 0
         self._is_finished = False
         self._break: _Break | None = None
-
-    def add_unmarked(self, raw: bytes) -> bytes:
-        return raw
-
-    def take_alike(self, raw: bytes) -> int:
-        return 0
 
     def add(self, event: Event) -> Sight:
         data = event.data
