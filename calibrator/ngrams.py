@@ -1,55 +1,74 @@
-"""Hashed n-grams of word pieces: what a text says, as row numbers of a table.
+"""Hashed n-grams of word pieces and of characters: what a text says, as row numbers of a table.
 
-The pieces are those that the cross-encoder reads, so nothing is cut into words twice; the hash is
-arithmetic on their ids, so it is the same on every machine and needs numpy alone.
+The pieces are BERT's, so nothing is cut into words by rules of our own; characters tell what
+pieces tear apart: numbers, names, languages other than English. The hash is arithmetic on their
+ids, so it is the same on every machine and needs numpy alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
+Grams: TypeAlias = tuple[Ids, ...]
+"""Bucket numbers of one row's `PARTS`: pieces of its question and answer, the answer's two ends,
+characters of its question and answer."""
 
+PARTS: Final = 5
 QUESTION_HEAD, QUESTION_TAIL = 320, 60  # word pieces that are looked at
 ANSWER_HEAD, ANSWER_TAIL = 256, 256
 FIRST_PIECES, LAST_PIECES = 12, 24  # how an answer begins and ends, apart from where words stand
+QUESTION_CHARACTERS, ANSWER_CHARACTERS = (300, 200), (200, 250)  # of head and tail
+CHARACTERS_TOGETHER = (3, 5)
 _SHIFT = np.uint64(33)
 
 
-@dataclass(frozen=True, slots=True)
-class Grams:
-    """Bucket numbers of one row: of its question, its answer, and its answer's two ends."""
+def grams_of(
+    question: str,
+    answer: str,
+    question_ids: Sequence[int],
+    answer_ids: Sequence[int],
+    buckets: int,
+) -> Grams:
+    """The distinct n-grams of a row, from its texts and their word pieces, as numbers below
+    `buckets`."""
+    asked = np.array(_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL))
+    said = np.array(_ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL))
+    first, last = said[:FIRST_PIECES], said[-LAST_PIECES:]
+    return (
+        hashed(asked, 1, (1, 2), buckets),
+        hashed(said, 2, (1, 2), buckets),
+        np.concatenate([hashed(last, 3, (1, 2, 3), buckets), hashed(first, 4, (1, 2, 3), buckets)]),
+        hashed(_characters(question, *QUESTION_CHARACTERS), 5, CHARACTERS_TOGETHER, buckets),
+        hashed(_characters(answer, *ANSWER_CHARACTERS), 6, CHARACTERS_TOGETHER, buckets),
+    )
 
-    question: Ids
-    answer: Ids
-    ends: Ids
 
-    @property
-    def parts(self) -> tuple[Ids, Ids, Ids]:
-        return self.question, self.answer, self.ends
+def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
+    return [*pieces[:head], *pieces[head:][-tail:]]
 
 
-def grams_of(question: Sequence[int], answer: Sequence[int], buckets: int) -> Grams:
-    """The distinct n-grams of a row's word pieces, each as a number below `buckets`."""
-    asked = np.array([*question[:QUESTION_HEAD], *question[QUESTION_HEAD:][-QUESTION_TAIL:]])
-    said = np.array([*answer[:ANSWER_HEAD], *answer[ANSWER_HEAD:][-ANSWER_TAIL:]])
-    ends = [hashed(said[-LAST_PIECES:], 3, 3, buckets), hashed(said[:FIRST_PIECES], 4, 3, buckets)]
-    return Grams(hashed(asked, 1, 2, buckets), hashed(said, 2, 2, buckets), np.concatenate(ends))
+def _characters(text: str, head: int, tail: int) -> NDArray[np.uint32]:
+    """Code points in lower case of a text, or of its two ends with a zero between them."""
+    if len(text) > head + tail:
+        text = f"{text[:head]}\0{text[-tail:]}"
+    return np.frombuffer(text.lower().encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-def hashed(ids: NDArray[np.int64], space: int, longest: int, buckets: int) -> Ids:
-    """Distinct buckets of all 1- to `longest`-grams of `ids`; each `space` hashes differently."""
+def hashed(ids: NDArray[np.integer], space: int, lengths: Sequence[int], buckets: int) -> Ids:
+    """Distinct buckets of the n-grams of `ids` of some lengths; each `space` hashes differently."""
     pieces = ids.astype(np.uint64) + np.uint64(1)
     running, found = pieces, []
-    for n in range(1, min(longest, len(pieces)) + 1):
+    for n in range(1, min(max(lengths), len(pieces)) + 1):
         if n > 1:
             running = running[:-1] * np.uint64(1_000_003) + pieces[n - 1 :]
-        salt = np.uint64((space * 7_919 + n) * 0x9E3779B97F4A7C15 % 2**64)
-        found.append(_mixed(running + salt) % np.uint64(buckets))
+        if n in lengths:
+            salt = np.uint64((space * 7_919 + n) * 0x9E3779B97F4A7C15 % 2**64)
+            found.append(_mixed(running + salt) % np.uint64(buckets))
     return np.unique(np.concatenate(found)).astype(np.int32) if found else np.zeros(0, np.int32)
 
 

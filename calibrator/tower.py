@@ -1,6 +1,10 @@
 """The side tower: n-grams of the whole text, traits and the model's name, beside the encoder.
 
-    z = linear(n-grams, traits, name) + MLP(embedded n-grams, traits, name) + name . question
+    z = linear(n-grams, traits, name) + MLP(embedded n-grams, products, traits, name)
+        + name . question
+
+The products are those of the embedded question with the answer's and with its ends': what an
+answer says in view of what was asked.
 
 A bag of words knows what the encoder's few hundred word pieces do not hold, and costs a few table
 look-ups. Its logit is added to the encoder's, which is trained on what the tower leaves over.
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.ngrams import Grams, grams_of
+from calibrator.ngrams import PARTS, Grams, grams_of
 from calibrator.traits import TRAITS, traits_of
 
 Floats = NDArray[np.float32]
@@ -42,7 +46,8 @@ def tower_row(
     question: str, answer: str, question_ids: Sequence[int], answer_ids: Sequence[int]
 ) -> TowerRow:
     """From the texts and their word pieces."""
-    return TowerRow(grams_of(question_ids, answer_ids, BUCKETS), traits_of(question, answer))
+    grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
+    return TowerRow(grams, traits_of(question, answer))
 
 
 class Tower:
@@ -82,29 +87,32 @@ class _Member:
         self.layers = [(small[f"{n}.weight"], small[f"{n}.bias"]) for n in ("first", "second")]
         self.last = small["last.weight"], small["last.bias"]
         self.asked = small["asked.weight"], small["asked.bias"]
-        if self.table.shape != (BUCKETS, 1 + WIDTH) or self.center.shape != (TRAITS,):
-            raise ValueError(f"a tower of another shape: {self.table.shape}, {self.center.shape}")
+        shapes = (self.table.shape, self.norm[0].shape, self.center.shape)
+        if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
+            raise ValueError(f"a tower of another shape: {shapes}")
 
     def logits(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> Floats:
-        bags = np.stack([self._bags(row.grams) for row in rows])  # (B, 3, 1 + WIDTH)
+        bags = np.stack([self._bags(row.grams) for row in rows])  # (B, PARTS, 1 + WIDTH)
         traits = (np.stack([row.traits for row in rows]) - self.center) / self.spread
         traits = np.clip(traits, -TRAIT_LIMIT, TRAIT_LIMIT)
         bias, name = self.names[names, 0], self.names[names, 1:]
         embedded = _layer_norm(bags[:, :, 1:].reshape(len(rows), -1), *self.norm)
-        hidden = np.concatenate([embedded, name, traits], axis=1)
+        question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
+        products = question * answer, question * ends
+        hidden = np.concatenate([embedded, *products, name, traits], axis=1)
         for weight, offset in self.layers:
             hidden = _gelu(hidden @ weight.T + offset)
-        asked = embedded[:, :WIDTH] @ self.asked[0].T + self.asked[1]
+        asked = question @ self.asked[0].T + self.asked[1]
         linear = bags[:, :, 0].sum(1) + traits @ self.linear + bias
         found = linear + (hidden @ self.last[0].T)[:, 0] + self.last[1][0] + (name * asked).sum(1)
         return np.asarray(found, dtype=np.float32)
 
     def _bags(self, grams: Grams) -> Floats:
-        """Sums of the rows of a text's n-grams over the root of their number, (3, 1 + WIDTH)."""
+        """Sums of the rows of n-grams over the root of their number, (PARTS, 1 + WIDTH)."""
         sums = [
             (self.table[ids].astype(np.float32) * self.scale[ids, None].astype(np.float32)).sum(0)
             / max(1, len(ids)) ** 0.5
-            for ids in grams.parts
+            for ids in grams
         ]
         return np.stack(sums)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, gelu
 
+from calibrator.ngrams import PARTS
 from calibrator.tower import BUCKETS, HIDDEN, NAME_WIDTH, TRAIT_LIMIT, WIDTH, TowerRow
 from calibrator.traits import TRAITS
 
@@ -61,8 +62,8 @@ class TowerModel(nn.Module):
         with torch.no_grad():
             self.table.weight[:, 0] = 0
             self.names.weight[:, 0] = 0
-        self.norm = nn.LayerNorm(3 * WIDTH)
-        self.first = nn.Linear(3 * WIDTH + NAME_WIDTH + TRAITS, HIDDEN[0])
+        self.norm = nn.LayerNorm(PARTS * WIDTH)
+        self.first = nn.Linear((PARTS + 2) * WIDTH + NAME_WIDTH + TRAITS, HIDDEN[0])
         self.second = nn.Linear(HIDDEN[0], HIDDEN[1])
         self.last = nn.Linear(HIDDEN[1], 1)
         self.asked = nn.Linear(WIDTH, NAME_WIDTH)
@@ -73,19 +74,21 @@ class TowerModel(nn.Module):
     def forward(
         self, bags: Sequence[tuple[Tensor, Tensor]], traits: Tensor, names: Tensor
     ) -> Tensor:
-        """`bags`: for question, answer and ends, bucket ids and (B + 1,) offsets -> logits (B,)."""
+        """`bags`: for each part of `Grams`, bucket ids and (B + 1,) offsets -> logits (B,)."""
         found = []
         for ids, offsets in bags:
             counts = (offsets[1:] - offsets[:-1]).clamp(min=1).float()
             found.append(self.table(ids, offsets[:-1]) * counts.rsqrt()[:, None])
-        bag = torch.stack(found, dim=1)  # (B, 3, 1 + WIDTH)
+        bag = torch.stack(found, dim=1)  # (B, PARTS, 1 + WIDTH)
         x = ((traits - self.center) / self.spread).clamp(-TRAIT_LIMIT, TRAIT_LIMIT)
         named = self.names(names)
         embedded = self.norm(bag[:, :, 1:].flatten(1))
-        given = torch.cat([embedded, named[:, 1:], x], dim=1)
+        question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
+        products = question * answer, question * ends
+        given = torch.cat([embedded, *products, named[:, 1:], x], dim=1)
         hidden = self.dropout(_gelu(self.first(self.dropout(given))))
         deep: Tensor = self.last(_gelu(self.second(hidden)))[:, 0]
-        asked = (named[:, 1:] * self.asked(embedded[:, :WIDTH])).sum(1)
+        asked = (named[:, 1:] * self.asked(question)).sum(1)
         logits: Tensor = deep + asked + bag[:, :, 0].sum(1) + x @ self.linear + named[:, 0]
         return logits
 
@@ -136,8 +139,8 @@ def _inputs(
 ) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
     """The rows `at` as tensors; with `rng`, some of their n-grams are dropped."""
     bags = []
-    for part in range(3):
-        lists = [data.rows[i].grams.parts[part] for i in at]
+    for part in range(PARTS):
+        lists = [data.rows[i].grams[part] for i in at]
         if rng is not None and config is not None:
             lists = [ids[rng.random(len(ids)) >= config.gram_dropout] for ids in lists]
         offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in lists])])

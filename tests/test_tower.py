@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrator.ngrams import grams_of
+from calibrator.ngrams import PARTS, grams_of
 from calibrator.tower import BUCKETS, PREFIX, Tower, TowerRow, tower_row
 from calibrator.tower_training import (
     TowerConfig,
@@ -130,12 +130,26 @@ def test_any_text_has_a_finite_logit(
 
 def test_grams_tell_question_and_answer_apart() -> None:
     """The same words hash differently in question, answer and ends, and all below the bound."""
-    grams = grams_of([5, 6], [5, 6], BUCKETS)
-    question, answer, ends = (set(part.tolist()) for part in grams.parts)
+    grams = grams_of("ab12cd", "ab12cd", [5, 6], [5, 6], BUCKETS)
+    question, answer, ends, asked, said = (set(part.tolist()) for part in grams)
     assert len(question) == len(answer) == 3  # two words and their pair
     assert len(ends) == 6  # as the first and as the last pieces
-    assert not question & answer
-    assert max(question | answer | ends) < BUCKETS
+    assert len(asked) == len(said) == 4 + 2  # three and five characters together
+    assert len(question | answer | ends | asked | said) == 24
+    assert max(question | answer | ends | asked | said) < BUCKETS
+
+
+def test_characters_are_those_of_the_two_ends_whatever_their_case() -> None:
+    """What stands in the middle of a long text is not read letter by letter, nor are capitals."""
+    edges = "begin" * 40, "at the end" * 25
+    one, other = (
+        grams_of("", f"{edges[0]}{middle}{edges[1]}", [], [], BUCKETS)[4]
+        for middle in ("X" * 500, "y" * 900)
+    )
+    assert one.tolist() == other.tolist()
+    assert grams_of("ABC", "", [], [], BUCKETS)[3].tolist() == (
+        grams_of("abc", "", [], [], BUCKETS)[3].tolist()
+    )
 
 
 def test_a_batch_scores_as_its_rows_do(data: TowerData, model: TowerModel) -> None:
@@ -147,7 +161,7 @@ def test_a_batch_scores_as_its_rows_do(data: TowerData, model: TowerModel) -> No
 
 
 def test_rows_hold_what_the_tower_reads() -> None:
-    """A row is three bags of buckets and the traits, whatever the text."""
+    """A row is five bags of buckets and the traits, whatever the text."""
     row = tower_row("", "", [], [])
     assert isinstance(row, TowerRow)
-    assert [len(part) for part in row.grams.parts] == [0, 0, 0]
+    assert [len(part) for part in row.grams] == [0] * PARTS

@@ -218,7 +218,7 @@ def test_the_tower_reads_what_is_served() -> None:
     served = tower_row("What is 3 + 3?", "6", question, answer)
     assert example.tower is not None
     assert (example.tower.traits == served.traits).all()
-    for trained, part in zip(example.tower.grams.parts, served.grams.parts, strict=True):
+    for trained, part in zip(example.tower.grams, served.grams, strict=True):
         assert (trained == part).all()
 
 
