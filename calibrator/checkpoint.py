@@ -23,7 +23,7 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 EMBEDDED = "embedded"
 WEIGHTS = "model.safetensors"
 FORMAT = 1
-ARCHITECTURES = ("cross-encoder",)
+ARCHITECTURES = ("embedded",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class CheckpointConfig:
 
     name: str
     weights_sha256: str
-    architecture: str = "cross-encoder"
+    architecture: str = "embedded"
     labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (paper B08)
     base_rate: float = 0.5  # share of correct replies in the training data
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    encoder: EncoderConfig | None = None  # None: the side tower alone
     layout: Layout = field(default_factory=Layout)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
@@ -125,13 +125,10 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
             f"architecture {values['architecture']!r} is not one of {', '.join(ARCHITECTURES)}"
         )
     recalibration = values.pop("recalibration")
-    encoder, layout = EncoderConfig(**values.pop("encoder")), Layout(**values.pop("layout"))
-    if not all(isinstance(size, int) and size > 0 for size in asdict(encoder).values()):
-        raise ValueError("the encoder's sizes must be whole numbers above 0")
-    if layout.max_tokens > encoder.positions:
-        raise ValueError(
-            f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
-        )
+    geometry, layout = values.pop("encoder"), Layout(**values.pop("layout"))
+    encoder = None if geometry is None else EncoderConfig(**geometry)
+    if encoder is not None:
+        _check_geometry(encoder, layout)
     return CheckpointConfig(
         encoder=encoder,
         layout=layout,
@@ -141,6 +138,15 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
         recalibration=Platt.from_dict(recalibration) if recalibration else None,
         **values,
     )
+
+
+def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
+    if not all(isinstance(size, int) and size > 0 for size in asdict(encoder).values()):
+        raise ValueError("the encoder's sizes must be whole numbers above 0")
+    if layout.max_tokens > encoder.positions:
+        raise ValueError(
+            f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
+        )
 
 
 def write_config(folder: Path, config: CheckpointConfig) -> None:

@@ -100,12 +100,13 @@ def train(
     benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
     addressed_share: Annotated[
         float, typer.Option(help="Rows with text that addresses the reader.")
-    ] = 0.12,
+    ] = 0.35,
     label_smoothing: Share = 0.0,
     focal_gamma: Annotated[float, typer.Option(min=0)] = 0.0,
     soft_labels: Annotated[float, typer.Option(help="Share of the tower's own opinion.")] = 0.0,
     averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
-    tower: Annotated[bool, typer.Option(help="With the side tower, or the encoder alone.")] = True,
+    tower: Annotated[bool, typer.Option(help="With the tower over n-grams.")] = True,
+    encoder: Annotated[bool, typer.Option(help="With an encoder, which takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
 ) -> None:
@@ -129,7 +130,8 @@ def train(
             focal_gamma=focal_gamma,
             soft_labels=soft_labels,
             averaging=averaging,
-            is_towered=tower,
+            has_tower=tower,
+            has_encoder=encoder,
             device=device,
             layout=Layout(max_tokens=max_tokens),
         )

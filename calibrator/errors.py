@@ -11,7 +11,7 @@
     └── MissingExtraError     a package of an optional extra is not installed
 
 Errors of torch, tokenizers and the hub's client are translated where a checkpoint is loaded
-(`checkpoint.py`, `cross_encoder.py`) and chained.
+(`checkpoint.py`, `embedded.py`) and chained.
 """
 
 from __future__ import annotations

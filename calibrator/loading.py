@@ -55,9 +55,9 @@ def _load(name: str, device: str, threads: int | None) -> Scorer:
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.checkpoint import resolve_checkpoint
-    from calibrator.cross_encoder import load_cross_encoder
+    from calibrator.embedded import load_embedded
 
-    return load_cross_encoder(resolve_checkpoint(name), device, threads=threads)
+    return load_embedded(resolve_checkpoint(name), device, threads=threads)
 
 
 def _fake(name: str) -> FakeScorer:

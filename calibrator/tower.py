@@ -1,4 +1,4 @@
-"""The side tower: n-grams of the whole text, traits and the model's name, beside the encoder.
+"""The tower: n-grams of question and answer, traits of the text, the model's name.
 
     z = linear(n-grams, traits, name) + MLP(embedded n-grams, products, traits, name)
         + name . question
@@ -6,8 +6,8 @@
 The products are those of the embedded question with the answer's and with its ends': what an
 answer says in view of what was asked.
 
-A bag of words knows what the encoder's few hundred word pieces do not hold, and costs a few table
-look-ups. Its logit is added to the encoder's, which is trained on what the tower leaves over.
+Bags of words and characters, a few table look-ups each, tell more than an encoder of 22 million
+weights does (`ablations.md`); where a checkpoint has one, its logit is added to the tower's.
 Serving is numpy alone; `tower_training` makes the weights.
 """
 
@@ -26,9 +26,9 @@ Floats = NDArray[np.float32]
 Weights = Mapping[str, NDArray[np.generic]]
 
 BUCKETS = 2**18
-WIDTH = 16  # of an n-gram's embedding
+WIDTH = 32  # of an n-gram's embedding
 NAME_WIDTH = 24  # of a model name's embedding
-HIDDEN = (128, 64)
+HIDDEN = (256, 64)
 TRAIT_LIMIT = 4.0  # standard deviations; what lies further out says no more
 LAYER_NORM_EPSILON = 1e-5
 PREFIX = "tower."
@@ -59,10 +59,20 @@ class Tower:
     def __init__(self, weights: Sequence[Weights]) -> None:
         self._towers = [_Member(each) for each in weights]
 
+    def read(
+        self, rows: Sequence[TowerRow], names: Sequence[int]
+    ) -> tuple[NDArray[np.float64], Floats]:
+        """log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
+
+        A name is its place in the list of known ones, 0 for none.
+        """
+        found = [tower.read(rows, np.array(names)) for tower in self._towers]
+        logits = np.mean([each for each, _ in found], axis=0, dtype=np.float64)
+        return np.asarray(logits), found[0][1]
+
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
-        """log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
-        each = [tower.logits(rows, np.array(names)) for tower in self._towers]
-        return np.asarray(np.mean(each, axis=0, dtype=np.float64))
+        """What `read` gives first."""
+        return self.read(rows, names)[0]
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
@@ -83,15 +93,17 @@ class _Member:
         self.scale = weights["scale"]  # (BUCKETS,) fp16: a row is table * scale
         small = {k: v.astype(np.float32) for k, v in weights.items() if k not in ("table", "scale")}
         self.names, self.center, self.spread = small["names"], small["center"], small["spread"]
-        self.linear, self.norm = small["linear"], (small["norm.weight"], small["norm.bias"])
-        self.layers = [(small[f"{n}.weight"], small[f"{n}.bias"]) for n in ("first", "second")]
-        self.last = small["last.weight"], small["last.bias"]
-        self.asked = small["asked.weight"], small["asked.bias"]
+        self.linear = small["linear"]
+        self.norm, self.first, self.second, self.last, self.asked = (
+            (small[f"{name}.weight"], small[f"{name}.bias"])
+            for name in ("norm", "first", "second", "last", "asked")
+        )
         shapes = (self.table.shape, self.norm[0].shape, self.center.shape)
         if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
             raise ValueError(f"a tower of another shape: {shapes}")
 
-    def logits(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> Floats:
+    def read(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Logits (B,) and the first hidden layer (B, HIDDEN[0])."""
         bags = np.stack([self._bags(row.grams) for row in rows])  # (B, PARTS, 1 + WIDTH)
         traits = (np.stack([row.traits for row in rows]) - self.center) / self.spread
         traits = np.clip(traits, -TRAIT_LIMIT, TRAIT_LIMIT)
@@ -99,13 +111,11 @@ class _Member:
         embedded = _layer_norm(bags[:, :, 1:].reshape(len(rows), -1), *self.norm)
         question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
         products = question * answer, question * ends
-        hidden = np.concatenate([embedded, *products, name, traits], axis=1)
-        for weight, offset in self.layers:
-            hidden = _gelu(hidden @ weight.T + offset)
-        asked = question @ self.asked[0].T + self.asked[1]
-        linear = bags[:, :, 0].sum(1) + traits @ self.linear + bias
-        found = linear + (hidden @ self.last[0].T)[:, 0] + self.last[1][0] + (name * asked).sum(1)
-        return np.asarray(found, dtype=np.float32)
+        hidden = _gelu(_linear(np.hstack([embedded, *products, name, traits]), *self.first))
+        deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, 0]
+        asked = (name * _linear(question, *self.asked)).sum(1)
+        logits = bags[:, :, 0].sum(1) + traits @ self.linear + bias + deep + asked
+        return np.asarray(logits, dtype=np.float32), hidden
 
     def _bags(self, grams: Grams) -> Floats:
         """Sums of the rows of n-grams over the root of their number, (PARTS, 1 + WIDTH)."""
@@ -115,6 +125,10 @@ class _Member:
             for ids in grams
         ]
         return np.stack(sums)
+
+
+def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:
+    return np.asarray(x @ weight.T + bias)
 
 
 def _layer_norm(x: Floats, weight: Floats, bias: Floats) -> Floats:

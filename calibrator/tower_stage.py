@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from calibrator.train import TrainConfig, TrainData
 
 Logits = NDArray[np.float32]
-SAVED = "tower.npz"
+FITTED = "tower.npz"
 
 
 @dataclass(frozen=True, slots=True)
 class TowerStage:
     """Log-odds (N, 2) of examples without and with name, and the weights that ship.
 
-    Those of the training rows are out of fold; the validation rows are new to every tower.
+    Those of the training rows are out of fold, and zeros where no encoder needs them; the
+    validation rows are new to every tower.
     """
 
     train_logits: Logits
@@ -40,19 +41,23 @@ class TowerStage:
     members: list[Weights]
 
 
-def wants_tower(folder: Path, config: TrainConfig) -> bool:
-    """Whether `fit_stage` is still to fit the tower, and needs examples made for it."""
-    return config.is_towered and not (folder / SAVED).exists()
+def is_fitted(folder: Path) -> bool:
+    return (folder / FITTED).exists()
+
+
+def wants_tower_rows(folder: Path, config: TrainConfig) -> bool:
+    """Whether examples must hold what a tower reads: to fit one, or because it is all there is."""
+    return config.has_tower and not (config.has_encoder and is_fitted(folder))
 
 
 def fit_stage(
     folder: Path, data: TrainData, config: TrainConfig, say: Callable[[str], None]
 ) -> TowerStage:
     """Fits the towers, or reads what an earlier start of the run fitted."""
-    if not config.is_towered:
+    if not config.has_tower:
         return TowerStage(_nothing(data.train), _nothing(data.validation), [])
-    if not wants_tower(folder, config):
-        return _read(folder / SAVED, config.tower)
+    if is_fitted(folder):
+        return _read(folder / FITTED, config.tower)
     names = known_names(data)
     given = TowerData(
         tower_rows(data.train),
@@ -63,7 +68,9 @@ def fit_stage(
     rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
     rare[0] = False
     given.names[rare[given.names]] = 0
-    logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say)
+    logits = _nothing(data.train)
+    if config.has_encoder:
+        logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say)
     everything = np.arange(len(given.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
@@ -72,7 +79,7 @@ def fit_stage(
         members.append(export(model, rare))
         say(f"tower: {number + 1} of {config.tower.members} that ship")
     stage = TowerStage(logits, validation_logits(members, data.validation, names), members)
-    _write(folder / SAVED, stage)
+    _write(folder / FITTED, stage)
     return stage
 
 
@@ -82,7 +89,7 @@ def known_names(data: TrainData) -> dict[str, int]:
     return {name: number + 1 for number, name in enumerate(names)}
 
 
-def tower_rows(examples: list[Example]) -> list[TowerRow]:
+def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
     """What `for_tower` examples carry for the tower."""
     return [example.tower for example in examples if example.tower is not None]
 

@@ -1,7 +1,7 @@
-"""Trains the side tower, and gives out-of-fold logits for the encoder to be trained beside.
+"""Trains the tower, and gives out-of-fold logits for an encoder to be trained beside.
 
 Fitted on the rows it is read on, a tower this wide knows them by heart: its logits there are far
-surer than on new questions. The encoder is therefore trained beside logits of towers that did not
+surer than on new questions. An encoder is therefore trained beside logits of towers that did not
 see the row's question (as in stacking; Wolpert, 1992).
 """
 
@@ -27,12 +27,12 @@ MIN_NAME_ROWS = 20  # a rarer name is treated as no name
 class TowerConfig:
     """How the tower is fitted; one pass over the rows, since a second one learns them by heart."""
 
-    members: int = 2  # towers in the mean that ships
+    members: int = 4  # towers in the mean that ships
     folds: int = 5
     batch: int = 256
     learning_rate: float = 2e-3
-    gram_dropout: float = 0.3  # of a row's n-grams, at each visit
-    name_dropout: float = 0.35
+    gram_dropout: float = 0.5  # of a row's n-grams, at each visit
+    name_dropout: float = 0.45
     dropout: float = 0.1  # of the hidden layer and its inputs
     table_scale: float = (
         1e-4  # of the first table; small, so that what was rarely seen says nothing

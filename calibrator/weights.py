@@ -61,17 +61,18 @@ def unpacked(table: Array, scale: Array) -> Floats:
     return np.asarray(table.astype(np.float32) * scale.astype(np.float32)[:, None])
 
 
-def encoder_weights(state: Mapping[str, Array], config: EncoderConfig) -> dict[str, Array]:
+def encoder_weights(state: Mapping[str, Array], config: EncoderConfig | None) -> dict[str, Array]:
     """The encoder's and head's weights among a checkpoint's arrays, in fp32; packed words as int8.
 
-    Raises ValueError unless they are exactly those of a model of this geometry.
+    Raises ValueError unless they are exactly those of a model of this geometry; without an encoder
+    there are none.
     """
-    if config.hidden % config.heads:
+    if config and config.hidden % config.heads:
         raise ValueError(f"a hidden size of {config.hidden} is no multiple of {config.heads} heads")
     found = {k: a for k, a in state.items() if not k.startswith((FAMILIARITY, TOWER))}
-    wanted = _shapes(config)
+    wanted = _shapes(config) if config else {}
     has_packed_words = found.get(WORDS, np.empty(0)).dtype == np.int8
-    if has_packed_words:
+    if config and has_packed_words:
         wanted[WORDS + SCALE] = (config.vocabulary,)
     wrong = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
     wrong += [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]

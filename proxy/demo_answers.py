@@ -21,7 +21,7 @@ import yaml
 Json = dict[str, Any]
 
 EMBEDDED_AUROC = 0.537
-"""What the embedded calibrator reaches on these answers; tests/test_embedded.py measures it."""
+"""What the embedded calibrator reaches on them; tests/test_embedded_checkpoint.py measures it."""
 
 _CLOSE = 0.8  # the share of words that a question must have in common with a canned one
 _NEGATIONS = frozenset({"not", "no", "never", "without", "except", "t"})  # "t" as in "don't"

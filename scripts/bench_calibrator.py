@@ -28,7 +28,7 @@ from bench_servers import SERVERS, start, start_proxy
 from bench_table import say, shown, table
 
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED
-from calibrator.cross_encoder import Checkpoint, CrossEncoder, Encoder, read_checkpoint
+from calibrator.embedded import Checkpoint, EmbeddedCalibrator, Encoder, read_checkpoint
 from calibrator.onnx_encoder import OnnxEncoder
 from calibrator.scorer import Item
 
@@ -77,10 +77,10 @@ def at_lengths(
     }
 
 
-def of_length(found: Checkpoint, encoder: Encoder, tokens: int) -> CrossEncoder:
+def of_length(found: Checkpoint, encoder: Encoder, tokens: int) -> EmbeddedCalibrator:
     """The calibrator as if it had been trained to read so many."""
     config = replace(found.config, layout=replace(found.config.layout, max_tokens=tokens))
-    return CrossEncoder(config, encoder, found.tokenizer, found.familiarity, found.tower)
+    return EmbeddedCalibrator(config, encoder, found.tokenizer, found.familiarity, found.tower)
 
 
 def item_of(tokens: int) -> Item:
@@ -88,7 +88,7 @@ def item_of(tokens: int) -> Item:
     return Item("why " * (tokens // 4), "so " * tokens)
 
 
-def median_ms(scorer: CrossEncoder, tokens: int, repeats: int, at_most_s: float) -> float:
+def median_ms(scorer: EmbeddedCalibrator, tokens: int, repeats: int, at_most_s: float) -> float:
     item = item_of(tokens)
     assert len(scorer.token_rows([item])[0].ids) == tokens
     times: list[float] = []

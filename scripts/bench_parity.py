@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibrator import CalibratorError, Item, load_labelled
 from calibrator.checkpoint import resolve_checkpoint
-from calibrator.cross_encoder import Checkpoint, CrossEncoder, Encoder, read_checkpoint
+from calibrator.embedded import Checkpoint, EmbeddedCalibrator, Encoder, read_checkpoint
 from calibrator.layout import TokenRow
 from calibrator.metrics import auroc
 from calibrator.onnx_encoder import OnnxEncoder
@@ -63,7 +63,7 @@ def confidences(
 ) -> NDArray[np.float64]:
     """Of all items, in order; `changes` take the place of parts of the checkpoint."""
     parts = {"familiarity": found.familiarity, "tower": found.tower, **changes}
-    scorer = CrossEncoder(found.config, encoder, found.tokenizer, **parts)
+    scorer = EmbeddedCalibrator(found.config, encoder, found.tokenizer, **parts)
     given = (scorer.score_batch(items[at : at + 64]) for at in range(0, len(items), 64))
     return np.array([score.confidence for batch in given for score in batch])
 

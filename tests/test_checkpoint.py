@@ -25,7 +25,7 @@ from calibrator.checkpoint import (
     sha256_of,
     write_config,
 )
-from calibrator.cross_encoder import load_cross_encoder, read_checkpoint
+from calibrator.embedded import load_embedded, read_checkpoint
 from calibrator.layout import Layout
 from calibrator.recalibration import Platt
 from tests.tiny_checkpoint import CONFIG, save_tiny
@@ -94,7 +94,7 @@ def with_(**changes: Any) -> Callable[[Any], Any]:
         (with_(format=2), "format 2, this version reads 1"),
         (with_(format=None), "format None, this version reads 1"),
         (without("format"), "lacks 'format'"),
-        (with_(architecture="lora"), "architecture 'lora' is not one of cross-encoder"),
+        (with_(architecture="lora"), "architecture 'lora' is not one of embedded"),
         (without("architecture"), "lacks 'architecture'"),
         (without("encoder"), "lacks 'encoder'"),
         (without("layout"), "lacks 'layout'"),
@@ -102,7 +102,6 @@ def with_(**changes: Any) -> Callable[[Any], Any]:
         (without("weights_sha256"), "weights_sha256"),
         (with_(surprise=1), "unexpected keyword argument 'surprise'"),
         (with_(encoder={"hiden": 1}), "unexpected keyword argument 'hiden'"),
-        (with_(encoder=None), "is not what this version writes"),
         (with_(layout=[]), "is not what this version writes"),
         (with_(encoder={"heads": 0}), "sizes must be whole numbers above 0"),
         (with_(encoder={"hidden": "x"}), "sizes must be whole numbers above 0"),
@@ -140,7 +139,7 @@ def test_a_configuration_that_is_no_json_is_refused(tiny: Path, content: bytes) 
 
 def test_a_checkpoint_survives_its_folder(tiny: Path) -> None:
     """Saved and loaded, it has its configuration and scores as before."""
-    scorer = load_cross_encoder(tiny, "cpu")
+    scorer = load_embedded(tiny, "cpu")
     assert scorer.config.encoder == CONFIG.encoder
     assert scorer.name == f"tiny@{sha256_of(tiny / 'model.safetensors')[:8]}+{Platt(0.8, 0.1).name}"
     assert scorer.score_batch([ITEM]) == load_scorer(str(tiny), "cpu").score_batch([ITEM])
@@ -149,11 +148,11 @@ def test_a_checkpoint_survives_its_folder(tiny: Path) -> None:
 def test_weights_of_half_precision_are_read(tiny: Path) -> None:
     """Checkpoints ship in bf16 and score in fp32."""
     weights = tiny / "model.safetensors"
-    before = load_cross_encoder(tiny, "cpu").score_batch([ITEM])[0].score
+    before = load_embedded(tiny, "cpu").score_batch([ITEM])[0].score
     state = {name: t.to(torch.bfloat16) for name, t in load_file(weights).items()}
     save_file(state, weights)
     change(tiny, with_(weights_sha256=sha256_of(weights)))
-    scorer = load_cross_encoder(tiny, "cpu")
+    scorer = load_embedded(tiny, "cpu")
     assert {array.dtype for array in read_checkpoint(tiny).weights.values()} == {np.dtype("f4")}
     assert scorer.score_batch([ITEM])[0].score == pytest.approx(before, abs=0.02)
 
@@ -163,7 +162,7 @@ def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
     """Half a checkpoint is none."""
     (tiny / name).unlink()
     with pytest.raises(CheckpointError, match=f"{re.escape(str(tiny))}.*({name}|No such file)"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"garbage"])
@@ -171,7 +170,7 @@ def test_a_damaged_tokenizer_is_refused(tiny: Path, content: bytes) -> None:
     """The tokenizer is part of what makes scores what they are."""
     (tiny / "tokenizer.json").write_bytes(content)
     with pytest.raises(CheckpointError, match="cannot be read"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 def test_other_weights_than_named_are_refused(tiny: Path) -> None:
@@ -179,7 +178,7 @@ def test_other_weights_than_named_are_refused(tiny: Path) -> None:
     with (tiny / "model.safetensors").open("ab") as stream:
         stream.write(b"x")
     with pytest.raises(CheckpointError, match="sha256 differs"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 def test_weights_that_are_no_safetensors_are_refused(tiny: Path) -> None:
@@ -187,7 +186,7 @@ def test_weights_that_are_no_safetensors_are_refused(tiny: Path) -> None:
     (tiny / "model.safetensors").write_bytes(b"no tensors")
     change(tiny, with_(weights_sha256=sha256_of(tiny / "model.safetensors")))
     with pytest.raises(CheckpointError, match="cannot be read"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 def rename_one(state: dict[str, torch.Tensor]) -> None:
@@ -217,7 +216,7 @@ def test_weights_that_do_not_match_are_refused(
     save_file(state, weights)
     change(tiny, with_(weights_sha256=sha256_of(weights)))
     with pytest.raises(CheckpointError, match=r"(?s)does not fit calibrator\.json.*(head|adapter)"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -232,14 +231,14 @@ def test_an_impossible_geometry_is_refused(tiny: Path, encoder: dict[str, Any]) 
     """Sizes that no model has, or not this one, are told like any other mismatch."""
     change(tiny, lambda values: {**values, "encoder": {**values["encoder"], **encoder}})
     with pytest.raises(CheckpointError, match=r"does not fit calibrator\.json"):
-        load_cross_encoder(tiny, "cpu")
+        load_embedded(tiny, "cpu")
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", "cpu:x", ""])
 def test_a_device_that_is_not_there_is_named(tiny: Path, device: str) -> None:
     """A wrong `--device` is a sentence."""
     with pytest.raises(CheckpointError, match=f"device {device!r} cannot be used here"):
-        load_cross_encoder(tiny, device)
+        load_embedded(tiny, device)
 
 
 # --- names --------------------------------------------------------------------------------------

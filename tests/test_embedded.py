@@ -1,135 +1,120 @@
-"""The checkpoint that ships: size, provenance, the demo's figure, and modesty about the unknown."""
+"""The embedded calibrator's model: one pass, two logits, a score that depends on its row alone."""
 
 from __future__ import annotations
 
-import statistics
-import subprocess
-import sys
-from functools import cache
+from pathlib import Path
 
 import pytest
+import torch
 
-from calibrator import Item, load_scorer, message_text, question_text
-from calibrator.checkpoint import CHECKPOINTS, EMBEDDED, read_config
-from calibrator.metrics import auroc
-from calibrator.scorer import Scorer
-from proxy.demo import EMBEDDED_AUROC, rows
+from calibrator import Item
+from calibrator.embedded import EmbeddedCalibrator, load_embedded
+from calibrator.recalibration import Platt
+from tests.tiny_checkpoint import CONFIG, save_tiny
 
-FOLDER = CHECKPOINTS / EMBEDDED
-MAX_BYTES = 48_000_000
-
-# Kinds of text that no benchmark has, and that no outlier in training is made of.
-UNSEEN = [
-    ("Write four lines about the sea in winter.", "Grey the water, grey the sky,\nsnow on every wave goes by,\nropes are stiff and gulls are few,\nsalt is all the old pier knew."),
-    ("good morning :)", "Good morning! What can I do for you today?"),
-    ("Make this sound nicer: send me the report now", "Could you send me the report when you have a moment? Thank you!"),
-    ("Wie war dein Tag?", "Danke der Nachfrage! Ich bin bereit, dir zu helfen. Wie war deiner?"),
-    ("Suggest a name for my grey kitten.", "Ash, Pebble or Misty would all suit a grey kitten."),
-    ("I had a fight with my sister and feel awful.", "I am sorry to hear that. Would it help to tell her what you just told me?"),
-    ("asdkj qwpeoi zmxn", "I did not quite catch that. Could you say it in other words?"),
-    ("Review this function: def f(x): return x", "It works, but the name says nothing. A type hint and a docstring would help the reader."),
-    ("What do you think of modern art?", "People disagree about it, and that is part of its charm."),
-    ("Traduce: the cat sleeps on the sofa", "El gato duerme en el sofá."),
-    ("Draft an invitation to our summer party.", "Dear neighbours, you are warmly invited to our garden on the last Saturday of July. Bring a salad and a song!"),
-    ("What should I wear to an interview at a bakery?", "Neat, comfortable clothes: dark trousers, a plain shirt and closed shoes."),
-    ("Continue: The door creaked, and", "the smell of old paper rolled out like fog. Mira lifted her lamp."),
-    ("ERROR worker 3 exited with code 137, what now?", "137 usually means that the process was killed for using too much memory."),
-    ("🙂🙃🙂", "🙂"),
-    ("List three chores for a child.", "- set the table\n- water the plants\n- match the socks"),
-    ("Write a slogan for a bicycle shop.", "Two wheels, no worries."),
-    ("お元気ですか？", "はい、元気です。今日は何をお手伝いしましょうか？"),
-    ("Tell me a joke.", "Why did the scarecrow get a medal? He was outstanding in his field."),
-    ("Please summarise our meeting notes: Anna orders chairs, Bo calls the printer.", "Anna will order chairs; Bo will call the printer."),
-]  # fmt: skip
+TEXTS = ["", "4", "Four, because 2 + 2 = 4.", "größer ✓ 🙂", "word " * 300, "x" * 5_000]
+ITEMS = [Item(f"What is {i} + {i}? " * (i % 5 + 1), TEXTS[i % len(TEXTS)]) for i in range(24)]
 
 
 @pytest.fixture(scope="module")
-def scorer() -> Scorer:
-    return _embedded()
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedCalibrator:
+    return load_embedded(save_tiny(tmp_path_factory.mktemp("tiny")), "cpu")
 
 
-@cache
-def _embedded() -> Scorer:
-    return load_scorer(EMBEDDED)
+def test_a_score_does_not_depend_on_its_batch(scorer: EmbeddedCalibrator) -> None:
+    """Alone, among others or in another order: padding and neighbours change nothing (fp32)."""
+    together = scorer.score_batch(ITEMS)
+    alone = [scorer.score_batch([item])[0] for item in ITEMS]
+    backwards = scorer.score_batch(ITEMS[::-1])[::-1]
+    for a, b, c in zip(together, alone, backwards, strict=True):
+        assert a.score == pytest.approx(b.score, abs=1e-5)
+        assert a.score == pytest.approx(c.score, abs=1e-5)
+        assert a.is_truncated == b.is_truncated == c.is_truncated
 
 
-def _demo_items() -> list[Item]:
-    return [
-        Item(
-            question_text([{"role": "user", "content": row.question}], list(row.tools)),
-            message_text(row.message()),
-            source_model="demo",
-        )
-        for row in rows()
-    ]
+def test_different_texts_have_different_scores(scorer: EmbeddedCalibrator) -> None:
+    """Question and answer both matter, so the equalities here are not those of a constant."""
+    scores = {
+        scorer.score_batch([Item(question, answer)])[0].score
+        for question in ("2 + 2?", "capital of France?")
+        for answer in ("4", "Paris")
+    }
+    assert len(scores) == 4
+    assert max(scores) - min(scores) > 1e-3
 
 
-def test_the_checkpoint_is_small_and_says_what_made_it() -> None:
-    """At most 48 MB with everything in it, and its training data is named, without __nc files."""
-    size = sum(path.stat().st_size for path in FOLDER.iterdir())
-    config = read_config(FOLDER)
-    assert size <= MAX_BYTES
-    assert config.source_models
-    assert len(config.benchmarks) > 25
-    assert "GHOSTS" not in config.benchmarks  # non-commercial
+def test_the_score_is_the_sigmoid_of_the_difference(scorer: EmbeddedCalibrator) -> None:
+    """B09: softmax over the logits of `i` and `ii` is sigmoid(z_ii - z_i)."""
+    _, logits = scorer.encoder(scorer.token_rows(ITEMS))
+    assert logits.shape == (len(ITEMS), 2)
+    expected = torch.softmax(torch.tensor(logits), dim=1)[:, 1].tolist()
+    found = [score.score for score in scorer.score_batch(ITEMS)]
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert all(0 < score < 1 for score in found)
 
 
-def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Scorer) -> None:
-    """The AUROC printed beside the curl line is what the shipped checkpoint reaches on the demo."""
-    scores = scorer.score_batch(_demo_items())
-    measured = auroc([row.correct for row in rows()], [score.confidence for score in scores])
-    print(f"demo set: {len(scores)} answers, AUROC {measured:.3f} ({scorer.name})")
-    assert measured == pytest.approx(EMBEDDED_AUROC, abs=0.01)
+def test_the_confidence_is_the_recalibrated_score(scorer: EmbeddedCalibrator) -> None:
+    """What policies see went through the checkpoint's own curve."""
+    for found in scorer.score_batch(ITEMS):
+        assert found.confidence == Platt(0.8, 0.1).apply(found.score)
 
 
-def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
-    """Poems, small talk and gibberish stay near the base rate: not knowing must look like it.
-
-    Two of the twenty replies evade the question, which training labels as incorrect (D03); they
-    may be lower than the others.
-    """
-    base_rate = read_config(FOLDER).base_rate
-    scores = scorer.score_batch([Item(question, answer) for question, answer in UNSEEN])
-    distances = sorted(abs(score.confidence - base_rate) for score in scores)
-    for (question, _), score in zip(UNSEEN, scores, strict=True):
-        print(f"{score.confidence:.3f}  {question}")
-    assert statistics.mean(distances) < 0.12
-    assert distances[-3] < 0.25
-    assert distances[-1] < 0.4
+def test_without_recalibration_the_confidence_is_the_score(tmp_path: Path) -> None:
+    """A checkpoint without a curve gives its raw score."""
+    raw = load_embedded(save_tiny(tmp_path, recalibration=None), "cpu")
+    assert all(found.confidence == found.score for found in raw.score_batch(ITEMS))
 
 
-def test_it_scores_where_there_is_no_torch() -> None:
-    """Loading and scoring import neither torch nor transformers, which a plain install lacks."""
-    code = (
-        "import sys\n"
-        "sys.modules['torch'] = sys.modules['transformers'] = None\n"
-        "from calibrator import Item, load_scorer\n"
-        "print(load_scorer('embedded').score_batch([Item('2 + 2?', '4')])[0].confidence)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
-    assert 0 < float(done.stdout) < 1
+@pytest.mark.parametrize(
+    ("model", "benchmark"),
+    [("unheard-of", None), (None, "unheard-of"), ("unheard-of", "unheard-of"), ("", "")],
+)
+def test_unknown_tags_are_no_tags(
+    scorer: EmbeddedCalibrator, model: str | None, benchmark: str | None
+) -> None:
+    """B03: a model or benchmark that the checkpoint was not trained on is simply omitted."""
+    plain = Item("2 + 2?", "4")
+    tagged = Item("2 + 2?", "4", model, benchmark)
+    assert scorer.token_rows([tagged]) == scorer.token_rows([plain])
+    assert scorer.score_batch([tagged]) == scorer.score_batch([plain])
 
 
-def test_a_device_of_torchs_needs_its_extra() -> None:
-    """Without torch, `device: cuda` is one sentence that says what to install."""
-    code = (
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "from calibrator import load_scorer\n"
-        "load_scorer('embedded', 'cuda')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr.splitlines()[-1] == (
-        "calibrator.errors.MissingExtraError: torch (for device 'cuda') is not installed; it comes "
-        "with: pip install 'pinocchio-proxy[torch]'"
-    )
+@pytest.mark.parametrize(
+    ("model", "benchmark"), [("known-model", None), ("Known-Model", None), (None, "gpqa")]
+)
+def test_known_tags_are_read(
+    scorer: EmbeddedCalibrator, model: str | None, benchmark: str | None
+) -> None:
+    """B07: tags of the training list stand in the prompt; models in any case of letters."""
+    plain, tagged = Item("2 + 2?", "4"), Item("2 + 2?", "4", model, benchmark)
+    assert scorer.score_batch([tagged]) != scorer.score_batch([plain])
+    named = Item("2 + 2?", "4", model.lower() if model else None, benchmark)
+    assert scorer.score_batch([tagged]) == scorer.score_batch([named])
 
 
-def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:
-    """Padding and neighbours move no score by more than 1e-5."""
-    items = _demo_items()[:24]
-    together = scorer.score_batch(items)
-    alone = [scorer.score_batch([item])[0] for item in items]
-    for one, other in zip(together, alone, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-5)
+def test_rows_fit_the_model(scorer: EmbeddedCalibrator) -> None:
+    """No text is too long: rows are cut to the budget and say so."""
+    long = Item("question " * 2_000, "answer " * 2_000, "known-model", "gpqa")
+    (row,) = scorer.token_rows([long])
+    assert len(row.ids) == CONFIG.layout.max_tokens
+    assert scorer.score_batch([long])[0].is_truncated
+    assert not scorer.score_batch([Item("2 + 2?", "4")])[0].is_truncated
+
+
+@pytest.mark.parametrize("padding", [" ", "\n", "x"])
+def test_text_that_was_never_read_is_told(scorer: EmbeddedCalibrator, padding: str) -> None:
+    """A text whose middle the tokenizer never saw is truncated, however few tokens it has."""
+    hidden = padding * 5_000 + " the real answer " + padding * 5_000
+    for item in (Item("q", hidden), Item(hidden, "a")):
+        assert scorer.score_batch([item])[0].is_truncated
+
+
+def test_half_a_surrogate_pair_is_scored(scorer: EmbeddedCalibrator) -> None:
+    """JSON may carry what UTF-8 cannot; it costs no confidence."""
+    (found,) = scorer.score_batch([Item("\ud83d?", "\udc00")])
+    assert 0 < found.score < 1
+
+
+def test_a_score_is_the_same_each_time(scorer: EmbeddedCalibrator) -> None:
+    """The same item has the same score, to the last bit."""
+    assert scorer.score_batch(ITEMS[:4]) == scorer.score_batch(ITEMS[:4])

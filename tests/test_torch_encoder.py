@@ -10,7 +10,7 @@ import torch
 
 from calibrator import Item
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED
-from calibrator.cross_encoder import CrossEncoder, load_cross_encoder, read_checkpoint
+from calibrator.embedded import EmbeddedCalibrator, load_embedded, read_checkpoint
 from calibrator.layout import PAD, SEP, TokenRow
 from calibrator.torch_encoder import (
     CrossEncoderModel,
@@ -40,16 +40,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def in_torch(folder: Path) -> CrossEncoder:
+def in_torch(folder: Path) -> EmbeddedCalibrator:
     """The checkpoint, its encoder in torch on the CPU."""
     found = read_checkpoint(folder)
     encoder = load_torch_encoder(found.config.encoder, found.weights, "cpu")
-    return CrossEncoder(found.config, encoder, found.tokenizer, found.familiarity, found.tower)
+    return EmbeddedCalibrator(
+        found.config, encoder, found.tokenizer, found.familiarity, found.tower
+    )
 
 
 def test_both_encoders_read_the_same_in_a_row(tiny: Path) -> None:
     """Features and logits of random weights agree to five digits, at every length of row."""
-    served, trained = load_cross_encoder(tiny, "cpu"), in_torch(tiny)
+    served, trained = load_embedded(tiny, "cpu"), in_torch(tiny)
     rows = served.token_rows(ITEMS)
     assert len({len(row.ids) for row in rows}) > 3
     for ours, theirs in zip(served.encoder(rows), trained.encoder(rows), strict=True):
@@ -63,7 +65,7 @@ def test_the_shipped_calibrator_gives_the_same_confidence_in_torch() -> None:
     folder = CHECKPOINTS / EMBEDDED
     served, trained = (
         [score.confidence for score in scorer.score_batch(ITEMS)]
-        for scorer in (load_cross_encoder(folder, "cpu", threads=1), in_torch(folder))
+        for scorer in (load_embedded(folder, "cpu", threads=1), in_torch(folder))
     )
     assert served == pytest.approx(trained, abs=1e-4)
     assert max(served) - min(served) > 0.1  # they are not all the base rate
@@ -72,7 +74,7 @@ def test_the_shipped_calibrator_gives_the_same_confidence_in_torch() -> None:
 def test_the_shipped_features_are_the_same_in_torch() -> None:
     """Those of the real encoder agree too, whatever its head makes of them."""
     folder = CHECKPOINTS / EMBEDDED
-    served, trained = load_cross_encoder(folder, "cpu", threads=1), in_torch(folder)
+    served, trained = load_embedded(folder, "cpu", threads=1), in_torch(folder)
     rows = served.token_rows(ITEMS)
     ours, theirs = served.encoder(rows)[0], trained.encoder(rows)[0]
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
@@ -81,7 +83,7 @@ def test_the_shipped_features_are_the_same_in_torch() -> None:
 
 def test_rows_are_padded_on_the_right(tiny: Path) -> None:
     """The mask covers the row and nothing else; the second segment is the answer."""
-    short, long = load_cross_encoder(tiny).token_rows(
+    short, long = load_embedded(tiny).token_rows(
         [Item("q", "a"), Item("a longer question?", "and its answer")]
     )
     ids, mask, segments = collate([short, long])

@@ -6,7 +6,6 @@ The base weights are the real ones, so the runs here are as small as a run can b
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from safetensors.torch import load_file
 
 from calibrator import Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config, sha256_of
-from calibrator.cross_encoder import CrossEncoder, read_checkpoint
+from calibrator.embedded import EmbeddedCalibrator
+from calibrator.finishing import BASE_SHA256
 from calibrator.layout import Layout
-from calibrator.recalibration import logit, sigmoid
-from calibrator.torch_encoder import CrossEncoderModel, load_weights
+from calibrator.recalibration import logit
 from calibrator.tower_training import TowerConfig
-from calibrator.train import BASE_SHA256, Run, TrainConfig, learning_rate, loss_of, prepare, train
-from calibrator.training_data import Batch, Selection, share_of
+from calibrator.train import Run, TrainConfig, prepare, train
+from calibrator.training_data import Selection, share_of
 
 SHARE = 0.25
 
@@ -51,6 +50,7 @@ def config_of(path: Path) -> TrainConfig:
         name="tiny-run",
         selection=Selection(rows=80, validation_share=SHARE),
         tower=TowerConfig(members=1, folds=2, batch=32),
+        has_encoder=True,
         epochs=2,
         warmup_rows=20,
         watch_every_rows=60,
@@ -122,32 +122,51 @@ def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Pat
     """Before the first step the scores are the side tower's; the run can go on afterwards."""
     early = train(tmp_path, config, lambda _: None, finish_now=True)
     scorer = load_scorer(str(early), "cpu")
-    assert isinstance(scorer, CrossEncoder)
+    assert isinstance(scorer, EmbeddedCalibrator)
     assert scorer.tower is not None
     item = Item("What is 7 + 7?", "It is 14, surely.", "one")
-    pieces = scorer._pieces([item])
-    tower = scorer._tower_logits([item], pieces)
+    tower, _ = scorer._in_tower([item], scorer._pieces([item]))
     assert logit(scorer.score_batch([item])[0].score) == pytest.approx(tower[0], abs=1e-3)
     assert not (tmp_path / "state.pt").exists()
 
 
-def test_a_run_can_begin_from_a_checkpoint(
-    config: TrainConfig, finished: Path, tmp_path: Path
-) -> None:
-    """With `start` the encoder begins with that checkpoint's weights instead of the base's."""
-    begun = Run(tmp_path / "begun", replace(config, start=str(finished)), lambda _: None)
-    expected = read_checkpoint(finished).weights
-    base = Run(tmp_path / "base", config, lambda _: None).model.state_dict()
-    name = "encoder.encoder.layer.5.output.dense.weight"
-    assert torch.equal(begun.model.state_dict()[name].float(), torch.tensor(expected[name]))
-    assert not torch.equal(begun.model.state_dict()[name], base[name])
+def test_a_tower_alone_is_a_calibrator(config: TrainConfig, tmp_path: Path) -> None:
+    """What ships: no encoder is trained, written or loaded, and the run needs no second start."""
+    alone = replace(config, has_encoder=False)
+    made = train(tmp_path, alone, lambda _: None)
+    assert read_config(made).encoder is None
+    assert not any("encoder" in name for name in load_file(made / "model.safetensors"))
+    scorer = load_scorer(str(made), "cpu")
+    assert isinstance(scorer, EmbeddedCalibrator)
+    assert scorer.encoder is None
+    assert scorer.familiarity is not None
+    right, wrong = scorer.score_batch(
+        [Item("What is 7 + 7?", a, "one") for a in ("It is 14, surely.", "7")]
+    )
+    assert right.score > wrong.score
+    again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
+    assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
+
+
+def test_two_runs_of_one_seed_are_one(config: TrainConfig, tmp_path: Path) -> None:
+    """The same configuration gives the same weights, bit by bit, on the same machine."""
+    alone = replace(config, has_encoder=False)
+    one, other = (train(tmp_path / name, alone, lambda _: None) for name in "ab")
+    assert read_config(one).weights_sha256 == read_config(other).weights_sha256
+
+
+def test_neither_tower_nor_encoder_is_refused(config: TrainConfig, tmp_path: Path) -> None:
+    """Such a calibrator would say nothing; the folder stays free."""
+    with pytest.raises(TrainingError, match="a tower, an encoder or both"):
+        train(tmp_path / "run", replace(config, has_tower=False, has_encoder=False), lambda _: None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_the_tower_is_the_encoder_alone(config: TrainConfig, tmp_path: Path) -> None:
     """For the ablation: no tower is fitted, none is in the checkpoint, and it scores."""
-    made = train(tmp_path, replace(config, is_towered=False), lambda _: None, finish_now=True)
+    made = train(tmp_path, replace(config, has_tower=False), lambda _: None, finish_now=True)
     scorer = load_scorer(str(made), "cpu")
-    assert isinstance(scorer, CrossEncoder)
+    assert isinstance(scorer, EmbeddedCalibrator)
     assert scorer.tower is None
     assert scorer.score_batch([Item("q", "a")])[0].score == 0.5  # its head has not begun to learn
 
@@ -218,48 +237,5 @@ def test_a_run_that_never_began_does_not_take_its_folder(
     none_held = replace(few, selection=Selection(validation_share=0.0))
     with pytest.raises(TrainingError, match="too few questions: none is left for validation"):
         train(tmp_path / "run", none_held, lambda _: None)
-    run = Run(tmp_path / "run", config, lambda _: None)
-    assert run.rows_seen == 0
-
-
-def test_the_learning_rate_warms_up_stays_and_falls(config: TrainConfig) -> None:
-    """E09: linear up over the first rows, constant, linear down to nothing over the last fifth."""
-    config = replace(config, warmup_rows=50)
-    rates = [learning_rate(seen, config, 1_000) for seen in range(1_000)]
-    assert rates[:50] == sorted(rates[:50])
-    assert set(rates[50:800]) == {config.learning_rate}
-    assert rates[801:] == sorted(rates[801:], reverse=True)
-    assert 0 < rates[-1] < 0.01 * config.learning_rate
-
-
-def test_the_loss_is_the_cross_entropy_of_the_label(config: TrainConfig, finished: Path) -> None:
-    """B10: -log P(i) or -log P(ii), the tower's log-odds added; a soft label mixes both."""
-    scorer = load_scorer(str(finished), "cpu")
-    assert isinstance(scorer, CrossEncoder)
-    item = Item("What is 7 + 7?", "7")
-    rows, offset = scorer.token_rows([item]), scorer._tower_logits([item], scorer._pieces([item]))
-    p = scorer.score_batch([item])[0].score
-    found = read_checkpoint(finished)
-    model = load_weights(CrossEncoderModel(found.config.encoder), found.weights).eval()
-
-    def loss(target: float, **changes: float) -> float:
-        batch, changed = Batch(rows, [target], offset.tolist()), replace(config, **changes)  # type: ignore[arg-type]
-        return loss_of(model, batch, torch.device("cpu"), changed).item()
-
-    assert loss(1.0) == pytest.approx(-math.log(p), abs=1e-4)
-    assert loss(0.0) == pytest.approx(-math.log(1 - p), abs=1e-4)
-    assert loss(0.5) == pytest.approx((loss(0.0) + loss(1.0)) / 2, abs=1e-5)
-    assert loss(1.0, label_smoothing=0.1) == pytest.approx(0.9 * loss(1.0) + 0.1 * loss(0.0))
-    assert loss(1.0, focal_gamma=2.0) == pytest.approx((1 - p) ** 2 * loss(1.0), abs=1e-5)
-    tower = float(sigmoid(offset[0]))
-    half = 0.5 + 0.5 * tower
-    mixed = half * loss(1.0) + (1 - half) * loss(0.0)
-    assert loss(1.0, soft_labels=0.5) == pytest.approx(mixed, abs=1e-5)
-
-
-def test_a_run_ends_early_when_its_loss_does_not_fall(config: TrainConfig, tmp_path: Path) -> None:
-    """After `patience` measurements without a better one, no further step is taken."""
-    run = Run(tmp_path, replace(config, patience=2), lambda _: None)
-    for losses, is_over in (([], False), ([0.6, 0.5, 0.51], False), ([0.6, 0.5, 0.51, 0.5], True)):
-        run.watched = losses
-        assert run.is_over is is_over
+    Run(tmp_path / "run", config, lambda _: None)
+    assert json.loads((tmp_path / "run" / "train.json").read_text())["has_encoder"]

@@ -1,9 +1,9 @@
-"""The embedded calibrator: a small BERT that reads question and answer together.
+"""The embedded calibrator: a tower over n-grams (`tower`), an encoder of both texts, or both.
 
-P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09), from the encoder's [CLS] and
-mean states; the log-odds of a side tower (`tower`) are added where the checkpoint has one. One
-forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
-torch on other devices than the CPU (`torch_encoder`); all else is numpy.
+P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09): the sigmoid of their
+difference, which is the tower's log-odds plus those of the encoder's head. One forward pass, no
+network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in torch on other
+devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint is a tower alone.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def judged(items: Sequence[Item]) -> list[Item]:
     return [replace(item, answer=stripped(item.answer)) for item in items]
 
 
-class CrossEncoder:
+class EmbeddedCalibrator:
     """A loaded checkpoint; a Scorer."""
 
     def __init__(
         self,
         config: CheckpointConfig,
-        encoder: Encoder,
+        encoder: Encoder | None,
         tokenizer: Tokenizer,
         familiarity: Familiarity | None = None,
         tower: Tower | None = None,
@@ -104,26 +104,29 @@ class CrossEncoder:
         model = (item.source_model or "").lower()
         return model if model in self._source_models else None
 
-    def _tower_logits(
+    def _in_tower(
         self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
-    ) -> NDArray[np.float64]:
-        """What the side tower says of each item, (B,) log-odds; zeros without a tower."""
-        if self.tower is None:
-            return np.zeros(len(items))
+    ) -> tuple[NDArray[np.float64], Floats]:
+        """What the tower says of each item, (B,) log-odds, and its features."""
+        assert self.tower is not None
         rows = [
             tower_row(item.question, item.answer, question, answer)
             for item, (_, question, answer) in zip(items, pieces, strict=True)
         ]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        return self.tower.logits(rows, names)
+        return self.tower.read(rows, names)
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One pass for each item; neighbours do not change a score."""
         items = judged(items)
         pieces = self._pieces(items)
         rows = self._assemble(items, pieces)
-        features, logits = self.encoder(rows)
-        odds = np.diff(logits.astype(np.float64))[:, 0] + self._tower_logits(items, pieces)
+        odds = np.zeros(len(rows))
+        if self.tower is not None:
+            odds, features = self._in_tower(items, pieces)
+        if self.encoder is not None:
+            features, logits = self.encoder(rows)
+            odds = odds + np.diff(logits.astype(np.float64))[:, 0]
         scores = sigmoid(odds).tolist()
         distances = [0.0] * len(rows)
         if self.familiarity is not None:
@@ -161,22 +164,27 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         familiarity, tower = Familiarity.from_state(state), Tower.from_state(state)
         weights = encoder_weights(state, config.encoder)
+        if config.encoder is None and tower is None:
+            raise ValueError("there is neither an encoder nor a tower")
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
     return Checkpoint(config, weights, tokenizer, familiarity, tower)
 
 
-def load_cross_encoder(
+def load_embedded(
     folder: Path, device: str = "auto", *, threads: int | None = None
-) -> CrossEncoder:
+) -> EmbeddedCalibrator:
     """A checkpoint ready to score, on the CPU (`auto`, `cpu`) or on a device of torch's.
 
     Raises CheckpointError for a folder that cannot be used or a device that is not there, and
     MissingExtraError where the device needs torch and there is none.
     """
     found = read_checkpoint(folder)
-    encoder = _encoder(found.config.encoder, found.weights, device, threads)
-    return CrossEncoder(found.config, encoder, found.tokenizer, found.familiarity, found.tower)
+    geometry = found.config.encoder
+    encoder = None if geometry is None else _encoder(geometry, found.weights, device, threads)
+    return EmbeddedCalibrator(
+        found.config, encoder, found.tokenizer, found.familiarity, found.tower
+    )
 
 
 def _encoder(
