@@ -215,8 +215,10 @@ class Way:
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         answer.confidences = await self._confidences(answer.choices, answer.model)
-        decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
-        return self._outcome(answer, decisions)
+        facts = answer.facts(self.asked, self.parts.scoring.name)
+        outcome = self._outcome(answer, [decide(self.parts.policy, each) for each in facts])
+        outcome.facts = facts
+        return outcome
 
     async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
         asked = self.asked
@@ -255,9 +257,10 @@ class Way:
         assert before.decision is not None
         decisions = [
             after_escalation(self.parts.policy, before.decision, facts)
-            for facts in kept.facts(self.asked)
+            for facts in kept.facts(self.asked, self.parts.scoring.name)
         ]
         outcome = self._outcome(kept, decisions)
+        outcome.facts, outcome.shadowed = before.facts, before.shadowed
         outcome.escalated_from = self.asked.model if asked != self.asked.model else None
         if outcome.action == "deliver":
             outcome.action = "escalate"

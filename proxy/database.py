@@ -32,10 +32,29 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     sa.event.listen(engine, "connect", set_pragmas if is_durable else _set_fast_pragmas)
     try:
         metadata.create_all(engine)
+        _add_columns(engine)
     except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         raise StoreError(f"the store {path} cannot be opened: {cause(error)}") from error
     return engine
+
+
+def _add_columns(engine: sa.Engine) -> None:
+    """Adds what tables of an older version lack: columns that may be empty, at their end."""
+    for table in metadata.sorted_tables:
+        known = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
+        for column in table.columns:
+            if column.name in known:
+                continue
+            kind = column.type.compile(engine.dialect)
+            try:
+                with engine.begin() as connection:
+                    connection.exec_driver_sql(
+                        f'ALTER TABLE "{table.name}" ADD COLUMN "{column.name}" {kind}'
+                    )
+            except SQLAlchemyError as error:  # another process was faster
+                if "duplicate column" not in cause(error):
+                    raise
 
 
 def set_pragmas(connection: Any, _: Any) -> None:

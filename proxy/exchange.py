@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import time
@@ -17,6 +18,7 @@ import structlog
 from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.outcome import Outcome, shown
+from proxy.recorded_facts import written
 from proxy.records import Records
 from proxy.scoring import Status
 
@@ -156,6 +158,7 @@ class Exchange:
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
+            "shadowed": outcome.shadowed_values() or None,
         }
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
@@ -164,6 +167,7 @@ class Exchange:
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
         told: tuple[Any, ...] = (None,) * 9
+        judged: tuple[str | None, str | None] = None, None
         score_ms = None
         if outcome is not None:
             score_ms = outcome.score_ms
@@ -178,6 +182,8 @@ class Exchange:
                 outcome.review_id,
                 outcome.escalated_from,
             )
+            if outcome.facts:
+                judged = _judged(outcome, self.model)
         asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (
             self.request_id,
@@ -189,4 +195,11 @@ class Exchange:
             total_ms,
             overhead_ms,
             score_ms,
+            *judged,
         )
+
+
+def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:
+    """The facts, and what rules in shadow said about them, as a record keeps them."""
+    shadowed = json.dumps(outcome.shadowed_values()) if outcome.shadowed else None
+    return written(outcome.facts, model, outcome.confidence), shadowed

@@ -1,0 +1,63 @@
+"""The facts of an exchange as its record keeps them: what no other column says, as JSON.
+
+    '[{"finish_reason":"stop","length":412,"tools":["send_email"]}]'
+
+One object for each choice that was judged. Of tool calls the names are kept; arguments are text,
+which a record does not hold. What stands at its default is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from policies import Facts
+
+MOST_CHARACTERS: Final = 16_384
+NOT_KEPT: Final = "arguments are not recorded"
+"""In place of a call's arguments: no JSON, so that no policy takes them for harmless."""
+OLD_LACKS: Final = frozenset(
+    ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
+)
+"""What the records lack that were written before facts were kept."""
+
+
+def written(facts: Sequence[Facts], model: str | None, confidence: float | None) -> str | None:
+    """The facts but for what stands beside them: the model asked, the one confidence.
+
+    None for what is too long to be kept, such as thousands of tool calls.
+    """
+    kept = [_values(each, model, confidence) for each in facts]
+    try:
+        text = orjson.dumps(kept).decode()
+    except orjson.JSONEncodeError:  # half a surrogate pair, which JSON can carry
+        text = json.dumps(kept)
+    return text if len(text) <= MOST_CHARACTERS else None
+
+
+def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[str, Any]:
+    """Only what is needed, in a microsecond: every request goes through here."""
+    values: dict[str, Any] = {}
+    if facts.confidence != confidence:
+        values["confidence"] = facts.confidence
+    if facts.model != model:
+        values["model"] = facts.model
+    if facts.finish_reason is not None:
+        values["finish_reason"] = facts.finish_reason
+    if facts.length:
+        values["length"] = facts.length
+    if facts.tools:
+        values["tools"] = [call.name for call in facts.tools]
+    if facts.refusal:
+        values["refusal"] = True
+    if facts.n != 1:
+        values["n"] = facts.n
+    if facts.tags:
+        values["tags"] = sorted(facts.tags)
+    for name in ("domain", "team", "key", "share_below"):
+        if (value := getattr(facts, name)) is not None:
+            values[name] = value
+    return values
