@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
 from policies.asking import Asking, surest
-from policies.certificate import Certificate, Grant, Scope, parse_certificate
+from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
+from policies.confidence import MaxError
 from policies.costs import Costs
 from policies.decision import (
     Decision,
@@ -124,6 +125,7 @@ __all__ = [
     "Hold",
     "InvalidDocumentError",
     "Labelled",
+    "MaxError",
     "Needed",
     "Outcome",
     "Policy",
@@ -150,6 +152,7 @@ __all__ = [
     "facts_from_values",
     "json_schema",
     "lint",
+    "load_certificate",
     "load_document",
     "load_fixtures",
     "load_policy",

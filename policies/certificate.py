@@ -80,6 +80,11 @@ class Grant:
         return self.calibrator, self.max_error, scope.model, scope.team, scope.rule
 
     @property
+    def digest(self) -> str:
+        """Tells this grant from any other, also from a later one about the same."""
+        return _digest(asdict(self))
+
+    @property
     def is_proved(self) -> bool:
         """Whether the counts prove what the grant says."""
         tail = lower_tail(self.wrong, self.accepted, self.max_error)

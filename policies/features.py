@@ -33,7 +33,9 @@ Feature: TypeAlias = Literal[
 FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 """All that a policy can ask for."""
 
-SERVED: Final[frozenset[Feature]] = frozenset(("length", "refusal", "rule shadow"))
+SERVED: Final[frozenset[Feature]] = frozenset(
+    ("calibrator", "length", "recent share", "refusal", "rule shadow")
+)
 """What this version's proxy carries out beyond what every policy may ask for."""
 
 

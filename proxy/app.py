@@ -37,6 +37,7 @@ from proxy.routing import Router
 from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import JSON, Surfaces
+from proxy.traffic import Traffic
 
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -102,10 +103,12 @@ class App:
         self._is_open = is_open
         self._router = Router(config)
         self._results = Results()
+        self._policy = policy
+        self._traffic = Traffic(config.store)
         self._own: ASGIApplication | None = None
         self._realtime: ASGIApplication | None = None
         completions = Completions(
-            config, policy, self._router, scoring, store, self._results, records
+            config, policy, self._router, scoring, store, self._results, self._traffic, records
         )
         surfaces = Surfaces(self._router, store, config.attach, records, completions.conversations)
         endpoint = partial(Endpoint, max_body=config.limits.max_body)
@@ -201,10 +204,12 @@ class App:
         await self._store.open()
         if self._records is not None:
             self._records.open()
+        await self._traffic.open([self._policy])
 
     async def _stop(self) -> None:
         self._scoring.close()
         await self._router.aclose()
+        await self._traffic.aclose()
         await self._store.aclose()
         if self._records is not None:
             await asyncio.to_thread(self._records.close)

@@ -15,6 +15,7 @@ from policies import (
     Decision,
     Deliver,
     Escalate,
+    Facts,
     Hold,
     Policy,
     StreamMode,
@@ -52,6 +53,7 @@ from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
 from proxy.sse import Event
 from proxy.store import Store
+from proxy.traffic import Traffic
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
 log = structlog.get_logger(__name__)
@@ -74,6 +76,7 @@ class Completions:
     scoring: Scoring
     store: Store
     results: Results
+    traffic: Traffic
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -216,9 +219,17 @@ class Way:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         answer.confidences = await self._confidences(answer.choices, answer.model)
         facts = answer.facts(self.asked, self.parts.scoring.name)
-        outcome = self._outcome(answer, [decide(self.parts.policy, each) for each in facts])
+        policy = self._policy_for(facts)
+        outcome = self._outcome(answer, [decide(policy, each) for each in facts])
         outcome.facts = facts
         return outcome
+
+    def _policy_for(self, facts: list[Facts], *, is_new: bool = True) -> Policy:
+        """The policy as it stands now; what the facts lack that it looks at is filled in."""
+        policy = self.parts.policy
+        if not policy.follows_traffic:
+            return policy
+        return self.parts.traffic.policy_for(policy, facts, is_new=is_new)
 
     async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
         asked = self.asked
@@ -255,10 +266,9 @@ class Way:
                 kept, asked = second, escalate.to
                 kept.continues, kept.is_restarted = first.continues, first.continues is not None
         assert before.decision is not None
-        decisions = [
-            after_escalation(self.parts.policy, before.decision, facts)
-            for facts in kept.facts(self.asked, self.parts.scoring.name)
-        ]
+        facts = kept.facts(self.asked, self.parts.scoring.name)
+        policy = self._policy_for(facts, is_new=False)
+        decisions = [after_escalation(policy, before.decision, each) for each in facts]
         outcome = self._outcome(kept, decisions)
         outcome.facts, outcome.shadowed = before.facts, before.shadowed
         outcome.escalated_from = self.asked.model if asked != self.asked.model else None

@@ -9,12 +9,12 @@ which a record does not hold. What stands at its default is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from policies import Facts
+from policies import Facts, ToolCall
 
 MOST_CHARACTERS: Final = 16_384
 NOT_KEPT: Final = "arguments are not recorded"
@@ -61,3 +61,29 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         if (value := getattr(facts, name)) is not None:
             values[name] = value
     return values
+
+
+def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
+    """The facts in a row of the record, and the names of those that it lacks.
+
+    None where no policy decided: of what is no completion there are no facts.
+    """
+    if row["policy"] is None:
+        return (), frozenset()
+    if row["facts"] is None:
+        return (_facts({}, row),), OLD_LACKS
+    facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
+    has_calls = any(each.tools for each in facts)
+    return facts, frozenset({"arguments"}) if has_calls else frozenset()
+
+
+def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
+    kept = {**values, "tags": frozenset(values.get("tags", ()))}
+    kept["tools"] = tuple(ToolCall(name, NOT_KEPT) for name in values.get("tools", ()))
+    beside = {
+        "confidence": row["confidence"],
+        "model": row["model"] or "",
+        "stream": bool(row["is_stream"]),
+        "calibrator": row["calibrator"],
+    }
+    return Facts(**(beside | kept))

@@ -12,7 +12,7 @@ import pytest
 from proxy.records import Records
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import LiveProxy, members_in, question, until
+from tests.live_proxy import members_in, question
 
 ACTION = "x-pinocchio-action"
 Json = dict[str, Any]
@@ -22,21 +22,6 @@ def policy(when: str, more: str = "") -> str:
     """A policy that blocks where the condition holds."""
     rule = f"{{name: such, when: {when}, then: block{more}}}"
     return f"{{version: 1, name: facts, rules: [{rule}], default: deliver}}"
-
-
-def recorded(proxy: LiveProxy, request_id: str, *columns: str) -> list[Any]:
-    """The columns of one exchange's record, as JSON has them."""
-    query = f"SELECT {', '.join(columns)} FROM exchanges WHERE request_id = ?"
-
-    def rows() -> list[Any]:
-        connection = sqlite3.connect(proxy.store_path)
-        try:
-            return connection.execute(query, (request_id,)).fetchall()
-        finally:
-            connection.close()
-
-    until(rows)
-    return [None if value is None else json.loads(value) for value in rows()[0]]
 
 
 def reply(message: Json) -> Json:
@@ -123,7 +108,7 @@ def test_what_a_rule_in_shadow_would_have_done_is_told_and_recorded(
     told = proxy.ask(text)
     member = told.json()["pinocchio"]
     assert (told.headers[ACTION], member.get("shadowed")) == (action, shadowed)
-    assert recorded(proxy, member["request_id"], "shadowed") == [shadowed]
+    assert proxy.recorded(member["request_id"], "shadowed") == [shadowed]
 
 
 def test_rules_in_shadow_count_once_for_all_choices_and_in_streams(
@@ -146,7 +131,7 @@ def test_an_escalation_keeps_what_was_said_about_the_first_reply(
     member = proxy.ask("p=0.1").json()["pinocchio"]
     assert (member["confidence"], member["escalated_from"]) == (0.95, "ok")
     assert member["shadowed"] == [STRICT]
-    [facts] = recorded(proxy, member["request_id"], "facts")
+    [facts] = proxy.recorded(member["request_id"], "facts")
     assert [(each["confidence"], each["model"]) for each in facts] == [(0.1, "ok")]
 
 
@@ -161,7 +146,7 @@ def test_the_record_keeps_the_facts_and_no_text(
     tool = {"type": "function", "function": {"name": "send_email"}}
     headers = {"x-pinocchio-tags": "vip,beta", "x-pinocchio-domain": "law"}
     told = proxy.ask("secret p=0.2", "tools", headers=headers, tools=[tool])
-    [facts] = recorded(proxy, told.headers["x-pinocchio-request-id"], "facts")
+    [facts] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
     assert facts == [
         {
             "finish_reason": "tool_calls",
@@ -171,7 +156,7 @@ def test_the_record_keeps_the_facts_and_no_text(
         }
     ]
     several = proxy.ask("p=0.2|p=0.9", n=2)
-    [facts] = recorded(proxy, several.headers["x-pinocchio-request-id"], "facts")
+    [facts] = proxy.recorded(several.headers["x-pinocchio-request-id"], "facts")
     assert [each.get("confidence") for each in facts] == [None, 0.9], "the lowest has a column"
     assert {each["n"] for each in facts} == {2}
     assert b"secret" not in proxy.store_path.read_bytes()
@@ -186,7 +171,7 @@ def test_names_that_no_database_takes_lose_nothing(
         call = {"type": "function", "function": {"name": name, "arguments": "{}"}}
         body = json.dumps(question("?", "told", reply=reply({"tool_calls": [call] * count})))
         told = proxy.post_raw(body.replace("\\\\ud", "\\ud").encode())
-        [facts] = recorded(proxy, told.headers["x-pinocchio-request-id"], "facts")
+        [facts] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
         assert (facts[0]["tools"] == ["\ud83d"]) if count == 1 else (facts is None)
 
 
