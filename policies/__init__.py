@@ -14,7 +14,16 @@ PyYAML. README.md beside this file has an example of everything that a policy ca
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
+from policies.actions import (
+    Action,
+    Annotate,
+    Block,
+    Clarify,
+    Deliver,
+    Escalate,
+    Hold,
+    duration_s,
+)
 from policies.asking import Asking, surest
 from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
 from policies.confidence import MaxError
@@ -57,6 +66,7 @@ if TYPE_CHECKING:
         load_fixtures,
     )
     from policies.linting import lint
+    from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
     from policies.schema import json_schema
@@ -83,6 +93,7 @@ _LAZY = {
     "json_schema": "policies.schema",
     "lint": "policies.linting",
     "load_fixtures": "policies.fixtures",
+    "promoted": "policies.promotion",
     "one_per_question": "policies.certification",
     "replay": "policies.replays",
     "study": "policies.certification_study",
@@ -147,6 +158,7 @@ __all__ = [
     "decide",
     "decide_calls",
     "decision_as_values",
+    "duration_s",
     "explain",
     "facts_as_values",
     "facts_from_values",
@@ -162,6 +174,7 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "promoted",
     "reaches",
     "replay",
     "stream_mode",

@@ -11,7 +11,8 @@ in a circle, tools that nobody has, promises that no certificate keeps, replies 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -48,9 +49,12 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
     """Rules all of whose replies are decided on by rules above them."""
-    for index, rule in enumerate(policy.rules):
-        above = [each for each in policy.rules[:index] if not each.is_shadow]
-        shadowing = _covering(rule, [each for each in above if _covers(each.when, rule.when)])
+    above: list[tuple[Rule, Mapping[str, Any]]] = []
+    for rule in policy.rules:
+        narrow = _but_confidence(rule.when)
+        shadowing = _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
+        if not rule.is_shadow:
+            above.append((rule, narrow))
         if shadowing:
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
@@ -85,13 +89,11 @@ def _band(when: When) -> Band | None:
     return when.confidence if isinstance(when.confidence, Band) else None
 
 
-def _covers(wide: When, narrow: When) -> bool:
-    """Whether all that `narrow` matches is matched by `wide`, the confidence left aside."""
-    for name in wide.given():
-        one, other = getattr(wide, name), getattr(narrow, name)
-        if name != "confidence" and (other is None or not _condition_covers(one, other)):
-            return False
-    return True
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+    """Whether all that the conditions of `narrow` match is matched by those of `wide`."""
+    return wide.keys() <= narrow.keys() and all(
+        _condition_covers(condition, narrow[name]) for name, condition in wide.items()
+    )
 
 
 def _condition_covers(one: Any, other: Any) -> bool:
@@ -114,14 +116,12 @@ def _but_confidence(when: When) -> Mapping[str, Any]:
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
     """Pairs of rules that differ in nothing but their bands of confidence, the upper rule first."""
-    rules = [rule for rule in policy.rules if not rule.is_shadow]
-    for upper, lower in combinations(rules, 2):
-        one, other = upper.when.confidence, lower.when.confidence
-        if (
-            isinstance(one, Band)
-            and isinstance(other, Band)
-            and _but_confidence(upper.when) == _but_confidence(lower.when)
-        ):
+    alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
+    for rule in policy.rules:
+        if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
+            alike[tuple(_but_confidence(rule.when).items())].append((rule, band))
+    for rules in alike.values():
+        for (upper, one), (lower, other) in combinations(rules, 2):
             yield upper, one, lower, other
 
 

@@ -8,7 +8,7 @@ raises an alarm, the rules go on without the grant.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -98,13 +98,12 @@ class CertifiedPolicy:
 
     def _settle(self) -> None:
         """Brings the policy and the monitors in line with certificate and withdrawals."""
-        certificate = self._certificate
-        whole = certified(self.given, certificate)
-        for grant in certificate.grants if certificate else ():
-            if (found := self._withdrawn.get(grant.digest)) and certificate is not None:
-                certificate = certificate.without(grant)
-                if grant in self._monitors or self.policy is self.given:  # news to the log
-                    self._say_withdrawn(grant, found, whole)
+        whole = certified(self.given, self._certificate)
+        for grant in self._certificate.grants if self._certificate else ():
+            is_news = grant in self._monitors or self.policy is self.given
+            if (found := self._withdrawn.get(grant.digest)) and is_news:
+                self._say_withdrawn(grant, found, whole)
+        certificate = still_granted(self._certificate, self._withdrawn)
         if certificate != self.policy.certificate:
             self.policy = certified(self.given, certificate)
         grants = {grant for _, condition in _promises(self.policy) for grant in condition.grants}
@@ -171,6 +170,15 @@ class CertifiedPolicy:
                 effect="rules with max_error match nothing",
                 remedy=REMEDY.format(path=self.given.certificate_path),
             )
+
+
+def still_granted(certificate: Certificate | None, withdrawn: Container[str]) -> Certificate | None:
+    """The certificate without the grants whose digests are among those withdrawn."""
+    kept = certificate
+    for grant in certificate.grants if certificate else ():
+        if kept is not None and grant.digest in withdrawn:
+            kept = kept.without(grant)
+    return kept
 
 
 def _promises(policy: Policy) -> Iterator[tuple[Rule, MaxError]]:

@@ -58,7 +58,7 @@ def check(
     ] = None,
 ) -> None:
     """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
-    from policies import stream_report
+    from policies import lint, stream_report
     from proxy.server import check_setup, load_setup
 
     try:
@@ -73,6 +73,8 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
+    for warning in lint(setup.policy):
+        typer.echo(f"  warning: {warning}")
 
 
 @reviews.command("list")

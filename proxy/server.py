@@ -16,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import Escalate, InvalidDocumentError, Policy
+from policies import Escalate, InvalidDocumentError, Policy, lint
 from proxy.app import App, create_app
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
@@ -29,6 +30,8 @@ from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
+
+log = structlog.get_logger(__name__)
 
 GRACE_S = 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
@@ -131,6 +134,8 @@ def serve(
         settle_memory()
         for line in invitation(setup, url):
             say(line)
+        for warning in lint(setup.policy):  # only now: with a thousand rules it takes seconds
+            log.warning("policy_warning", policy=setup.policy.name, warning=str(warning))
 
     app = create_app(setup.config, setup.policy, on_ready=say_try, is_open=is_loopback(host))
     settings = server_settings(app, setup.config)
