@@ -197,6 +197,9 @@ def _read_grant(values: Mapping[str, Any]) -> Grant:
         raise ValueError("a threshold or an error rate is no probability")
     if not 0 < grant.confidence < 1 or not 0 <= grant.wrong <= grant.accepted <= grant.labels:
         raise ValueError("the counts of a grant contradict each other")
+    is_counts = all(type(count) is int and count >= 0 for count in grant.scores)
+    if len(grant.scores) != BINS or not is_counts:
+        raise ValueError(f"the scores of a grant are not counts in {BINS} bins")
     return grant
 
 

@@ -199,7 +199,9 @@ def _write_certificate(
     kept = tuple(each for each in known if each.subject != grant.subject)
     issued = datetime.now(UTC).date().isoformat()
     certificate = Certificate((*kept, grant), issued)
-    path.write_text(certificate.to_json(), encoding="utf-8")
+    written = path.with_name(f"{path.name}.new")  # a running proxy never reads half of it
+    written.write_text(certificate.to_json(), encoding="utf-8")
+    written.replace(path)
     typer.echo(f"written to {path}", err=True)
 
 

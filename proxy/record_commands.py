@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -191,9 +191,9 @@ def promote(
     span = seconds(since)
     with opened_record(config) as (_, findings):
         found = recorded_since(findings.engine, time.time() - span)
-        mine = [each for each in found if _is_by(each, now)]
-    typer.echo(f"{len(mine)} replies decided by this version of policy {now.name}, last {since}")
-    for line in _agreement(mine, rule):
+        beside = [_beside(each, rule) for each in found if _is_by(each, now)]
+    typer.echo(f"{len(beside)} replies decided by this version of policy {now.name}, last {since}")
+    for line in _agreement(beside):
         typer.echo(f"  {line}")
     after = parse_policy(changed, str(policy))
     if after.on_score_error != now.on_score_error:
@@ -210,26 +210,31 @@ def _is_by(recorded: Recorded, policy: Policy) -> bool:
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
 
-def _agreement(recorded: Sequence[Recorded], rule: str | None) -> Iterator[str]:
-    """What would have been done beside what was done, and what verdicts say about those replies."""
-    pairs = [(each, would) for each in recorded if (would := _would(each, rule))]
-    counts = Counter((would, each.action) for each, would in pairs)
+class _Beside(NamedTuple):
+    """What would have been done, None for nothing, what was done, and a verdict on the reply."""
+
+    would: str | None
+    action: str | None
+    is_correct: bool | None
+
+
+def _beside(recorded: Recorded, rule: str | None) -> _Beside:
+    would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
+    return _Beside(would, recorded.action, recorded.is_correct)
+
+
+def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
+    replies = [each for each in all_replies if each.would is not None]
+    counts = Counter((each.would, each.action) for each in replies)
     for (would, action), count in counts.most_common():
         agrees = "agrees" if would == action else "differs"
         yield f"{count:7}  would {would}, was {action}: {agrees}"
-    agreed = sum(count for (would, action), count in counts.items() if would == action)
-    yield f"{agreed} of {len(pairs)} agree with what was done"
-    changed = [
-        each for each, would in pairs if would != each.action and each.is_correct is not None
-    ]
-    if changed:
-        wrong = sum(not each.is_correct for each in changed)
-        yield f"of those that differ, {len(changed)} have a verdict and {wrong} were wrong"
-
-
-def _would(recorded: Recorded, rule: str | None) -> str | None:
-    """What the rule, or the policy, would have done; None where it had nothing to say."""
-    return dict(recorded.shadowed).get(rule) if rule else recorded.would_action
+    differing = [each for each in replies if each.would != each.action]
+    yield f"{len(replies) - len(differing)} of {len(replies)} agree with what was done"
+    labels = [each.is_correct for each in differing if each.is_correct is not None]
+    if labels:
+        wrong = labels.count(False)
+        yield f"of those that differ, {len(labels)} have a verdict and {wrong} were wrong"
 
 
 @reviews.command("verdict")

@@ -65,8 +65,8 @@ class Recorded:
 
 def find(engine: sa.Engine, id: str) -> Recorded | None:
     """The exchange with this request id, or the one whose reply is held under it."""
-    is_it = sa.or_(exchanges.c.request_id == id, exchanges.c.review_id == id)
-    return next(_select(engine, _recorded().where(is_it)), None)
+    column = exchanges.c.request_id if id.startswith("req_") else exchanges.c.review_id
+    return next(_select(engine, _recorded().where(column == id)), None)
 
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
@@ -78,8 +78,10 @@ def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
     """The verdicts given after the one with this number, each with its own and its exchange."""
-    query = _recorded().add_columns(verdicts.c.id.label("verdict_id"))
-    query = query.where(verdicts.c.id > id).order_by(verdicts.c.id)
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    columns = *exchanges.c, verdicts.c.is_correct, verdicts.c.id.label("verdict_id")
+    query = sa.select(*columns).select_from(joined).where(verdicts.c.id > id)
+    query = query.order_by(verdicts.c.id)
     with reading(engine) as connection:
         rows = connection.execute(query).mappings().all()
     return [(row["verdict_id"], _read(row)) for row in rows]

@@ -60,6 +60,7 @@ class Traffic:
         self._unwritten: list[Withdrawal] = []
         self._findings: Findings | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._one_look = asyncio.Lock()
 
     async def open(self, policies: Iterable[Policy]) -> None:
         """Takes up what the record knows about these policies; raises StoreError."""
@@ -79,7 +80,10 @@ class Traffic:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
         if self._findings is not None:
-            await asyncio.to_thread(self._write)
+            try:
+                await asyncio.to_thread(self._write)
+            except StoreError as error:
+                log.error("withdrawal_not_written", reason=error.message)
             self._findings.close()
             self._findings = None
 
@@ -135,16 +139,19 @@ class Traffic:
 
     async def _keep_looking(self) -> None:
         while True:
-            await asyncio.sleep(self._look_every_s)
             try:
                 await self._look()
             except StoreError as error:
                 log.error("traffic_not_read", reason=error.message)
+            await asyncio.sleep(self._look_every_s)
 
     async def _look(self) -> None:
         """Takes in what changed in files and in the database since the last look."""
-        followed = tuple(self._followed.values())
-        news = await asyncio.to_thread(self._read, followed)
+        async with self._one_look:
+            news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
+            self._take_in(news)
+
+    def _take_in(self, news: _News) -> None:
         for each, certificate in news.certificates:
             each.renew(certificate)
         self._found = news.withdrawn + self._unwritten

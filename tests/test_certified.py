@@ -239,6 +239,25 @@ def test_verdicts_that_find_too_many_errors_withdraw_the_certificate(
     assert action(proxy) == "block"
 
 
+def test_verdicts_given_meanwhile_count_at_the_next_start(
+    start: Start, tmp_path: Path, lines: list[Any]
+) -> None:
+    """Nobody has to be up when people label."""
+    write(tmp_path, certificate())
+    proxy = start()
+    ids = [
+        proxy.ask(f"p={confidence}").headers["x-pinocchio-request-id"]
+        for confidence in confidences(60)
+    ]
+    proxy.stop()
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    for id in ids:
+        findings.give_verdict(id, False)
+    findings.close()
+    assert action(start(), 0.95) == "block"
+    assert [line["reason"] for line in of(lines, "certificate_withdrawn")] == ["too_many_errors"]
+
+
 # --- recent confidences -------------------------------------------------------------------------
 
 LOWEST = """

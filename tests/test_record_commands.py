@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from policies import Certificate, Labelled, Scope, certify
 from proxy.commands import cli as serving
+from proxy.findings import Findings, Withdrawal
 from proxy.policy_commands import cli as on_policies
 from proxy.record_commands import cli as on_records
 from tests.faulty_upstream import FaultyUpstream
@@ -120,6 +122,25 @@ def test_several_choices_and_escalations_are_explained(
     assert "now choice 0,  desk/unsure@" in done.stdout
     assert "now choice 1,  desk/default@" in done.stdout
     assert done.stdout.splitlines()[-1] == "the same decision"
+
+
+def test_a_withdrawn_certificate_is_not_relied_on(
+    ask: Ask, run: Run, tmp_path: Path, proxy: LiveProxy
+) -> None:
+    """Explained as the proxy would decide: without the grants that were withdrawn."""
+    id = ask("p=0.95")
+    rule = "{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}"
+    gate = f"version: 1\nname: gate\ncertificate: c.json\nrules: [{rule}]\ndefault: block\n"
+    (tmp_path / "gate.yaml").write_text(gate)
+    rows = [Labelled(str(n), 0.9, True) for n in range(50)]
+    grant = certify(rows, 0.1).grant("words@1", Scope())
+    (tmp_path / "c.json").write_text(Certificate((grant,)).to_json())
+    assert "yes  sure: deliver" in run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
+    findings.close()
+    shown = run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
+    assert "no certificate speaks about this reply" in shown
 
 
 def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) -> None:
