@@ -34,7 +34,13 @@ FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 """All that a policy can ask for."""
 
 SERVED: Final[frozenset[Feature]] = frozenset(
-    ("calibrator", "length", "recent share", "refusal", "rule shadow")
+    {
+        "calibrator",
+        "length",
+        "recent share",
+        "refusal",
+        "rule shadow",
+    }
 )
 """What this version's proxy carries out beyond what every policy may ask for."""
 

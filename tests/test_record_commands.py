@@ -19,7 +19,7 @@ from proxy.findings import Findings, Withdrawal
 from proxy.policy_commands import cli as on_policies
 from proxy.record_commands import cli as on_records
 from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import LiveProxy, until
+from tests.live_proxy import LiveProxy, ProxyProcess, until
 
 DESK = """
 version: 1
@@ -285,3 +285,16 @@ def test_check_prints_warnings_and_passes(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "all streams are buffered by rule 'a'" in done.stdout
     assert f"warning: {tmp_path}/desk.yaml:4: rule 'b' can never match: rule 'a'" in done.stdout
+
+
+def test_serve_logs_the_warnings_once_it_is_ready(run: Run, tmp_path: Path) -> None:
+    """Whoever never runs `check` reads them in the log."""
+    rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"
+    text = f"version: 1\nname: desk\nrules: {rules}\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config + "calibrator: {checkpoint: 'fake:0.5'}\n") as server:
+        until(lambda: server.lines("policy_warning"))
+        [line] = server.lines("policy_warning")
+    assert (line["policy"], line["level"]) == ("desk", "warning")
+    assert "rule 'b' can never match: rule 'a'" in line["warning"]
