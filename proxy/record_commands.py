@@ -112,7 +112,8 @@ def _explained(
     from policies import strictest
 
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
-    yield f"{recorded.request_id} at {at}: model {recorded.model}, status {recorded.status}"
+    model = recorded.facts[0].model if recorded.facts else recorded.model  # the one asked for
+    yield f"{recorded.request_id} at {at}: model {model}, status {recorded.status}"
     if not recorded.facts:
         why = recorded.reason or recorded.error or recorded.confidence_status
         yield f"no policy decided on it: {why}"
@@ -123,7 +124,7 @@ def _explained(
     if recorded.would_action:
         yield f"      in shadow, so the action was {recorded.action}"
     if recorded.escalated_from:
-        yield f"      escalated from {recorded.escalated_from}; the facts are of its reply"
+        yield f"      escalated from {recorded.escalated_from}; below is what its reply led to"
     for rule, action in recorded.shadowed:
         yield f"      rule {rule} in shadow would {action}"
     for index, explanation in enumerate(explanations):
@@ -163,8 +164,10 @@ def _then(recorded: Recorded) -> str | None:
 def _is_same(recorded: Recorded, now: Decision) -> bool:
     """Whether the same rule decides in the same way.
 
-    The record has the end of an escalation, which depends on a second reply.
+    The record has the end of an escalation, which depends on another reply than the facts.
     """
+    if recorded.action == "escalate" or recorded.escalated_from:
+        return now.action.name == "escalate"
     rule = now.label.partition("/")[2].partition("@")[0]
     return rule == recorded.rule and now.action.name in (_then(recorded), "escalate")
 

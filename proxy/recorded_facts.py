@@ -57,9 +57,14 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["n"] = facts.n
     if facts.tags:
         values["tags"] = sorted(facts.tags)
-    for name in ("domain", "team", "key", "share_below"):
-        if (value := getattr(facts, name)) is not None:
-            values[name] = value
+    if facts.domain is not None:
+        values["domain"] = facts.domain
+    if facts.team is not None:
+        values["team"] = facts.team
+    if facts.key is not None:
+        values["key"] = facts.key
+    if facts.share_below is not None:
+        values["share_below"] = facts.share_below
     return values
 
 

@@ -113,15 +113,38 @@ def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Pat
     assert "yes  pay: hold" in done.stdout, "what nobody can read is not waved through"
 
 
-def test_several_choices_and_escalations_are_explained(
-    ask: Ask, run: Run, tmp_path: Path, proxy: LiveProxy
-) -> None:
+def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
     """Each choice has its own way through the rules; the strictest decision counts."""
     id = ask("p=0.2|p=0.9", n=2)
     done = run("explain", id)
     assert "now choice 0,  desk/unsure@" in done.stdout
     assert "now choice 1,  desk/default@" in done.stdout
     assert done.stdout.splitlines()[-1] == "the same decision"
+
+
+@pytest.mark.parametrize(
+    ("then", "ending"),
+    [
+        ("{escalate: {to: say p=0.9}}", "then  desk/default@"),
+        ("{escalate: {to: say p=0.1, otherwise: block}}", "then  desk/unsure@"),
+        ("{escalate: {to: status-500, otherwise: block}}", "then  desk/unsure@"),
+    ],
+)
+def test_an_escalation_is_explained_by_the_reply_that_led_to_it(
+    upstream: FaultyUpstream, tmp_path: Path, run: Run, then: str, ending: str
+) -> None:
+    """How it ended depends on another reply; that it was escalated is the same decision."""
+    (tmp_path / "desk.yaml").write_text(DESK.replace("then: clarify", f"then: {then}"))
+    config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+    (tmp_path / "proxy.yaml").write_text(config + "calibrator: {checkpoint: 'fake:0.5'}\n")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    id = proxy.ask("p=0.2").headers["x-pinocchio-request-id"]
+    proxy.recorded(id, "facts")
+    proxy.stop()
+    shown = run("explain", id).stdout
+    assert ending in shown
+    assert "now  desk/unsure@" in shown
+    assert shown.splitlines()[-1] == "the same decision"
 
 
 def test_a_withdrawn_certificate_is_not_relied_on(
