@@ -6,7 +6,7 @@ One of the modules that know the database.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,21 +83,24 @@ def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
     query = sa.select(*columns).select_from(joined).where(verdicts.c.id > id)
     query = query.order_by(verdicts.c.id)
     with reading(engine) as connection:
-        rows = connection.execute(query).mappings().all()
+        found = connection.execute(query)
+        rows = [dict(zip(found.keys(), row, strict=True)) for row in found]
     return [(row["verdict_id"], _read(row)) for row in rows]
 
 
 def recent_confidences(engine: sa.Engine, policy: str) -> list[tuple[str, float]]:
     """Models asked and confidences of the replies that a policy decided on lately, oldest first."""
-    of_policy = exchanges.c.policy.like(f"{policy}/%")
-    query = _recorded().where(of_policy).order_by(exchanges.c.request_id.desc())
-    found = [
-        (facts.model, facts.confidence)
-        for recorded in _select(engine, query.limit(MOST_RECENT))
-        for facts in reversed(recorded.facts)
-        if facts.confidence is not None
-    ]
-    return found[::-1]
+    columns = exchanges.c.facts, exchanges.c.model, exchanges.c.confidence
+    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
+    query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
+    with reading(engine) as connection:
+        rows = connection.execute(query).all()
+    found = []
+    for text, model, confidence in reversed(rows):
+        for values in json.loads(text or "[{}]"):  # as in `recorded_facts`, in a tenth of the time
+            if (known := values.get("confidence", confidence)) is not None:
+                found.append((values.get("model", model or ""), known))
+    return found
 
 
 def _recorded() -> sa.Select[Any]:
@@ -108,8 +111,10 @@ def _recorded() -> sa.Select[Any]:
 
 def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:
     with reading(engine) as connection:
-        for row in connection.execute(query).mappings():
-            yield _read(row)
+        found = connection.execute(query)
+        names = tuple(found.keys())
+        for row in found:
+            yield _read(dict(zip(names, row, strict=True)))
 
 
 _PLAIN: Final = (
@@ -130,9 +135,9 @@ _PLAIN: Final = (
 )
 
 
-def _read(row: sa.RowMapping) -> Recorded:
-    facts, lacks = facts_in(dict(row))
-    shadowed = json.loads(row["shadowed"] or "[]")
+def _read(row: Mapping[str, Any]) -> Recorded:
+    facts, lacks = facts_in(row)
+    shadowed = json.loads(row["shadowed"]) if row["shadowed"] else ()
     return Recorded(
         facts=facts,
         lacks=lacks,
