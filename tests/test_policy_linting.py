@@ -121,6 +121,14 @@ def test_escalations_in_a_circle_are_warned_about(rules: list[str], message: str
     assert warnings_of(*rules) == [f"p.yaml:4: rule 'a' escalates in a circle: {message}"]
 
 
+def test_a_rule_above_ends_a_circle() -> None:
+    """What is decided above never reaches the escalation, whether by name or by confidence."""
+    escalating = when("model: a*, confidence: {below: 0.5}", "{escalate: {to: a2}}")
+    assert warnings_of(when("model: a2", "deliver"), escalating) == []
+    sure = when("model: a2, confidence: {at_least: 0.2}", "deliver")
+    assert "escalates in a circle" in " ".join(warnings_of(sure, escalating))
+
+
 def test_escalations_upwards_are_fine() -> None:
     """A chain that ends is no circle."""
     first, second = (
