@@ -145,7 +145,7 @@ class Way:
         of_request = {"model": asked.model, "domain": asked.domain, "tags": asked.tags}
         if self.parts.asking is None:
             return self.parts.mode_of(**of_request)
-        return self.parts.mode_of(**of_request, n=len(self._models(self.parts.asking)))
+        return self.parts.mode_of(**of_request, n=asked.format.count(asked.payload))
 
     def _models(self, asking: Asking) -> tuple[str, ...]:
         """Whom to ask, an entry for each reply; what runs in the background is not asked twice."""
