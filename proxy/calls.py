@@ -117,7 +117,7 @@ class Calls:
     router: Router
     exchange: Exchange
     asked: CompletionRequest
-    read: Callable[[UpstreamReply, str], Awaitable[Answer | Unread]]
+    read: Callable[[UpstreamReply], Awaitable[Answer | Unread]]
     score: Callable[[Answer, str], Awaitable[None]]
     has_request: bool = True  # which can be put to another model
 
@@ -192,7 +192,7 @@ class Calls:
                 self._failed(call, f"upstream_status_{reply.status}" if is_status else reason)
                 return
             on_head(reply)
-            answer = await self.read(reply, call.upstream or "")
+            answer = await self.read(reply)
         except ProxyError as error:
             call.raised = error
             self._failed(call, error.machine_code)

@@ -197,12 +197,15 @@ class Way:
 
     async def _settled(self, reply: UpstreamReply) -> Reply:
         """Reads the whole answer, scores it, decides and applies."""
-        answer = await self._read(reply, self.exchange.upstream or "")
+        answer = await self._read(reply)
         if isinstance(answer, Unread):
             return self._unread(reply, answer)
+        self._remember(answer.completion)
         return await self._decided(answer)
 
     def _unread(self, reply: UpstreamReply, answer: Unread) -> Reply:
+        if answer.completion is not None:
+            self._remember(answer.completion)
         headers = self._unscored(reply, answer.reason)
         if answer.bare is None or self._stream_mode().mode == "passthrough":
             return Reply(reply.status, headers, answer.body)
@@ -214,21 +217,18 @@ class Way:
             answer, outcome = await self._escalate(answer, outcome.decision)
         return await self._apply(answer, outcome)
 
-    async def _read(self, reply: UpstreamReply, upstream: str) -> Answer | Unread:
+    async def _read(self, reply: UpstreamReply) -> Answer | Unread:
         limit = self.parts.config.limits.max_body
         try:
             with self.exchange.in_upstream:
-                answer = await read_answer(reply, self.asked.format, limit)
+                return await read_answer(reply, self.asked.format, limit)
         finally:
             await reply.aclose()
-        if answer.completion is not None:
-            self._remember(answer.completion, upstream)
-        return answer
 
-    def _remember(self, completion: Json, upstream: str) -> None:
+    def _remember(self, completion: Json) -> None:
         """Keeps what a later request may only name."""
         if self.asked.format is RESPONSES:
-            key_hash = hash_key(self.exchange.request)
+            key_hash, upstream = hash_key(self.exchange.request), self.exchange.upstream or ""
             self.parts.conversations.keep(self.asked, completion, key_hash, upstream)
 
     async def _judge(self, answer: Answer) -> Outcome:
@@ -277,6 +277,7 @@ class Way:
             return await self._first_failure(first)
         await first.aclose()
         several.calls.keep(surest)
+        self._remember(surest.whole.completion)
         return await self._decided(surest.whole)
 
     async def _first_failure(self, call: Call) -> Reply:
@@ -298,6 +299,8 @@ class Way:
         kept, decisions = await escalate(
             calls, first, decision, policy, lambda answer: answer.facts(self.asked)
         )
+        if kept is not first:
+            self._remember(kept.whole.completion)
         outcome = self._outcome(kept.whole, decisions)
         outcome.escalated_from = first.model if kept.model != first.model else None
         if outcome.action == "deliver":
@@ -411,7 +414,7 @@ class Way:
 
         async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
             if self.asked.format is RESPONSES:
-                self._remember(assembler.completion(), exchange.upstream or "")
+                self._remember(assembler.completion())
             model = {"model": assembler.model}
             return await self._judge(Answer(reply.status, [], model, choices, events=[]))
 
@@ -421,7 +424,7 @@ class Way:
             whole, choices = assembler.completion(), assembler.choices()
             answer = Answer(reply.status, [], whole, choices, events=withheld, finishes=finishes)
             answer.continues = assembler
-            self._remember(whole, exchange.upstream or "")
+            self._remember(whole)
             with exchange:
                 return (await self._decided(answer)).whole()
 

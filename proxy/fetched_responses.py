@@ -107,9 +107,9 @@ class _Fetched(Way):
             self.asked = replace(self.asked, model=answer.model or "")
         return await Way._judge(self, answer)
 
-    def _remember(self, completion: Json, upstream: str) -> None:
+    def _remember(self, completion: Json) -> None:
         if self.is_known:
-            Way._remember(self, completion, upstream)
+            Way._remember(self, completion)
 
     def _models(self, asking: Asking) -> tuple[str, ...]:
         return (self.asked.model,)

@@ -211,6 +211,19 @@ def test_responses(
         assert json.loads(got.body)["status"] == "completed"
 
 
+def test_a_fetched_response_is_asked_about(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """What was made in the background is clarified as it would have been at once."""
+    proxy = start_responses(policy=generating())
+    asked = {"model": "ok", "input": "secret p=0.1", "background": True}
+    made = proxy.http.post("/v1/responses", json=asked).json()
+    proxy.http.get(f"/v1/responses/{made['id']}")
+    fetched = proxy.http.get(f"/v1/responses/{made['id']}").json()
+    assert fetched["output"][0]["content"][0]["text"] == WHICH
+    assert "secret p=0.1" in responses_upstream.last.json()["input"]
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_completions(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
