@@ -184,7 +184,8 @@ def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
                     reached.update(each.then.models)
         if again := [model for model in sorted(reached) if _escalates(policy, rule, model)]:
             way = to if to in again else f"{to} and so to {again[0]}"
-            message = f"escalates in a circle: to {way}, which it escalates"
+            hint = f"decide about {again[0]} in a rule above it"
+            message = f"escalates in a circle: to {way}, which it escalates; {hint}"
             return _warning(policy, rule, message)
     return None
 

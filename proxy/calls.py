@@ -18,8 +18,7 @@ from proxy.answer import Answer, Unread, unscorable_reason
 from proxy.completion_request import CompletionRequest
 from proxy.errors import ProxyError, UpstreamTimeoutError
 from proxy.exchange import Exchange
-from proxy.headers import to_upstream, with_header
-from proxy.headers import without as without_fields
+from proxy.headers import to_upstream, with_header, without
 from proxy.json_splice import dumps
 from proxy.outcome import shown
 from proxy.routing import Router
@@ -29,13 +28,11 @@ log = structlog.get_logger(__name__)
 
 Purpose = Literal["answer", "clarification"]
 OnHead = Callable[[UpstreamReply], object]
-PROMPT_TOKENS: Final = (  # under the names of all formats; Anthropic counts cached ones apart
-    "prompt_tokens",
+INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
     "input_tokens",
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
 )
-COMPLETION_TOKENS: Final = ("completion_tokens", "output_tokens")
 
 
 @dataclass(slots=True)
@@ -88,22 +85,18 @@ class Call:
             await self.reply.aclose()
 
 
-def tokens(usage: Any) -> dict[str, int] | None:
-    """What a reply cost, in tokens under the same names for all formats; None if it does not say.
+def tokens(usage: Any) -> dict[str, int]:
+    """What a reply cost, in tokens under the same names for all formats; empty where unknown.
 
     A stream says it only to a client that asked for usage, or in formats where it always does.
     """
-    if not isinstance(usage, Mapping):
-        return None
-    counted = {
-        "prompt_tokens": [usage.get(name) for name in PROMPT_TOKENS],
-        "completion_tokens": [usage.get(name) for name in COMPLETION_TOKENS],
-    }
-    return {
-        name: sum(n for n in counts if type(n) is int)
-        for name, counts in counted.items()
-        if any(type(n) is int for n in counts)
-    }
+    given = usage if isinstance(usage, Mapping) else {}
+    counts = {name: count for name, count in given.items() if type(count) is int}
+    if any(name in counts for name in INPUT_TOKENS) and "prompt_tokens" not in counts:
+        counts["prompt_tokens"] = sum(counts.get(name, 0) for name in INPUT_TOKENS)
+    if "output_tokens" in counts:
+        counts.setdefault("completion_tokens", counts["output_tokens"])
+    return {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if name in counts}
 
 
 def _ignored(_: UpstreamReply) -> None:
@@ -148,20 +141,20 @@ class Calls:
         if not self.has_request:
             return Call(model, error="no_request")
         call = self.noted(model)
-        await self.put(call, without=(b"idempotency-key",), on_head=on_head)  # it is another one
+        await self.put(call, left_out=(b"idempotency-key",), on_head=on_head)  # it is another one
         await call.aclose()
         return call
 
     async def put(
-        self, call: Call, *, without: tuple[bytes, ...] = (), on_head: OnHead = _ignored
+        self, call: Call, *, left_out: tuple[bytes, ...] = (), on_head: OnHead = _ignored
     ) -> None:
         """Makes a call with the client's bytes, but for the model's name; the answer is scored.
 
         `on_head` is told of a reply that may become an answer. One that is none stays open.
         """
         if self.asked.is_stream:
-            without = (*without, b"accept-encoding")  # what is in it is read, undecoded
-        headers = without_fields(to_upstream(self.exchange.request.headers), *without)
+            left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
+        headers = without(to_upstream(self.exchange.request.headers), *left_out)
         await self._make(call, headers, partial(self.asked.body_for, call.model), on_head)
         if call.answer is not None:
             await self.score(call.answer, call.model)
@@ -171,7 +164,7 @@ class Calls:
         call = self.noted(model, "clarification")
         request = self.asked.format.text_request(model, instructions, text)
         left_out = (b"content-encoding", b"idempotency-key")
-        headers = without_fields(to_upstream(self.exchange.request.headers), *left_out)
+        headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")
         try:
             async with asyncio.timeout(timeout_s):

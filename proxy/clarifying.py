@@ -24,9 +24,13 @@ async def written_question(
     calls: Calls, clarify: Clarify, answer: Answer, timeout_s: float
 ) -> str | None:
     """What a model asks the client, None where it fails, is too slow or gives no question."""
+    try:
+        exchange = _exchange(calls.asked, answer)
+    except (NotScorableError, ValueError, RecursionError):  # an answer that is no text
+        return None
     answered = calls.kept(answer)
     model = clarify.model or answered.model
-    call = await calls.write(model, INSTRUCTIONS, _exchange(calls.asked, answer), timeout_s)
+    call = await calls.write(model, INSTRUCTIONS, exchange, timeout_s)
     if call.answer is None:
         return None
     choice = call.answer.choices[0]
@@ -37,7 +41,10 @@ async def written_question(
 
 
 def _exchange(asked: CompletionRequest, answer: Answer) -> str:
-    """What was asked and the least sure of the answers, as the calibrator reads them."""
+    """What was asked and the least sure of the answers, as the calibrator reads them.
+
+    Raises what that reading raises for an answer.
+    """
     try:
         question = asked.question()
     except NotScorableError:  # there are images in it, say

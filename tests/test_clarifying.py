@@ -130,7 +130,37 @@ def test_the_least_sure_choice_is_asked_about(
     assert texts == [WHICH] * 2
 
 
+ALWAYS = json.dumps({"clarify": {"ask": "generate", "model": f"say {WHICH}", "text": OWN}})
+
+
+def test_a_question_with_an_image_is_given_without_it(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """What no calibrator reads has no score, and can still be asked about."""
+    proxy = start_proxy(policy=f"{{version: 1, name: desk, default: {ALWAYS}}}")
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    content = [{"type": "text", "text": "whose cat is this?"}, image]
+    body = {"model": "ok", "messages": [{"role": "user", "content": content}]}
+    assert told_in(proxy.post_raw(body), False)[0] == WHICH
+    given = upstream.requests[1].json()["messages"][1]["content"]
+    assert "whose cat is this?" in given
+    assert "base64" not in given
+
+
 # Where there is no question
+
+
+def test_an_answer_that_is_no_text_is_not_asked_about(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """A reply that cannot be written down is clarified with the policy's text, without a call."""
+    proxy = start_proxy(policy=f"{{version: 1, name: desk, default: {ALWAYS}}}")
+    content = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+    choice = {"index": 0, "message": {"content": content}, "finish_reason": "stop"}
+    got = proxy.ask("?", "told", reply={"id": "x", "object": "c", "choices": [choice]})
+    assert got.json()["choices"][0]["message"]["content"] == OWN
+    assert got.headers[MARK] == "template"
+    assert len(upstream.requests) == 1
 
 
 @pytest.mark.parametrize(
