@@ -19,6 +19,7 @@ from policies import (
     Hold,
     Policy,
     StreamMode,
+    after_escalation,
     asks_a_model,
     decide,
     stream_mode,
@@ -295,10 +296,8 @@ class Way:
     async def _escalate(self, answer: Answer, decision: Decision) -> tuple[Answer, Outcome]:
         """Other models are asked, one after the other; one of the replies is kept."""
         calls = self._calls()
-        first, policy = calls.kept(answer), self.parts.policy
-        kept, decisions = await escalate(
-            calls, first, decision, policy, lambda answer: answer.facts(self.asked)
-        )
+        first = calls.kept(answer)
+        kept, decisions = await escalate(calls, first, decision, self._decided_again)
         if kept is not first:
             self._remember(kept.whole.completion)
         outcome = self._outcome(kept.whole, decisions)
@@ -306,6 +305,10 @@ class Way:
         if outcome.action == "deliver":
             outcome.action = "escalate"
         return kept.whole, outcome
+
+    def _decided_again(self, answer: Answer, decision: Decision) -> list[Decision]:
+        facts = answer.facts(self.asked)
+        return [after_escalation(self.parts.policy, decision, each) for each in facts]
 
     async def _clarify(self, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
         """The clarification as it is sent: with the policy's question, or one of a model's."""

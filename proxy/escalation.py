@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from policies import Decision, Escalate, Facts, Policy, after_escalation, strictest
+from policies import Decision, Escalate, strictest
 from proxy.answer import Answer
 from proxy.calls import Call, Calls
 
@@ -13,13 +13,14 @@ async def escalate(
     calls: Calls,
     first: Call,
     decision: Decision,
-    policy: Policy,
-    facts_of: Callable[[Answer], list[Facts]],
+    decided_again: Callable[[Answer, Decision], list[Decision]],
 ) -> tuple[Call, list[Decision]]:
     """The call whose reply is kept, and what is decided about each of its choices.
 
-    `first` is the call whose reply `decision` escalates. A call that fails leaves what was kept. A
-    model that was asked already is not asked once more, so no escalation runs in a circle.
+    `first` is the call whose reply `decision` escalates; `decided_again` is what becomes of a reply
+    that an escalation keeps (`policies.after_escalation`, for each choice). A call that fails
+    leaves what was kept. A model that was asked already is not asked once more, so no escalation
+    runs in a circle.
     """
     kept, decisions = first, [decision]
     tried = {call.model for call in calls.exchange.calls}
@@ -29,7 +30,7 @@ async def escalate(
             call = await calls.ask(step.to)
             if _is_better(call, kept, step):
                 kept = call
-        decisions = [after_escalation(policy, decision, facts) for facts in facts_of(kept.whole)]
+        decisions = decided_again(kept.whole, decision)
         decision = strictest(decisions)
     if kept is not first:
         begun = first.whole.continues  # a stream of which the client has the beginning
