@@ -18,6 +18,7 @@ from tests.live_proxy import (
     LiveProxy,
     RawReply,
     error_of,
+    free_port,
     members_in,
     post_raw,
     question,
@@ -232,6 +233,22 @@ def test_a_silent_model_is_passed_over(start_proxy: StartProxy, upstream: Faulty
     calls = proxy.ask("a p=0.1").json()["pinocchio"]["calls"]
     assert [call.get("error") for call in calls] == [None, "upstream_timeout", None]
     assert upstream.wait_for_request(2).is_cut_off(within_s=2)
+
+
+def test_a_refused_connection_is_passed_over(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """A model whose upstream is not there costs nobody the reply."""
+    proxy = start_proxy(
+        policy=ladder("gone", "say c p=0.8"),
+        upstreams={
+            "gone": {"base_url": f"http://127.0.0.1:{free_port()}/v1"},
+            "faulty": {"base_url": upstream.base_url},
+        },
+        models=({"match": "gone", "upstream": "gone"}, {"match": "*", "upstream": "faulty"}),
+    )
+    calls = proxy.ask("a p=0.1").json()["pinocchio"]["calls"]
+    assert [call.get("error") for call in calls] == [None, "upstream_unreachable", None]
 
 
 def test_a_slow_ladder_is_waited_for_with_pings(
