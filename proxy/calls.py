@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ import structlog
 
 from proxy.answer import Answer, Unread, unscorable_reason
 from proxy.completion_request import CompletionRequest
+from proxy.encoding import decode
 from proxy.errors import ProxyError, UpstreamTimeoutError
 from proxy.exchange import Exchange
 from proxy.headers import to_upstream, with_header, without
@@ -152,10 +153,15 @@ class Calls:
 
         `on_head` is told of a reply that may become an answer. One that is none stays open.
         """
-        if self.asked.is_stream:
+        asked, request = self.asked, self.exchange.request
+        if asked.is_stream:
             left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
-        headers = without(to_upstream(self.exchange.request.headers), *left_out)
-        await self._make(call, headers, partial(self.asked.body_for, call.model), on_head)
+        encoding = request.header(b"content-encoding")
+        if encoding and call.model != asked.model:  # a name can only be put into plain bytes
+            left_out = (*left_out, b"content-encoding")
+            asked = replace(asked, body=decode(asked.body, encoding))
+        headers = without(to_upstream(request.headers), *left_out)
+        await self._make(call, headers, partial(asked.body_for, call.model), on_head)
         if call.answer is not None:
             await self.score(call.answer, call.model)
 

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
@@ -99,7 +100,7 @@ class Exchange:
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     in_scoring: Clock = field(default_factory=Clock)
-    calls: list[Call] = field(default_factory=list)  # where more than one was made
+    calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
 
     def __enter__(self) -> None:
@@ -127,8 +128,7 @@ class Exchange:
         outcome.overhead_ms = self.overhead_ms()
         if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
             outcome.score_ms = self.in_scoring.s * 1_000
-        if self.calls:
-            outcome.calls = [call.told() for call in self.calls]
+        outcome.calls = self._calls()
         self.outcome = outcome
         return outcome
 
@@ -159,7 +159,7 @@ class Exchange:
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
-            "calls": [call.told() for call in self.calls] or None,
+            "calls": self._calls() or None,
         }
         if outcome is None:
             return facts
@@ -173,6 +173,10 @@ class Exchange:
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
         }
+
+    def _calls(self) -> Sequence[dict[str, Any]]:
+        """Every call, where there was more than one."""
+        return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
         """One value for each column of `records.COLUMNS`."""
@@ -205,5 +209,5 @@ class Exchange:
             total_ms,
             overhead_ms,
             score_ms,
-            dumps([call.told() for call in self.calls]).decode() if self.calls else None,
+            dumps(calls).decode() if (calls := self._calls()) else None,
         )

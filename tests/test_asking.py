@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +179,19 @@ def test_the_keys_of_idempotence_stay_with_the_first(
     proxy.ask("p=0.5", headers={"idempotency-key": "k1"})
     keys = [request.header("idempotency-key") for request in upstream.requests]
     assert sorted(map(str, keys)) == ["None", "None", "k1"]
+
+
+def test_an_encoded_request_is_put_to_other_models(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """Where another name has to be put into it, the body goes on plain; else as it came."""
+    proxy = start_proxy(policy=of("ok", "say sure p=0.8"))
+    body = gzip.compress(json.dumps(question("p=0.4")).encode())
+    got = proxy.post_raw(body, content_encoding="gzip")
+    assert got.headers["x-pinocchio-confidence"] == "0.8000"
+    sent = {request.header("content-encoding"): request for request in upstream.requests}
+    assert sent["gzip"].body == body
+    assert sent[None].json() == question("p=0.4", "say sure p=0.8")
 
 
 # What the rules make of it

@@ -293,6 +293,7 @@ def test_a_fetched_response_asks_nobody(
     proxy.http.get(f"/v1/responses/{made['id']}")
     fetched = proxy.http.get(f"/v1/responses/{made['id']}")
     assert error_of(fetched)["code"] == "blocked_by_policy"
+    assert recorded(proxy, fetched.headers[ID])["calls"] is None
     assert [r.method for r in responses_upstream.received] == ["POST", "GET", "GET"]
 
 
