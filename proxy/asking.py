@@ -40,16 +40,16 @@ class SeveralCalls:
             raise
         return [first, *(task.result() for task in others)]
 
-    def surest(self, made: Sequence[Call], *, is_status_out: bool) -> Call | None:
+    def surest(self, made: Sequence[Call]) -> Call | None:
         """The call with the surest reply, the first of equals; None where none can be used.
 
         A reply of the other kind than was asked for, a stream or one object, counts only where
-        there is none of the right kind, and not at all once a status is out.
+        none of the right kind has begun: from then on that may be what the client is getting.
         """
         is_stream = self.calls.asked.is_stream
         answered = [call for call in made if call.answer is not None]
         alike = [call for call in answered if (call.whole.events is not None) == is_stream]
-        usable = alike or ([] if is_status_out else answered)
+        usable = alike if self.head.done() else answered
         return usable[surest([call.confidence for call in usable])] if usable else None
 
     def _note(self, reply: UpstreamReply) -> None:

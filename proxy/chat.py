@@ -273,7 +273,7 @@ class Way:
 
     async def _surest(self, several: SeveralCalls) -> Reply:
         first, *others = await several.made()
-        surest = several.surest([first, *others], is_status_out=self.is_status_out)
+        surest = several.surest([first, *others])
         if surest is None:
             return await self._first_failure(first)
         await first.aclose()

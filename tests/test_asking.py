@@ -379,6 +379,22 @@ def test_when_all_fail_late_the_stream_ends_in_an_error(
     assert b"[DONE]" not in rest
 
 
+@pytest.mark.parametrize(
+    ("models", "kind"),
+    [
+        (["always-stream", "html"], "text/event-stream"),
+        (["always-stream", "say whole p=0.1"], "application/json"),
+    ],
+)
+def test_a_reply_of_the_other_kind_is_the_last_resort(
+    start_proxy: StartProxy, models: list[str], kind: str
+) -> None:
+    """A stream that nobody asked for is delivered only where no model gave one object."""
+    response = start_proxy(policy=of(*models)).ask("p=0.9")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith(kind)
+
+
 # Other formats
 
 
