@@ -22,6 +22,7 @@ from policies.actions import (
     Deliver,
     Escalate,
     Hold,
+    asks_a_model,
     duration_s,
 )
 from policies.asking import Asking, surest
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
         decision_as_values,
         load_fixtures,
     )
-    from policies.linting import lint
+    from policies.linting import circles, lint
     from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
@@ -85,6 +86,7 @@ _LAZY = {
     "Replay": "policies.replays",
     "Study": "policies.certification_study",
     "certify": "policies.certification",
+    "circles": "policies.linting",
     "check_fixtures": "policies.fixtures",
     "decision_as_values": "policies.fixtures",
     "explain": "policies.explanation",
@@ -152,9 +154,11 @@ __all__ = [
     "Study",
     "ToolCall",
     "after_escalation",
+    "asks_a_model",
     "certified",
     "certify",
     "check_fixtures",
+    "circles",
     "decide",
     "decide_calls",
     "decision_as_values",

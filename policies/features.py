@@ -35,7 +35,10 @@ FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 
 SERVED: Final[frozenset[Feature]] = frozenset(
     {
+        "ask",
         "calibrator",
+        "clarify generate",
+        "escalate ladder",
         "length",
         "recent share",
         "refusal",

@@ -47,6 +47,7 @@ exchanges = sa.Table(
     sa.Column("total_ms", sa.Float, nullable=False),
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),
+    sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
     sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
 )

@@ -90,9 +90,12 @@ class Traffic:
     def policy_for(self, policy: Policy, facts: Sequence[Facts], *, is_new: bool = True) -> Policy:
         """Fills in what the facts lack, and gives the policy as its certificate stands now.
 
-        A reply that `is_new` counts as traffic. Monitors look at requests for one choice alone:
+        A policy that goes by nothing but the reply is given back as it is. A reply that `is_new`
+        counts as traffic. Monitors look at requests for one choice alone:
         several choices for one question are no independent evidence.
         """
+        if not policy.follows_traffic:
+            return policy
         if "share_below" in policy.looks_at:
             for each in facts:
                 self._rank(policy, each, is_new)

@@ -25,6 +25,7 @@ SOMETIMES = {
     "policy",
     "review_id",
     "shadowed",
+    "calls",
     "error",
 }
 
