@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,12 +15,10 @@ from policies import (
     Decision,
     Deliver,
     Escalate,
+    Facts,
     Hold,
     Policy,
     StreamMode,
-    after_escalation,
-    decide,
-    stream_mode,
     strictest,
 )
 from proxy import actions
@@ -41,11 +39,13 @@ from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
-from proxy.headers import to_client, to_upstream, without
+from proxy.governing import after_escalation, deciding, strictest_mode
+from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
 from proxy.held import held_reply, new_held_id, placeholder_for, released_id
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined, summarise
+from proxy.policy_book import PolicyBook
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
@@ -66,10 +66,14 @@ LIVE = StreamMode("passthrough")
 
 @dataclass(slots=True)
 class Completions:
-    """Handles the surfaces that are scored, with the parts that one proxy consists of."""
+    """Handles the surfaces that are scored, with the parts that one proxy consists of.
+
+    `policies` decide together: the caller's own, and one that the request asks for in addition.
+    """
 
     config: Config
-    policy: Policy
+    policies: tuple[Policy, ...]
+    book: PolicyBook
     router: Router
     scoring: Scoring
     store: Store
@@ -80,25 +84,45 @@ class Completions:
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
+    decide: Callable[[Facts], Decision] = field(init=False)
+    stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
-        may_escalate = self.policy.is_enforced and any(
-            isinstance(action, Escalate) for action in actions_of
+        may_escalate = any(
+            isinstance(action, Escalate)
+            for policy in self.policies
+            if policy.is_enforced
+            for action in (*(rule.then for rule in policy.rules), policy.default)
         )
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = may_escalate or score_s > commit_s
-        self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
+        self.mode_of = lru_cache(maxsize=1_024)(partial(strictest_mode, self.policies))
+        self.decide = deciding(self.policies)
+
+    def asked_for(self, request: Request) -> Completions:
+        """These parts, with the policy that the request asks for deciding too.
+
+        Raises BadRequestError for a policy that nobody can ask for.
+        """
+        if POLICY not in request.values:
+            return self
+        policy = self.book.asked_for(request.values[POLICY].decode("latin-1"))
+        if policy in self.policies:
+            return self
+        if policy.name not in self.stricter:
+            self.stricter[policy.name] = replace(self, policies=(*self.policies, policy))
+        return self.stricter[policy.name]
 
     async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
         exchange = Exchange(request, self.records)
         with exchange:
+            parts = self.asked_for(request)
             asked = parse_completion_request(request, format)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
-            return await Way(self, exchange, asked).go()
+            return await Way(parts, exchange, asked).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """With the text that it goes on with, and upstream's id of a reply released under ours."""
@@ -134,8 +158,14 @@ class Way:
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
-        asked = self.asked
-        return self.parts.mode_of(model=asked.model, domain=asked.domain, tags=asked.tags)
+        asked, caller = self.asked, self.exchange.request.caller
+        return self.parts.mode_of(
+            model=asked.model,
+            domain=asked.domain,
+            tags=asked.tags,
+            team=caller.team,
+            key=caller.key,
+        )
 
     async def _ask(self, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
@@ -215,8 +245,11 @@ class Way:
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         answer.confidences = await self._confidences(answer.choices, answer.model)
-        decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
+        decisions = [self.parts.decide(facts) for facts in self._facts(answer)]
         return self._outcome(answer, decisions)
+
+    def _facts(self, answer: Answer) -> list[Facts]:
+        return answer.facts(self.asked, self.exchange.request.caller)
 
     async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
         asked = self.asked
@@ -254,8 +287,8 @@ class Way:
                 kept.continues, kept.is_restarted = first.continues, first.continues is not None
         assert before.decision is not None
         decisions = [
-            after_escalation(self.parts.policy, before.decision, facts)
-            for facts in kept.facts(self.asked)
+            after_escalation(self.parts.policies, before.decision, facts)
+            for facts in self._facts(kept)
         ]
         outcome = self._outcome(kept, decisions)
         outcome.escalated_from = self.asked.model if asked != self.asked.model else None
@@ -313,7 +346,7 @@ class Way:
         id, key_hash = new_held_id(self.asked.format), hash_key(self.exchange.request)
         held = held_reply(answer, self.asked, outcome, hold, id=id, key_hash=key_hash)
         try:
-            await self.parts.store.hold(held)
+            await self.parts.store.hold(held, self.exchange.request.caller)
         except StoreError as error:
             self._raise(outcome, error)
         outcome.review_id = id

@@ -56,6 +56,7 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
         return _streamed(reply) if is_stream else reply
     exchange = Exchange(request, parts.records)
     with exchange:
+        parts = parts.asked_for(request)
         remembered = parts.conversations.get(id, key_hash)
         if remembered is not None:
             asked, upstream = remembered.request(is_stream=is_stream), remembered.upstream
@@ -88,7 +89,7 @@ class _Fetched(Way):
 
     def _stream_mode(self) -> StreamMode:
         """Without the model's name nobody can say which rules might apply."""
-        if self.is_known or not self.parts.policy.is_enforced:
+        if self.is_known or not any(policy.is_enforced for policy in self.parts.policies):
             return Way._stream_mode(self)
         return StreamMode("buffer")
 
