@@ -74,7 +74,7 @@ class KeyStore:
             self._engine = open_engine(self._url)
         return self._engine
 
-    def _read(self, query: sa.Select[Any]) -> list[Any]:
+    def _read(self, query: sa.Executable) -> list[Any]:
         try:
             with self._opened().connect() as connection:
                 return list(connection.execute(query))

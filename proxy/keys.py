@@ -102,7 +102,7 @@ def take_secret(scope: Scope) -> bytes:
 
 def _bearer(value: bytes) -> bytes:
     scheme, _, secret = value.strip().partition(b" ")
-    return secret.strip() if scheme.lower() == b"bearer" else value
+    return secret.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _take_from_subprotocols(scope: Scope) -> set[bytes]:
