@@ -60,7 +60,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What lives as long as the proxy does, whatever its configuration becomes."""
+    """What lives as long as the proxy does, whatever its configuration becomes.
+
+    `is_loopback` says that only this machine should reach it.
+    """
 
     scoring: Scoring
     store: Store

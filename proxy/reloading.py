@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from policies import InvalidDocumentError
+from proxy.asgi import place
 from proxy.config import Config
 from proxy.errors import StartupError, StoreError
 from proxy.generation import Generation, Parts, Setup, problems_of
@@ -56,8 +57,9 @@ class Reloading:
     async def stop(self) -> None:
         await asyncio.to_thread(self._watch.stop)
         self._keys.close()
-        for generation in (*self._retired, self.current):
-            await generation.router.aclose()
+        for generation in self._retired:
+            await generation.router.aclose(kept=self.current.router.upstreams)
+        await self.current.router.aclose()
 
     def ask(self) -> None:
         self._watch.ask()
@@ -73,7 +75,7 @@ class Reloading:
         before = self._newest
         try:
             self._take(self._reload())
-        except StartupError as error:
+        except (StartupError, StoreError) as error:
             cause = error.__cause__
             problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
             self._suspects = frozenset(Path(problem.source) for problem in problems)
@@ -84,7 +86,7 @@ class Reloading:
                 hint="the configuration that held so far still holds",
             )
         except Exception as error:
-            log.error("configuration_refused", kind=type(error).__name__, generation=before.number)
+            log.error("configuration_refused", generation=before.number, **place(error))
 
     def _take(self, setup: Setup) -> None:
         """Makes the next generation of what was read; raises StartupError, StoreError."""

@@ -178,7 +178,7 @@ def serve(
 
     reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
     app = create_app_of(setup, on_ready=say_try, reload=reload, is_open=is_loopback(host))
-    if hasattr(signal, "SIGHUP"):
+    if reload is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: app.reload())
     settings = server_settings(app, setup.config)
     for line in greeting(setup, url):

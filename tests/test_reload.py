@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
+from proxy.errors import StartupError
+from proxy.server import reload_setup
 from tests.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import ProxyProcess, question, until
@@ -249,6 +251,24 @@ def test_keys_and_teams_come_with_a_change(running: Running) -> None:
     wait_until_known(base_url, later)
     assert ask_with(base_url, later).headers["x-pinocchio-policy"].startswith("desk/")
     assert running.generation == 3
+
+
+def test_what_would_be_unsafe_at_the_start_is_refused_later_too(
+    tmp_path: Path, upstream: FaultyUpstream
+) -> None:
+    """A proxy that everybody can reach cannot be opened by a change of its file."""
+    path = tmp_path / "proxy.yaml"
+    text = f"""
+upstreams: {{a: {{base_url: "{upstream.base_url}", api_key: x}}}}
+models: [{{match: "*", upstream: a}}]
+store: sqlite:///{tmp_path}/held.db
+"""
+    path.write_text(f"{text}keys: required\n")
+    assert reload_setup(path, None, "0.0.0.0").config.needs_keys
+    path.write_text(text)
+    with pytest.raises(StartupError, match="would lend the key"):
+        reload_setup(path, None, "0.0.0.0")
+    assert not reload_setup(path, None, "127.0.0.1").config.needs_keys
 
 
 def test_a_team_with_keys_cannot_be_taken_away(running: Running) -> None:
