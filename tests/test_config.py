@@ -275,7 +275,7 @@ MISTAKES = [
     ),
     (
         "keys: required\n" + LOCAL + "models: [{match: '*', upstream: local}]",
-        3,
+        2,
         "upstreams.local: with 'keys: required' the client's key stays here; set api_key (any "
         "word, where upstream asks for none)",
     ),
