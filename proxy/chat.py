@@ -39,7 +39,7 @@ from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
-from proxy.governing import after_escalation, deciding, strictest_mode
+from proxy.governing import after_escalation, deciding, strictest_mode, with_asked
 from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
 from proxy.held import held_reply, new_held_id, placeholder_for, released_id
@@ -111,7 +111,8 @@ class Completions:
         if policy in self.policies:
             return self
         if policy.name not in self.stricter:
-            self.stricter[policy.name] = replace(self, policies=(*self.policies, policy))
+            both = with_asked(self.policies, policy)
+            self.stricter[policy.name] = replace(self, policies=both)
         return self.stricter[policy.name]
 
     async def handle(self, format: Format, request: Request) -> Reply:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.asgi import Scope
 from proxy.callers import CALLER, Caller
@@ -32,8 +30,6 @@ from proxy.routing import Router
 from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import Surfaces
-
-log = structlog.get_logger(__name__)
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
@@ -148,30 +144,39 @@ class Generation:
         return self.routes
 
     def _admit(self, scope: Scope) -> Routes:
-        guest = self._guest(take_secret(scope))
+        key = self._key(take_secret(scope))
+        guest = self._guest(key, scope)
         scope[CALLER] = guest.caller
         if guest.rates and (wait_s := self._parts.buckets.take(guest.rates)):
             most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in guest.rates)
             raise RateLimitedError(f"too many requests: {most}", wait_s)
         return guest.routes
 
-    def _guest(self, secret: bytes) -> _Guest:
+    def _key(self, secret: bytes) -> ClientKey:
+        """What is looked up, and compared, is a hash: how long that takes tells nothing."""
         digest = digest_of(secret)
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             raise InvalidKeyError("what the request presents is no client key of this proxy")
-        if (state := key.state(time.time())) != "active":
+        return key
+
+    def _guest(self, key: ClientKey, scope: Scope) -> _Guest:
+        """What the key comes to; raises ProxyError where it is over or cannot be served."""
+        state, guest = key.state(time.time()), self._guests.get(key.id)
+        if guest is not None and state == "active":
+            return guest
+        scope[CALLER] = Caller(self.number, key.id, key.name or key.id, key.team)
+        if state != "active":
             verb = {"revoked": "was revoked", "expired": "has expired"}[state]
             raise InvalidKeyError(f"the client key {key.id} {verb}")
-        if digest not in self._guests:
-            self._guests[digest] = self._new_guest(key)
-        return self._guests[digest]
+        guest = self._guests[key.id] = self._new_guest(key)
+        return guest
 
     def _new_guest(self, key: ClientKey) -> _Guest:
         """Raises ProxyError where what the key names is not in the configuration."""
-        if problem := problem_of(key, self.setup):
-            log.error("key_unusable", key=key.id, problem=problem)
-            raise ProxyError(f"the client key {key.id} cannot be used; the proxy's log says why")
+        if problem_of(key, self.setup) is not None:  # the log says which, see reloading.py
+            text = f"the client key {key.id} cannot be used; the proxy's log says why"
+            raise ProxyError(text, code="key_unusable")
         config = self.setup.config
         team = config.teams.get(key.team, NO_TEAM) if key.team else NO_TEAM
         policy = self.setup.book.load(key.policy or team.policy)
@@ -183,8 +188,8 @@ class Generation:
             (f"team {key.team}", team.requests_per_minute),
         )
         rates = tuple((owner, rate) for owner, rate in limits if rate is not None)
-        name = key.name or key.id
-        caller = Caller(self.number, key.id, name, key.team, key.max_held, team.max_held)
+        named = (key.id, key.name or key.id, key.team)
+        caller = Caller(self.number, *named, key.max_held, team.max_held)
         return _Guest(key, caller, rates, self._routes_for(policy, attach))
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:

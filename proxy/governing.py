@@ -13,8 +13,22 @@ from typing import Final
 from policies import Decision, Facts, Policy, StreamMode, stream_mode, strictest
 from policies import after_escalation as after_escalation_by
 from policies import decide as decide_by
+from proxy.errors import BadRequestError
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
+
+
+def with_asked(policies: tuple[Policy, ...], asked: Policy) -> tuple[Policy, ...]:
+    """The policies with one that a request asks for.
+
+    Raises BadRequestError for one that would have more models asked: that is not stricter.
+    """
+    if asked.ask is not None:
+        raise BadRequestError(
+            f"policy {asked.name!r} asks several times, which no request can ask for",
+            code="unusable_policy",
+        )
+    return (*policies, asked)
 
 
 def deciding(policies: Sequence[Policy]) -> Callable[[Facts], Decision]:

@@ -55,7 +55,7 @@ class PolicyBook:
             return load_policy(name)
         except InvalidDocumentError as error:
             raise BadRequestError(
-                f"the pack {name!r} asks for more than this version does", code="unknown_policy"
+                f"the pack {name!r} asks for more than this version does", code="unusable_policy"
             ) from error
 
     def files(self) -> set[Path]:

@@ -230,11 +230,27 @@ def test_a_revoked_key_is_refused_without_a_restart(proxy: LiveProxy) -> None:
     assert refused(ask_with(proxy.base_url, secret)) == f"the client key {key.id} was revoked"
 
 
+def test_the_record_says_who_still_uses_a_revoked_key(proxy: LiveProxy) -> None:
+    """So that its owner can be found; of keys that never were, there is a line in the log only."""
+    secret, key = make_key(proxy.store_path, name="old", revoked_at=time.time())
+    until(lambda: "revoked" in refused(ask_with(proxy.base_url, secret)), NOTICED_WITHIN_S)
+    ask_with(proxy.base_url, "sk-nobodys")
+
+    def refusals() -> list[Any]:
+        with closing(sqlite3.connect(proxy.store_path)) as database:
+            query = "SELECT DISTINCT key_hash, key FROM exchanges WHERE status = 401"
+            return database.execute(query).fetchall()
+
+    until(lambda: (key.id, "old") in refusals())
+    assert all(id.startswith("key_") for id, _ in refusals())
+
+
 def test_a_key_expires_by_itself(proxy: LiveProxy) -> None:
-    """After its time it is refused, and told why."""
-    secret, key = make_key(proxy.store_path, expires_at=time.time() - 1)
-    said = f"the client key {key.id} has expired"
-    until(lambda: refused(ask_with(proxy.base_url, secret)) == said, NOTICED_WITHIN_S)
+    """Until its time has come it opens; then it is refused, and told why."""
+    secret, key = make_key(proxy.store_path, expires_at=time.time() + 4)
+    wait_until_known(proxy.base_url, secret)
+    until(lambda: ask_with(proxy.base_url, secret).status_code == 401, NOTICED_WITHIN_S)
+    assert refused(ask_with(proxy.base_url, secret)) == f"the client key {key.id} has expired"
 
 
 # What a key is known by

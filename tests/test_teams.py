@@ -271,6 +271,17 @@ def test_an_unknown_policy_is_refused(
         client.chat.completions.create(**question("x"), extra_headers={HEADER: "nonsense"})
 
 
+def test_a_policy_that_asks_several_times_is_not_asked_for(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """It would cost more rather than hold more; whose own policy it is may name it."""
+    asking = "{version: 1, name: best, ask: {n: 2}, default: deliver}"
+    own = start_proxy(policy=asking)
+    assert own.ask(headers={HEADER: "best"}).status_code == 200
+    refusal = start_proxy(policy=DELIVER).ask(headers={HEADER: "best-of-n"})
+    assert (refusal.status_code, error_of(refusal)["code"]) == (400, "unusable_policy")
+
+
 def test_a_configured_policy_can_be_asked_for_by_its_name(proxy: LiveProxy) -> None:
     """A team's policy is known to the clients of another one under the name it has."""
     plain = key_for(proxy, team="plain")
