@@ -32,6 +32,7 @@ from proxy.conversations import Conversations
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
+from proxy.keys import masked
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.records import Records
@@ -163,6 +164,7 @@ class App:
         if isinstance(error, HostNotAllowedError):
             return  # a page in a browser may make any number of them
         request = request_of({"method": "GET", **scope})
+        request.path = masked(request.path)
         is_known = scope[CALLER].id is not None
         exchange = Exchange(request, self._parts.records if is_known else None)
         exchange.close(error.status, error.machine_code)

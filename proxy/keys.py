@@ -92,12 +92,19 @@ def take_secret(scope: Scope) -> bytes:
         raise InvalidKeyError(f"this proxy asks for a client key, in {WHERE}")
     if len(presented) > 1:
         raise InvalidKeyError("the request presents several keys that differ; send one")
-    if _PREFIX in scope["query_string"] or any(_PREFIX in value for _, value in fields):
+    path: bytes = scope.get("raw_path") or b""
+    elsewhere = (path, scope["query_string"], *(value for _, value in fields))
+    if any(_PREFIX in text for text in elsewhere):
         raise BadRequestError(f"a client key belongs into {WHERE} only", code="misplaced_api_key")
     secret = presented.pop()
     if not _SECRET.fullmatch(secret):
         raise InvalidKeyError("what the request presents is no client key of this proxy")
     return secret
+
+
+def masked(path: str) -> str:
+    """A path as it may stand in a log, if somebody wrote a key into it."""
+    return re.sub(f"{PREFIX}[0-9a-f]+", f"{PREFIX}...", path)
 
 
 def _bearer(value: bytes) -> bytes:

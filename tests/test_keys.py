@@ -211,6 +211,26 @@ def test_a_key_in_another_place_does_not_go_upstream(
     assert upstream.requests == []
 
 
+@pytest.mark.parametrize(("is_in_field", "status"), [(True, 400), (False, 401)])
+def test_a_key_in_the_path_goes_nowhere(
+    proxy: LiveProxy,
+    secret: str,
+    upstream: FaultyUpstream,
+    capsys: pytest.CaptureFixture[str],
+    is_in_field: bool,
+    status: int,
+) -> None:
+    """Neither upstream nor into the line of its refusal."""
+    capsys.readouterr()
+    headers = bearer(secret) if is_in_field else {}
+    url = f"{proxy.base_url}/files/{secret}"
+    response = httpx.get(url, headers=headers, trust_env=False)
+    assert response.status_code == status
+    assert secret not in response.text
+    assert upstream.requests == []
+    until(lambda: f"path=/v1/files/{PREFIX}..." in capsys.readouterr().out)
+
+
 def test_any_host_is_answered_for_a_key(proxy: LiveProxy, secret: str) -> None:
     """The check of `Host` is for proxies that are open."""
     assert ask_with(proxy.base_url, secret, host="proxy.example").status_code == 200
