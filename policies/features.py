@@ -33,7 +33,15 @@ Feature: TypeAlias = Literal[
 FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 """All that a policy can ask for."""
 
-SERVED: Final[frozenset[Feature]] = frozenset({"key", "team"})
+SERVED: Final[frozenset[Feature]] = frozenset(
+    {
+        "ask",
+        "clarify generate",
+        "escalate ladder",
+        "key",
+        "team",
+    }
+)
 """What this version's proxy carries out beyond what every policy may ask for."""
 
 

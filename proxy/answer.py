@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from policies import Facts, ToolCall
-from proxy.callers import ANYONE, Caller
 from proxy.completion_request import CompletionRequest
 from proxy.encoding import can_decode, decode
 from proxy.errors import UpstreamBrokenError, UpstreamError
@@ -66,7 +65,7 @@ class Answer:
     def has_tool_calls(self) -> bool:
         return any(tool_calls(choice.message) for choice in self.choices)
 
-    def facts(self, asked: CompletionRequest, caller: Caller = ANYONE) -> list[Facts]:
+    def facts(self, asked: CompletionRequest) -> list[Facts]:
         """What a policy may look at, one for each choice."""
         n = asked.format.count(asked.payload)
         return [
@@ -79,8 +78,8 @@ class Answer:
                 n,
                 asked.domain,
                 asked.tags,
-                caller.team,
-                caller.key,
+                asked.caller.team,
+                asked.caller.key,
             )
             for choice, confidence in zip(self.choices, self.confidences, strict=True)
         ]

@@ -19,6 +19,7 @@ from proxy.chat import Completions
 from proxy.config import AttachConfig, Config, TeamConfig
 from proxy.conversations import Conversations
 from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
+from proxy.governing import Governing
 from proxy.host_check import check_host
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.policy_book import PolicyBook
@@ -109,7 +110,7 @@ class Generation:
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
         completions = Completions(
             config,
-            (policy,),
+            Governing((policy,)),
             self.setup.book,
             self.router,
             parts.scoring,

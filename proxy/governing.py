@@ -7,54 +7,76 @@ make more of its replies wait or be withheld.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
-from policies import Decision, Facts, Policy, StreamMode, stream_mode, strictest
-from policies import after_escalation as after_escalation_by
-from policies import decide as decide_by
+from policies import (
+    Decision,
+    Facts,
+    Policy,
+    StreamMode,
+    after_escalation,
+    asks_a_model,
+    decide,
+    stream_mode,
+    strictest,
+)
+from proxy.completion_request import CompletionRequest
 from proxy.errors import BadRequestError
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 
 
-def with_asked(policies: tuple[Policy, ...], asked: Policy) -> tuple[Policy, ...]:
-    """The policies with one that a request asks for.
+class Governing:
+    """`policies` decide together; what follows from them alone is found out once."""
 
-    Raises BadRequestError for one that would have more models asked: that is not stricter.
-    """
-    if asked.ask is not None:
-        raise BadRequestError(
-            f"policy {asked.name!r} asks several times, which no request can ask for",
-            code="unusable_policy",
+    def __init__(self, policies: tuple[Policy, ...]) -> None:
+        self.policies = policies
+        enforced = [policy for policy in policies if policy.is_enforced]
+        self.is_enforced = bool(enforced)
+        self.asking = next((each.ask for each in enforced if each.ask is not None), None)
+        self.asks_again = any(
+            asks_a_model(action)
+            for policy in enforced
+            for action in (*(rule.then for rule in policy.rules), policy.default)
         )
-    return (*policies, asked)
+        self.decide: Callable[[Facts], Decision] = partial(decide, policies[0])
+        if len(policies) > 1:
+            self.decide = self._decide_together
+        self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
+
+    def with_asked(self, policy: Policy) -> Governing:
+        """These policies and one that a request asks for.
+
+        Raises BadRequestError for one that would have more replies made: that is not stricter.
+        """
+        if policy.ask is not None:
+            raise BadRequestError(
+                f"policy {policy.name!r} asks several times, which no request can ask for",
+                code="unusable_policy",
+            )
+        return Governing((*self.policies, policy))
+
+    def _decide_together(self, facts: Facts) -> Decision:
+        return strictest(decide(policy, facts) for policy in self.policies)
+
+    def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
+        """What happens to the reply that an escalation kept."""
+        return strictest(after_escalation(policy, decision, facts) for policy in self.policies)
+
+    def stream_mode(self, asked: CompletionRequest) -> StreamMode:
+        """How the stream of a request has to be sent so that each policy can decide on it."""
+        caller = asked.caller
+        return self._mode_of(
+            model=asked.model,
+            domain=asked.domain,
+            tags=asked.tags,
+            team=caller.team,
+            key=caller.key,
+            n=1 if self.asking is None else asked.format.count(asked.payload),
+        )
 
 
-def deciding(policies: Sequence[Policy]) -> Callable[[Facts], Decision]:
-    """How these policies decide; for one alone it is `policies.decide` itself."""
-    if len(policies) == 1:
-        return partial(decide_by, policies[0])
-    return lambda facts: strictest(decide_by(policy, facts) for policy in policies)
-
-
-def after_escalation(policies: Sequence[Policy], decision: Decision, facts: Facts) -> Decision:
-    """What happens to the reply that an escalation kept."""
-    return strictest(after_escalation_by(policy, decision, facts) for policy in policies)
-
-
-def strictest_mode(
-    policies: Sequence[Policy],
-    *,
-    model: str,
-    domain: str | None,
-    tags: frozenset[str],
-    team: str | None,
-    key: str | None,
-) -> StreamMode:
-    """How a stream has to be sent so that each of the policies can still decide on it."""
-    modes = [
-        stream_mode(policy, model=model, domain=domain, tags=tags, team=team, key=key)
-        for policy in policies
-    ]
+def _strictest_mode(policies: Sequence[Policy], **of_request: Any) -> StreamMode:
+    modes = [stream_mode(policy, **of_request) for policy in policies]
     return max(modes, key=lambda found: STRICTNESS.index(found.mode))

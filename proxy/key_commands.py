@@ -101,7 +101,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     from proxy.config import NAME
     from proxy.generation import problem_of
     from proxy.keys import ATTACH
-    from proxy.server import check_escalations
+    from proxy.server import check_models
 
     problem = problem_of(key, setup)
     if key.name is not None and (not NAME.fullmatch(key.name) or key.name.startswith("key_")):
@@ -113,7 +113,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
         problem = f"--attach must be one of {', '.join(ATTACH)}, not {key.attach!r}"
     if problem is not None:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, problem.removeprefix(f"key {key.id}: "))
-    check_escalations(setup)
+    check_models(setup)
     store.add(key)
     return setup
 

@@ -47,6 +47,7 @@ exchanges = sa.Table(
     sa.Column("total_ms", sa.Float, nullable=False),
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),
+    sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
     sa.Column("team", sa.String),
     sa.Column("key", sa.String),  # the name that policies see
     sa.Column("generation", sa.Integer),  # of the configuration, counted from the start

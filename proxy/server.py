@@ -20,17 +20,18 @@ from pathlib import Path
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import Escalate, InvalidDocumentError, load_document
+from policies import InvalidDocumentError, load_document
 from proxy.app import App, create_app_of
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
-from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
+from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
 from proxy.key_store import KeyStore
 from proxy.logs import configure_logs
 from proxy.policy_book import PolicyBook
+from proxy.policy_models import model_problems
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
 
@@ -68,7 +69,7 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
         raise _unusable(error) from error
     setup = load_setup(path, policy)
     check_exposure(setup, host)
-    check_escalations(setup)
+    check_models(setup)
     check_keys(setup)
     return setup
 
@@ -103,13 +104,13 @@ def check_keys(setup: Setup) -> None:
         advice = "; correct the configuration, or revoke the key with `pinocchio keys revoke ID`"
         lines = "\n".join(problem + advice for problem in problems)
         raise StartupError(ExitStatus.UNUSABLE_INPUT, lines)
-    check_escalations(setup)  # the book has the policies of the keys by now
+    check_models(setup)  # the book has the policies of the keys by now
 
 
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
-    check_escalations(setup)
+    check_models(setup)
     calibrator = setup.config.calibrator
     if calibrator.checkpoint == NO_CALIBRATOR:
         return
@@ -121,18 +122,11 @@ def check_setup(setup: Setup, host: str) -> None:
         raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
 
-def check_escalations(setup: Setup) -> None:
-    """Every model that the policy escalates to must have a route; raises StartupError."""
+def check_models(setup: Setup) -> None:
+    """Every model that a policy has asked must have a route; raises StartupError."""
     router = Router(setup.config)
-    for policy in setup.book:
-        actions = {f"rule {rule.name!r}": rule.then for rule in policy.rules}
-        for place, action in {**actions, "default": policy.default}.items():
-            if isinstance(action, Escalate):
-                try:
-                    router.name_for(action.to)
-                except UnknownModelError as error:
-                    message = f"policy {policy.name}, {place}: {error.message}"
-                    raise StartupError(ExitStatus.UNUSABLE_INPUT, message) from error
+    if problems := [found for policy in setup.book for found in model_problems(policy, router)]:
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
 
 
 def bind(host: str, port: int) -> socket.socket:
