@@ -434,6 +434,16 @@ def test_a_key_whose_team_is_gone_stops_the_start(
     assert "pinocchio keys revoke ID" in done.stderr
 
 
+def test_check_names_the_policy_of_each_team(config: Callable[..., str]) -> None:
+    """A team's policy is checked with the configuration that names it."""
+    done = run_cli("check", "--config", config())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^team support: policy helpdesk@\w{8}$", done.stdout, re.MULTILINE)
+    text = "keys: required\nteams: {support: {policy: helpdsk}}\n"
+    broken = run_cli("check", "--config", config(text))
+    assert (broken.returncode, "did you mean 'helpdesk'?" in broken.stderr) == (2, True)
+
+
 def test_listening_beyond_loopback_takes_client_keys(config: Callable[..., str]) -> None:
     """Without them the sentence says how to make some; with them the key may be lent."""
     upstream = "upstreams: {a: {base_url: 'http://127.0.0.1:1', api_key: x}}\n"

@@ -162,6 +162,19 @@ def test_the_keys_of_a_team_share_its_requests(proxy: LiveProxy) -> None:
     assert ask_with(proxy.base_url, other).status_code == 200
 
 
+def test_each_process_counts_for_itself(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """Two proxies on one store let a key make its requests at each of them."""
+    options: dict[str, Any] = {"keys": "required", "upstream": {"api_key": OWN_KEY}}
+    secret, _ = make_key(tmp_path / "held.db", requests_per_minute=1)
+    proxies = [LiveProxy(upstream.base_url, tmp_path, **options) for _ in range(2)]
+    try:
+        told = [ask_with(proxy.base_url, secret).status_code for proxy in proxies * 2]
+    finally:
+        for proxy in proxies:
+            proxy.stop()
+    assert told == [200, 200, 429, 429]
+
+
 def test_buckets_fill_evenly_and_take_from_all_or_none() -> None:
     """A minute's worth at once, then one every so often; who is refused has used up nothing."""
     now = [0.0]
