@@ -39,10 +39,12 @@ SERVED: Final[frozenset[Feature]] = frozenset(
         "calibrator",
         "clarify generate",
         "escalate ladder",
+        "key",
         "length",
         "recent share",
         "refusal",
         "rule shadow",
+        "team",
     }
 )
 """What this version's proxy carries out beyond what every policy may ask for."""

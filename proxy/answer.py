@@ -78,6 +78,8 @@ class Answer:
                 n,
                 asked.domain,
                 asked.tags,
+                asked.caller.team,
+                asked.caller.key,
                 refusal=choice.is_refusal or bool(choice.message.get("refusal")),
                 length=text_length(choice.message.get("content")),
                 calibrator=calibrator,

@@ -73,8 +73,12 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    for warning in lint(setup.policy):
-        typer.echo(f"  warning: {warning}")
+    for name, team in setup.config.teams.items():
+        policy_of_team = setup.book.load(team.policy)
+        typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    for each in setup.book:
+        for warning in lint(each):
+            typer.echo(f"  warning: {warning}")
 
 
 @reviews.command("list")

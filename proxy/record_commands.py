@@ -18,8 +18,8 @@ from proxy.errors import ExitStatus, StartupError, StoreError
 if TYPE_CHECKING:
     from policies import Decision, Exchange, Explanation, Policy
     from proxy.findings import Findings
+    from proxy.generation import Setup
     from proxy.recorded import Recorded
-    from proxy.server import Setup
 
 cli = typer.Typer(no_args_is_help=True)
 
@@ -87,7 +87,9 @@ def as_it_stands(policy: Policy, findings: Findings) -> Policy:
 def explain(
     request_id: RequestId,
     config: ConfigOption = None,
-    policy: Annotated[str | None, typer.Option(help="Instead of the configured one.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Instead of the configured one of that name.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
@@ -98,7 +100,8 @@ def explain(
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
-        now = as_it_stands(setup.policy, findings)
+        named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
+        now = as_it_stands(next(iter(named), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
     if as_json:
         typer.echo(json.dumps(_explained_values(recorded, now, explanations)))

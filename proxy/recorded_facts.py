@@ -59,10 +59,6 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["tags"] = sorted(facts.tags)
     if facts.domain is not None:
         values["domain"] = facts.domain
-    if facts.team is not None:
-        values["team"] = facts.team
-    if facts.key is not None:
-        values["key"] = facts.key
     if facts.share_below is not None:
         values["share_below"] = facts.share_below
     return values
@@ -90,5 +86,7 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
         "model": row["model"] or "",
         "stream": bool(row["is_stream"]),
         "calibrator": row["calibrator"],
+        "team": row["team"],
+        "key": row["key"],
     }
     return Facts(**(beside | kept))

@@ -87,20 +87,16 @@ class Traffic:
             self._findings.close()
             self._findings = None
 
-    def policy_for(self, policy: Policy, facts: Sequence[Facts], *, is_new: bool = True) -> Policy:
+    def policy_for(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
         """Fills in what the facts lack, and gives the policy as its certificate stands now.
 
-        A policy that goes by nothing but the reply is given back as it is. A reply that `is_new`
-        counts as traffic. Monitors look at requests for one choice alone:
+        A reply that `is_new` counts as traffic. Monitors look at requests for one choice alone:
         several choices for one question are no independent evidence.
         """
-        if not policy.follows_traffic:
-            return policy
         if "share_below" in policy.looks_at:
-            for each in facts:
-                self._rank(policy, each, is_new)
+            self._rank(policy, facts, is_new)
         followed = self._follow(policy)
-        if is_new and facts[0].n == 1 and (found := followed.see(facts[0])):
+        if is_new and facts.n == 1 and (found := followed.see(facts)):
             self._note(found)
         return followed.policy
 

@@ -49,6 +49,7 @@ ONLY_IN = {
     "sqlalchemy": [
         "proxy.database",
         "proxy.findings",
+        "proxy.key_store",
         "proxy.recorded",
         "proxy.records",
         "proxy.store",
