@@ -143,8 +143,8 @@ class _Graph:
         return self.add("Squeeze", found, batch)
 
     def linear(self, x: str, name: str, output: str = "") -> str:
-        weight, bias = self.constant(self.weights[f"{name}.weight"].T), self.weight(f"{name}.bias")
-        return self.add("Gemm", x, weight, bias, output=output)
+        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        return self.add("Gemm", x, weight, bias, output=output, transB=1)
 
     def normed(self, x: str, name: str) -> str:
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
