@@ -36,8 +36,8 @@ def load_scorer(
 ) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
-    `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file of
-    `pinocchio recalibrate` for this very calibrator. Raises CheckpointError, HubError, or
+    `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
+    of `pinocchio recalibrate` for this very calibrator. Raises CheckpointError, HubError, or
     MissingExtraError where `device` needs torch.
     """
     scorer = _load(name, device, threads)
