@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from policies import Decision, strictest
 from proxy import headers as names
@@ -34,6 +34,8 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
+    clarification: Literal["template", "generated"] | None = None  # of what is clarified
+    calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: list[tuple[Choice, Confidence, Decision | None]] = field(default_factory=list)
     overhead_ms: float = 0.0
     score_ms: float | None = None
@@ -55,15 +57,20 @@ class Outcome:
             self.would_action,
             self.calibrator,
         )
-        fields = [(names.STATUS, _STATUSES[self.status]), *told]
+        fields = [
+            (names.STATUS, _STATUSES[self.status]),
+            *told,
+            (names.REQUEST_ID, self.request_id.encode()),
+            (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
+        ]
         if self.confidence is not None:
             fields.insert(0, (names.CONFIDENCE, b"%.4f" % shown(self.confidence)))
         if self.reason is not None:
             fields.append((names.REASON, self.reason.encode("latin-1")))
-        fields.append((names.REQUEST_ID, self.request_id.encode()))
         if self.review_id is not None:
             fields.append((names.REVIEW_ID, self.review_id.encode()))
-        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
+        if self.clarification is not None:
+            fields.append((names.CLARIFICATION, self.clarification.encode()))
         if self.score_ms is not None:
             fields.append((names.SCORE_MS, b"%.1f" % self.score_ms))
         return fields
@@ -90,6 +97,10 @@ class Outcome:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
             member["escalated_from"] = self.escalated_from
+        if self.clarification is not None:
+            member["clarification"] = self.clarification
+        if self.calls:
+            member["calls"] = self.calls
         member["choices"] = [_choice_member(*choice) for choice in self.choices]
         return member
 
