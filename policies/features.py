@@ -38,6 +38,8 @@ SERVED: Final[frozenset[Feature]] = frozenset(
         "ask",
         "clarify generate",
         "escalate ladder",
+        "key",
+        "team",
     }
 )
 """What this version's proxy carries out beyond what every policy may ask for."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 
 import structlog
 
@@ -17,12 +16,7 @@ from policies import (
     Deliver,
     Escalate,
     Hold,
-    Policy,
     StreamMode,
-    after_escalation,
-    asks_a_model,
-    decide,
-    stream_mode,
     strictest,
 )
 from proxy import actions
@@ -47,11 +41,13 @@ from proxy.errors import ProxyError, StoreError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
-from proxy.headers import to_client, to_upstream, without
+from proxy.governing import Governing
+from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import is_done, late
 from proxy.held import held_reply, new_held_id, placeholder_for, released_id
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined, summarise
+from proxy.policy_book import PolicyBook
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
@@ -75,7 +71,8 @@ class Completions:
     """Handles the surfaces that are scored, with the parts that one proxy consists of."""
 
     config: Config
-    policy: Policy
+    governing: Governing
+    book: PolicyBook
     router: Router
     scoring: Scoring
     store: Store
@@ -84,27 +81,38 @@ class Completions:
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
-    asking: Asking | None = field(init=False)  # of what is asked several times
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
-    mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
+    stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
-        asks_again = self.policy.is_enforced and any(map(asks_a_model, actions_of))
-        self.asking = self.policy.ask if self.policy.is_enforced else None
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
-        self.may_take_long = asks_again or score_s > commit_s
-        self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
+        self.may_take_long = self.governing.asks_again or score_s > commit_s
+
+    def asked_for(self, request: Request) -> Completions:
+        """These parts, with the policy that the request asks for deciding too.
+
+        Raises BadRequestError for a policy that nobody can ask for.
+        """
+        if POLICY not in request.values:
+            return self
+        policy = self.book.asked_for(request.values[POLICY].decode("latin-1"))
+        if policy in self.governing.policies:
+            return self
+        if policy.name not in self.stricter:
+            both = self.governing.with_asked(policy)
+            self.stricter[policy.name] = replace(self, governing=both)
+        return self.stricter[policy.name]
 
     async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
         exchange = Exchange(request, self.records)
         with exchange:
+            parts = self.asked_for(request)
             asked = parse_completion_request(request, format)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
-            return await Way(self, exchange, asked).go()
+            return await Way(parts, exchange, asked).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """With the text that it goes on with, and upstream's id of a reply released under ours."""
@@ -128,7 +136,8 @@ class Way:
     async def go(self) -> Reply:
         if self.asked.is_stream:
             self.mode = self._stream_mode()
-        if self.parts.asking is not None and len(models := self._models(self.parts.asking)) > 1:
+        asking = self.parts.governing.asking
+        if asking is not None and len(models := self._models(asking)) > 1:
             return await self._ask_each(models)
         reply = await self._ask(self.asked.model)
         if reason := unscorable_reason(reply):
@@ -142,11 +151,7 @@ class Way:
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
-        asked = self.asked
-        of_request = {"model": asked.model, "domain": asked.domain, "tags": asked.tags}
-        if self.parts.asking is None:
-            return self.parts.mode_of(**of_request)
-        return self.parts.mode_of(**of_request, n=asked.format.count(asked.payload))
+        return self.parts.governing.stream_mode(self.asked)
 
     def _models(self, asking: Asking) -> tuple[str, ...]:
         """Whom to ask, an entry for each reply; what runs in the background is not asked twice."""
@@ -236,7 +241,7 @@ class Way:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         if not answer.confidences:
             await self._score(answer, self.asked.model)
-        decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
+        decisions = [self.parts.governing.decide(facts) for facts in answer.facts(self.asked)]
         return self._outcome(answer, decisions)
 
     async def _score(self, answer: Answer, model: str) -> None:
@@ -307,8 +312,8 @@ class Way:
         return kept.whole, outcome
 
     def _decided_again(self, answer: Answer, decision: Decision) -> list[Decision]:
-        facts = answer.facts(self.asked)
-        return [after_escalation(self.parts.policy, decision, each) for each in facts]
+        after, facts = self.parts.governing.after_escalation, answer.facts(self.asked)
+        return [after(decision, each) for each in facts]
 
     async def _clarify(self, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
         """The clarification as it is sent: with the policy's question, or one of a model's."""
@@ -358,7 +363,7 @@ class Way:
         id, key_hash = new_held_id(self.asked.format), hash_key(self.exchange.request)
         held = held_reply(answer, self.asked, outcome, hold, id=id, key_hash=key_hash)
         try:
-            await self.parts.store.hold(held)
+            await self.parts.store.hold(held, self.exchange.request.caller)
         except StoreError as error:
             self._raise(outcome, error)
         outcome.review_id = id
