@@ -174,10 +174,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 def load_embedded(
     folder: Path, device: str = "auto", *, threads: int | None = None
 ) -> EmbeddedCalibrator:
-    """A checkpoint ready to score, on the CPU (`auto`, `cpu`) or on a device of torch's.
+    """A checkpoint ready to score; an encoder runs on the CPU (`auto`, `cpu`) or on a device of
+    torch's, a tower always on the CPU.
 
     Raises CheckpointError for a folder that cannot be used or a device that is not there, and
-    MissingExtraError where the device needs torch and there is none.
+    MissingExtraError where an encoder needs a package that is not there.
     """
     found = read_checkpoint(folder)
     geometry = found.config.encoder
@@ -190,12 +191,13 @@ def load_embedded(
 def _encoder(
     config: EncoderConfig, weights: Mapping[str, Array], device: str, threads: int | None
 ) -> Encoder:
-    if device in ON_CPU:
-        from calibrator.onnx_encoder import OnnxEncoder
-
-        return OnnxEncoder(config, weights, threads)
+    extra = "encoder" if device in ON_CPU else "torch"
     try:
+        if device in ON_CPU:
+            from calibrator.onnx_encoder import OnnxEncoder
+
+            return OnnxEncoder(config, weights, threads)
         from calibrator.torch_encoder import load_torch_encoder
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{error.name} (for device {device!r})", "torch") from error
+        raise MissingExtraError(f"{error.name} (for device {device!r})", extra) from error
     return load_torch_encoder(config, weights, device)

@@ -14,9 +14,20 @@ PyYAML. README.md beside this file has an example of everything that a policy ca
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
+from policies.actions import (
+    Action,
+    Annotate,
+    Block,
+    Clarify,
+    Deliver,
+    Escalate,
+    Hold,
+    asks_a_model,
+    duration_s,
+)
 from policies.asking import Asking, surest
-from policies.certificate import Certificate, Grant, Scope, parse_certificate
+from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
+from policies.confidence import MaxError
 from policies.costs import Costs
 from policies.decision import (
     Decision,
@@ -55,7 +66,8 @@ if TYPE_CHECKING:
         decision_as_values,
         load_fixtures,
     )
-    from policies.linting import lint
+    from policies.linting import circles, lint
+    from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
     from policies.schema import json_schema
@@ -74,6 +86,7 @@ _LAZY = {
     "Replay": "policies.replays",
     "Study": "policies.certification_study",
     "certify": "policies.certification",
+    "circles": "policies.linting",
     "check_fixtures": "policies.fixtures",
     "decision_as_values": "policies.fixtures",
     "explain": "policies.explanation",
@@ -82,6 +95,7 @@ _LAZY = {
     "json_schema": "policies.schema",
     "lint": "policies.linting",
     "load_fixtures": "policies.fixtures",
+    "promoted": "policies.promotion",
     "one_per_question": "policies.certification",
     "replay": "policies.replays",
     "study": "policies.certification_study",
@@ -124,6 +138,7 @@ __all__ = [
     "Hold",
     "InvalidDocumentError",
     "Labelled",
+    "MaxError",
     "Needed",
     "Outcome",
     "Policy",
@@ -139,17 +154,21 @@ __all__ = [
     "Study",
     "ToolCall",
     "after_escalation",
+    "asks_a_model",
     "certified",
     "certify",
     "check_fixtures",
+    "circles",
     "decide",
     "decide_calls",
     "decision_as_values",
+    "duration_s",
     "explain",
     "facts_as_values",
     "facts_from_values",
     "json_schema",
     "lint",
+    "load_certificate",
     "load_document",
     "load_fixtures",
     "load_policy",
@@ -159,6 +178,7 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "promoted",
     "reaches",
     "replay",
     "stream_mode",

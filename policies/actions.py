@@ -140,6 +140,12 @@ class Escalate:
 Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
 
 
+def asks_a_model(action: Action) -> bool:
+    """Whether carrying the action out takes another call to a model."""
+    is_written = isinstance(action, Clarify) and action.ask == "generate"
+    return is_written or isinstance(action, Escalate)
+
+
 def severity(action: Action) -> float:
     """Return a number that grows with severity; a visible notice weighs more than none."""
     has_notice = isinstance(action, Deliver) and action.notice is not None
@@ -194,7 +200,7 @@ def _clarify(node: Node) -> Clarify:
         node["ask"].use("clarify generate")
     elif node["model"].is_present:
         node["model"].report(f"{node['model']} writes nothing without ask: generate")
-    model = node["model"].text("") if node["model"].is_present else None
+    model = node["model"].model() if node["model"].is_present else None
     return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
 
 
@@ -232,7 +238,7 @@ def _escalate(node: Node) -> Escalate | Hold:
     node.check_keys(("to", "keep", "otherwise", "human"))
     if not node["to"].is_present:
         node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
-    models = node["to"].texts() if node["to"].is_present else ("",)
+    models = node["to"].several_models() if node["to"].is_present else ("",)
     if len(models) > 1:
         node["to"].use("escalate ladder")
     if len(models) > MAX_HOPS or len(set(models)) < len(models):
@@ -248,17 +254,22 @@ def _escalate(node: Node) -> Escalate | Hold:
     return Escalate(first, node["keep"].choice(KEEPS, "best"), otherwise, tuple(further))
 
 
+def duration_s(text: str) -> float | None:
+    """Return how long `30s`, `30m`, `2h` or `7d` is, None for any other text."""
+    match = DURATION.fullmatch(text)
+    return int(match["count"]) * _UNITS_S[match["unit"]] if match else None
+
+
 def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
     """Read a duration such as `30m`, in seconds."""
     if not node.is_present:
         return default
-    match = DURATION.fullmatch(node.value) if isinstance(node.value, str) else None
-    if match is None:
+    seconds = duration_s(node.value) if isinstance(node.value, str) else None
+    if seconds is None:
         node.report(
             f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown(node.value)}"
         )
         return default
-    seconds = int(match["count"]) * _UNITS_S[match["unit"]]
     if not 0 < seconds <= longest:
         node.report(f"{node} must be more than 0s and at most {longest_text}, not {node.value}")
     return seconds

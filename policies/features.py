@@ -33,7 +33,20 @@ Feature: TypeAlias = Literal[
 FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 """All that a policy can ask for."""
 
-SERVED: Final[frozenset[Feature]] = frozenset()
+SERVED: Final[frozenset[Feature]] = frozenset(
+    {
+        "ask",
+        "calibrator",
+        "clarify generate",
+        "escalate ladder",
+        "key",
+        "length",
+        "recent share",
+        "refusal",
+        "rule shadow",
+        "team",
+    }
+)
 """What this version's proxy carries out beyond what every policy may ask for."""
 
 

@@ -11,9 +11,11 @@ in a circle, tools that nobody has, promises that no certificate keeps, replies 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from itertools import combinations
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, takewhile
+from typing import Any, TypeAlias
 
 from policies.actions import Deliver, Escalate, Hold, severity
 from policies.conditions import ToolCalls, When
@@ -25,6 +27,8 @@ from policies.reading import suggestion
 from policies.rules import Rule
 
 _EVERYTHING = Band(-math.inf, math.inf)
+_Conditions: TypeAlias = tuple[Rule, Mapping[str, Any]]
+"""A rule and its conditions but that on confidence."""
 
 
 def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
@@ -33,7 +37,7 @@ def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
         *_unreachable(policy),
         *_overlapping(policy),
         *_contradicting(policy),
-        *_escalating_in_circles(policy),
+        *circles(policy),
         *_promises(policy),
         *_misplaced_replies(policy),
     ]
@@ -48,9 +52,11 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
     """Rules all of whose replies are decided on by rules above them."""
-    for index, rule in enumerate(policy.rules):
-        above = [each for each in policy.rules[:index] if not each.is_shadow]
-        shadowing = _covering(rule, [each for each in above if _covers(each.when, rule.when)])
+    above: list[_Conditions] = []
+    for rule in policy.rules:
+        shadowing = _shadowing(above, rule)
+        if not rule.is_shadow:
+            above.append((rule, _but_confidence(rule.when)))
         if shadowing:
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
@@ -58,6 +64,12 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
             why = "has the same conditions and another action" if same else "decides before it"
             why = why if len(shadowing) == 1 else "decide before it"
             yield _warning(policy, rule, f"can never match: {they} {names} {why}")
+
+
+def _shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
+    """The rules above it that leave a rule, or what is left of one, nothing to decide on."""
+    narrow = _but_confidence(rule.when)
+    return _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
 def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
@@ -85,13 +97,11 @@ def _band(when: When) -> Band | None:
     return when.confidence if isinstance(when.confidence, Band) else None
 
 
-def _covers(wide: When, narrow: When) -> bool:
-    """Whether all that `narrow` matches is matched by `wide`, the confidence left aside."""
-    for name in wide.given():
-        one, other = getattr(wide, name), getattr(narrow, name)
-        if name != "confidence" and (other is None or not _condition_covers(one, other)):
-            return False
-    return True
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+    """Whether all that the conditions of `narrow` match is matched by those of `wide`."""
+    return wide.keys() <= narrow.keys() and all(
+        _condition_covers(condition, narrow[name]) for name, condition in wide.items()
+    )
 
 
 def _condition_covers(one: Any, other: Any) -> bool:
@@ -114,14 +124,12 @@ def _but_confidence(when: When) -> Mapping[str, Any]:
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
     """Pairs of rules that differ in nothing but their bands of confidence, the upper rule first."""
-    rules = [rule for rule in policy.rules if not rule.is_shadow]
-    for upper, lower in combinations(rules, 2):
-        one, other = upper.when.confidence, lower.when.confidence
-        if (
-            isinstance(one, Band)
-            and isinstance(other, Band)
-            and _but_confidence(upper.when) == _but_confidence(lower.when)
-        ):
+    alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
+    for rule in policy.rules:
+        if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
+            alike[tuple(_but_confidence(rule.when).items())].append((rule, band))
+    for rules in alike.values():
+        for (upper, one), (lower, other) in combinations(rules, 2):
             yield upper, one, lower, other
 
 
@@ -155,25 +163,43 @@ def _contradicting(policy: Policy) -> Iterator[Problem]:
                 )
 
 
-def _escalating_in_circles(policy: Policy) -> Iterator[Problem]:
-    """Models that are escalated to and that rules, by name, escalate again to where they began."""
-    edges = [
-        (rule, rule.when.model, to)
-        for rule in policy.rules
-        if isinstance(rule.then, Escalate) and rule.when.model is not None
-        for to in rule.then.models
-    ]
-    for rule, models, to in edges:
+def circles(policy: Policy) -> list[Problem]:
+    """Models that are escalated to and that rules, by name, escalate again to where they began.
+
+    A proxy refuses these: another question to a model that was unsure gains nothing. The first
+    circle is told: it comes out at each of its rules.
+    """
+    rules = [rule for rule in policy.rules if isinstance(rule.then, Escalate)]
+    return list(filter(None, (_circle(policy, rule, rules) for rule in rules)))[:1]
+
+
+def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
+    """The way from a rule's model to a model that the rule escalates, the shortest first."""
+    assert isinstance(rule.then, Escalate)
+    for to in rule.then.models:
         reached, waiting = {to}, [to]
         while waiting:
             model = waiting.pop()
-            further = [end for _, start, end in edges if start.match(model)]
-            waiting += [end for end in further if end not in reached]
-            reached.update(further)
-        if again := [model for model in reached if models.match(model)]:
-            way = f"{to}" if again == [to] else f"{to} and so to {again[0]}"
-            yield _warning(policy, rule, f"escalates in a circle: to {way}, which it escalates")
-            return
+            for each in rules:
+                if isinstance(each.then, Escalate) and _escalates(policy, each, model):
+                    waiting += [end for end in each.then.models if end not in reached]
+                    reached.update(each.then.models)
+        if again := [model for model in sorted(reached) if _escalates(policy, rule, model)]:
+            way = to if to in again else f"{to} and so to {again[0]}"
+            hint = f"decide about {again[0]} in a rule above it"
+            message = f"escalates in a circle: to {way}, which it escalates; {hint}"
+            return _warning(policy, rule, message)
+    return None
+
+
+def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
+    """Whether the rule is about this model by name, and not left without its replies by others."""
+    if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
+        return False
+    narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
+    above = takewhile(lambda each: each.name != rule.name, policy.rules)
+    deciding = [(each, _but_confidence(each.when)) for each in above if not each.is_shadow]
+    return not _shadowing(deciding, narrowed)
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:

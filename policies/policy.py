@@ -77,6 +77,8 @@ class Policy:
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
     uses: tuple[tuple[Feature, Problem], ...] = field(default=(), compare=False, repr=False)
+    models: tuple[tuple[str, Problem], ...] = field(default=(), compare=False, repr=False)
+    """The models that it has asked by name, each with what to say where nobody serves it."""
 
     certificate_path: Path | None = field(default=None, compare=False, repr=False)
     """Where the certificate is, or will be; a change of the file is a change of the policy."""
@@ -85,6 +87,10 @@ class Policy:
     """The rules in the form in which they are matched."""
     looks_at_tools: bool = field(init=False, repr=False, compare=False)
     """Whether any rule looks at the tools that a reply calls."""
+    looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The names of the facts that rules look at, see `When.facts`."""
+    follows_traffic: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule goes by more than its reply: by recent ones, or by a certificate."""
     decisions: dict[tuple[int, bool, tuple[int, ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -95,6 +101,10 @@ class Policy:
         object.__setattr__(self, "compiled", in_order)
         looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
         object.__setattr__(self, "looks_at_tools", looks_at_tools)
+        looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)
+        object.__setattr__(self, "looks_at", looks_at)
+        follows_traffic = not looks_at.isdisjoint(("share_below", "calibrator"))
+        object.__setattr__(self, "follows_traffic", follows_traffic)
 
     @property
     def is_enforced(self) -> bool:
@@ -163,6 +173,7 @@ def _read_policy(document: Document) -> Policy:
         source=document.source,
         certificate_path=_certificate_path(root["certificate"]),
         uses=tuple(root.uses),
+        models=tuple(root.models),
     )
     _check_promises(root, policy)
     if root.problems:

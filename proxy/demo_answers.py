@@ -20,7 +20,7 @@ import yaml
 
 Json = dict[str, Any]
 
-EMBEDDED_AUROC = 0.537
+EMBEDDED_AUROC = 0.570
 """What the embedded calibrator reaches on them; tests/test_embedded_checkpoint.py measures it."""
 
 _CLOSE = 0.8  # the share of words that a question must have in common with a canned one

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.asgi import Request
 from proxy.errors import ProxyError
+from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
+from proxy.recorded_facts import written
 from proxy.records import Records
 from proxy.scoring import Status
+
+if TYPE_CHECKING:
+    from proxy.calls import Call
 
 log = structlog.get_logger("pinocchio")
 
@@ -27,13 +34,14 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
 def hash_key(request: Request) -> str:
-    """Who asks, as a hash: the same client key gives the same value, and nothing leads back."""
+    """Who asks: the id of a client key of ours, else a hash of what goes upstream.
+
+    The same key gives the same value, and nothing leads back to it.
+    """
+    if request.caller.id is not None:
+        return request.caller.id
     values = request.values
     return _hashed(values.get(b"authorization") or values.get(b"x-api-key") or b"")
-
-
-def hash_presented(presented: str) -> str:
-    return _hashed(presented.encode("latin-1"))
 
 
 @lru_cache(maxsize=1_024)
@@ -42,19 +50,27 @@ def _hashed(presented: bytes) -> str:
 
 
 class Clock:
-    """Adds up the time that passes inside; None until it was first entered."""
+    """Adds up the time that passes inside; None until it was first entered.
 
-    __slots__ = ("_started", "s")
+    What several calls spend inside at the same time counts once.
+    """
+
+    __slots__ = ("_inside", "_started", "s")
 
     def __init__(self) -> None:
         self.s: float | None = None
         self._started = 0.0
+        self._inside = 0
 
     def __enter__(self) -> None:
-        self._started = time.perf_counter()
+        if not self._inside:
+            self._started = time.perf_counter()
+        self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        self.s = (self.s or 0.0) + time.perf_counter() - self._started
+        self._inside -= 1
+        if not self._inside:
+            self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
 _random: list[str] = []
@@ -87,6 +103,7 @@ class Exchange:
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     in_scoring: Clock = field(default_factory=Clock)
+    calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
 
     def __enter__(self) -> None:
@@ -114,6 +131,7 @@ class Exchange:
         outcome.overhead_ms = self.overhead_ms()
         if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
             outcome.score_ms = self.in_scoring.s * 1_000
+        outcome.calls = self._calls()
         self.outcome = outcome
         return outcome
 
@@ -134,8 +152,8 @@ class Exchange:
 
     def _facts(self) -> dict[str, Any]:
         """What may stand in a log line."""
-        outcome = self.outcome
-        facts = {
+        outcome, caller = self.outcome, self.request.caller
+        facts: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self.request.method,
             "path": self.request.path,
@@ -144,6 +162,10 @@ class Exchange:
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
+            "key": caller.id,
+            "team": caller.team,
+            "generation": caller.generation,
+            "calls": self._calls() or None,
         }
         if outcome is None:
             return facts
@@ -156,14 +178,21 @@ class Exchange:
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
+            "shadowed": outcome.shadowed_values() or None,
         }
+
+    def _calls(self) -> Sequence[dict[str, Any]]:
+        """Every call, where there was more than one."""
+        return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
         """One value for each column of `records.COLUMNS`."""
         outcome, request = self.outcome, self.request
+        caller = request.caller
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
         told: tuple[Any, ...] = (None,) * 9
+        judged: tuple[str | None, str | None] = None, None
         score_ms = None
         if outcome is not None:
             score_ms = outcome.score_ms
@@ -178,6 +207,8 @@ class Exchange:
                 outcome.review_id,
                 outcome.escalated_from,
             )
+            if outcome.facts:
+                judged = _judged(outcome, self.model)
         asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (
             self.request_id,
@@ -189,4 +220,15 @@ class Exchange:
             total_ms,
             overhead_ms,
             score_ms,
+            dumps(calls).decode() if (calls := self._calls()) else None,
+            caller.team,
+            caller.key,
+            caller.generation,
+            *judged,
         )
+
+
+def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:
+    """The facts, and what rules in shadow said about them, as a record keeps them."""
+    shadowed = json.dumps(outcome.shadowed_values()) if outcome.shadowed else None
+    return written(outcome.facts, model, outcome.confidence), shadowed

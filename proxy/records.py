@@ -28,7 +28,7 @@ exchanges = sa.Table(
     metadata,
     sa.Column("request_id", sa.String, primary_key=True),
     sa.Column("started_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("key_hash", sa.String, nullable=False),
+    sa.Column("key_hash", sa.String, nullable=False),  # or the id of a client key of ours
     sa.Column("path", sa.String, nullable=False),
     sa.Column("upstream", sa.String),
     sa.Column("model", sa.String),
@@ -47,6 +47,12 @@ exchanges = sa.Table(
     sa.Column("total_ms", sa.Float, nullable=False),
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),
+    sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
+    sa.Column("team", sa.String),
+    sa.Column("key", sa.String),  # the name that policies see
+    sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
+    sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
+    sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600

@@ -111,21 +111,6 @@ def test_it_scores_where_there_is_no_torch() -> None:
     assert 0 < float(done.stdout) < 1
 
 
-def test_a_device_of_torchs_needs_its_extra() -> None:
-    """Without torch, `device: cuda` is one sentence that says what to install."""
-    code = (
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "from calibrator import load_scorer\n"
-        "load_scorer('embedded', 'cuda')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr.splitlines()[-1] == (
-        "calibrator.errors.MissingExtraError: torch (for device 'cuda') is not installed; it comes "
-        "with: pip install 'pinocchio-proxy[torch]'"
-    )
-
-
 def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:
     """Padding and neighbours move no score by more than 1e-5."""
     items = _demo_items()[:24]

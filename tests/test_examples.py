@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,6 +141,90 @@ def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
         assert "x-pinocchio-confidence: 0.7300" in headers
         assert ANSWER in body
         assert json.loads(body)["pinocchio"]["confidence"] == 0.73
+
+
+def with_pinocchio(*command: str, url: str = "") -> str:
+    """As `run`, with the command line of this checkout; stderr may say what was written."""
+    told = {"PINOCCHIO_URL": url, "PINOCCHIO": f"{sys.executable} -m pinocchio"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment() | told
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_policy_is_proved_on_labelled_replies() -> None:
+    shown = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
+    assert list(shown) == ["recalibrate", "certify", "test", "replay"]
+    assert re.search(r"ECE 0\.126 -> 0\.022", shown["recalibrate"])
+    assert "needed: about 95 more" in shown["certify"]
+    assert "0 of 5 fixtures differ" in shown["test"]
+    delivered = re.search(r"gate@\S+: 14\.1% of 2000 replies delivered\n(.*)", shown["replay"])
+    assert delivered is not None
+    assert "20 of 281 labelled are wrong (7.1%" in delivered[1]
+    assert not list((EXAMPLES / "policy").glob("*.json*")), "nothing is kept"
+
+
+def test_the_record_explains_a_decision_and_replays_another_policy(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path, "--policy", "helpdesk") as proxy:
+        wait_until_ready(proxy)
+        script, config = EXAMPLES / "policy" / "look_back.sh", tmp_path / "proxy.yaml"
+        config.write_text(config.read_text() + "policies: helpdesk\n")
+        output = with_pinocchio(str(script), "--config", str(config), url=proxy.base_url)
+    shown = sections(output)
+    assert "yes  default: deliver" in shown["explain"]
+    assert shown["explain"].endswith("the same decision\n")
+    assert shown["verdict"].endswith(" is wrong\n")
+    assert "1 of 1 replies are treated differently" in shown["replay"]
+    assert "1 of 1 labelled are wrong" in shown["replay"]
+
+
+def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: Path) -> None:
+    if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
+        pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")
+    for name in ("proxy.yaml", "policy.yaml"):
+        shutil.copy(EXAMPLES / "cascade" / name, tmp_path)
+    config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config) as proxy:
+        wait_until_ready(proxy)
+        output = run(sys.executable, str(EXAMPLES / "cascade" / "ask.py"), url=proxy.base_url)
+        until(lambda: len(proxy.lines()) == 2)
+        sure, unsure = proxy.lines()
+    first, second = output.split("Is 91 a prime number?")
+    assert "41,760 minutes" in first
+    assert "call:" not in first
+    assert "answer:  No. 91 = 7" in second
+    assert "action:  escalate" in second
+    calls = re.findall(r"call: +(\S+) 0\.\d+ \d+ tokens ?(\w*)", second)
+    assert calls == [("demo", ""), ("demo-strong", "kept")]
+    assert "calls" not in sure
+    assert [call["model"] for call in unsure["calls"]] == ["demo", "demo-strong"]
+
+
+def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
+    (tmp_path / "support.yaml").write_text((EXAMPLES / "teams/support.yaml").read_text())
+    text = (EXAMPLES / "teams/proxy.yaml").read_text() + CONFIG.format(folder=tmp_path)
+    with ProxyProcess(tmp_path, text) as proxy:
+        wait_until_ready(proxy)
+        config = str(tmp_path / "proxy.yaml")
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "teams/ask.py")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment() | {"PINOCCHIO_URL": proxy.base_url, "PINOCCHIO_CONFIG": config},
+        )
+    assert done.returncode == 0, done.stderr
+    held = r"hold by support/not-sure-enough@\w{8}"
+    assert re.fullmatch(
+        f"support: +{held}\n"
+        r"research: +deliver by observe/[\w-]+@\w{8}\n"
+        f"research, stricter: +{held}\n"
+        "somebody else: +401 invalid_api_key\n",
+        done.stdout,
+    ), done.stdout
 
 
 def test_the_readme_names_every_example() -> None:

@@ -30,14 +30,23 @@ CONFIG = CheckpointConfig(
 
 def save_tiny(folder: Path, **changes: Any) -> Path:
     """Writes the checkpoint, its configuration changed where `changes` say so."""
-    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
+    assert CONFIG.encoder is not None
     model = CrossEncoderModel(CONFIG.encoder)
     with torch.no_grad():
         for parameter in model.parameters():  # far from zero, so that texts differ in their scores
             parameter.add_(torch.randn_like(parameter) * 0.3)
+    return save_checkpoint(folder, model, CONFIG.encoder, **changes)
+
+
+def save_checkpoint(
+    folder: Path, model: CrossEncoderModel, encoder: EncoderConfig, **changes: Any
+) -> Path:
+    """The same around another model."""
+    folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")
     shutil.copy(BASE / "tokenizer.json", folder / "tokenizer.json")
     sha256 = sha256_of(folder / "model.safetensors")
-    write_config(folder, replace(CONFIG, **{"weights_sha256": sha256, **changes}))
+    told = {"weights_sha256": sha256, "encoder": encoder, **changes}
+    write_config(folder, replace(CONFIG, **told))
     return folder

@@ -6,7 +6,16 @@ import contextlib
 from typing import Any
 
 from calibrator import NotScorableError, question_text
-from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.format import (
+    MEMBER,
+    MOST_TOKENS,
+    NOTHING,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    Sight,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.merging import index_of, joined, merge
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
@@ -36,6 +45,10 @@ class CompletionsFormat(ChoicesFormat):
         prompt = payload.get("prompt")
         listed = prompt if isinstance(prompt, list) else [prompt]
         return "\n\n".join(text for text in listed if isinstance(text, str))
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        prompt = f"{instructions}\n\n{text}\n\n"
+        return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}
 
     def message(self, choice: Json) -> Json | None:
         text = choice.get("text")

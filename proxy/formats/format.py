@@ -17,6 +17,7 @@ from proxy.formats.marks import Marks
 from proxy.sse import Event
 
 Json = dict[str, Any]
+MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
 
@@ -32,6 +33,7 @@ class Choice:
     message: Json = field(default_factory=dict)
     finish_reason: str | None = None
     logprobs: Json | None = None
+    is_refusal: bool = False  # where no text of a refusal says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Format(Protocol):
 
     def wants_schema(self, payload: Json) -> bool:
         """Whether a reply in prose would break what the client wants to parse."""
+        ...
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        """A request of our own: a model is to say something short about a text, not streamed."""
         ...
 
     # the answer

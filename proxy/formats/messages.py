@@ -7,9 +7,10 @@ from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, Assembler, Choice, Ending, Json
+from proxy.formats.format import MEMBER, MOST_TOKENS, Assembler, Choice, Ending, Json
 from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
+    REFUSAL,
     MessagesAssembler,
     finish_reason,
     is_call,
@@ -22,7 +23,7 @@ from proxy.formats.openai import annotated
 from proxy.json_splice import dumps
 from proxy.sse import Event
 
-STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": "refusal"}
+STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": REFUSAL}
 HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer
 AFTER_LOOKED_AT = 20_100  # the same for what followed on it
 _FORCING = ("any", "tool")  # kinds of tool_choice
@@ -74,11 +75,20 @@ class MessagesFormat:
         is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
         return is_forced or bool(wanted or payload.get("output_format"))
 
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        return {
+            "model": model,
+            "max_tokens": MOST_TOKENS,
+            "system": instructions,
+            "messages": [{"role": "user", "content": text}],
+        }
+
     def choices(self, completion: Json) -> list[Choice]:
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
-        return [Choice(0, message_of(blocks), finish_reason(reason))]
+        ending = finish_reason(reason)
+        return [Choice(0, message_of(blocks), ending, is_refusal=reason == REFUSAL)]
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()
