@@ -107,6 +107,7 @@ class App:
         completions = Completions(
             config, policy, self._router, scoring, store, self._results, records
         )
+        self._holding = completions.holding
         surfaces = Surfaces(self._router, store, config.attach, records, completions.conversations)
         endpoint = partial(Endpoint, max_body=config.limits.max_body)
         self._exact: dict[tuple[str, str], ASGIApplication] = {
@@ -205,6 +206,7 @@ class App:
     async def _stop(self) -> None:
         self._scoring.close()
         await self._router.aclose()
+        await self._holding.aclose()
         await self._store.aclose()
         if self._records is not None:
             await asyncio.to_thread(self._records.close)

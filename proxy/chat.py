@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -32,6 +32,7 @@ from proxy.answer import (
     rewritten,
     unscorable_reason,
 )
+from proxy.approvals import Earlier
 from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
@@ -43,7 +44,15 @@ from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.headers import to_client, to_upstream, without
 from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
-from proxy.held import held_reply, new_held_id, placeholder_for, released_id
+from proxy.held import (
+    answer_from,
+    later_headers,
+    outcome_from,
+    placeholder_for,
+    released_id,
+    wants_async,
+)
+from proxy.holding import Holding
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined, summarise
 from proxy.records import Records
@@ -51,7 +60,7 @@ from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Confidence, Scoring, Status
 from proxy.sse import Event
-from proxy.store import Store
+from proxy.store import BLOCKED, HELD, RELEASED, HeldReply, Store
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
 log = structlog.get_logger(__name__)
@@ -78,6 +87,7 @@ class Completions:
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
+    holding: Holding = field(init=False)
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
 
@@ -86,9 +96,10 @@ class Completions:
         may_escalate = self.policy.is_enforced and any(
             isinstance(action, Escalate) for action in actions_of
         )
+        self.holding = Holding(self.policy, self.store)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
-        self.may_take_long = may_escalate or score_s > commit_s
+        self.may_take_long = may_escalate or self.holding.may_wait or score_s > commit_s
         self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
 
     async def handle(self, format: Format, request: Request) -> Reply:
@@ -96,9 +107,12 @@ class Completions:
         exchange = Exchange(request, self.records)
         with exchange:
             asked = parse_completion_request(request, format)
+            digest = self.holding.request_digest(asked, request)
+            if digest and (earlier := await self.holding.earlier(format, digest, request)):
+                return await Way(self, exchange, asked).go_on(earlier)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
-            return await Way(self, exchange, asked).go()
+            return await Way(self, exchange, asked, digest).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """With the text that it goes on with, and upstream's id of a reply released under ours."""
@@ -116,7 +130,9 @@ class Way:
     parts: Completions
     exchange: Exchange
     asked: CompletionRequest
+    digest: str | None = None  # of the request, to which calls that are held are bound
     mode: StreamMode = LIVE  # of a stream
+    earlier: HeldReply | None = None  # what was held for the same request before
     is_status_out: bool = False  # then an error can no longer be one of HTTP
 
     async def go(self) -> Reply:
@@ -130,7 +146,15 @@ class Way:
             return self._live(reply)
         if reply.is_whole and not self.parts.may_take_long:
             return await self._settled(reply)  # only the score is waited for, which has a deadline
-        return await self._in_time(self._settled(reply), reply, is_stream)
+        return await self._in_time(self._settled(reply), reply.status, reply.headers, is_stream)
+
+    async def go_on(self, earlier: Earlier) -> Reply:
+        """With the reply that was held when the same was asked before; nobody is asked again."""
+        self.earlier = earlier.held
+        self.exchange.model, self.exchange.is_stream = self.asked.model, self.asked.is_stream
+        answer = answer_from(earlier.held, self.asked)
+        work = self._apply(answer, outcome_from(earlier, self.exchange.request_id))
+        return await self._in_time(work, answer.status, answer.headers, self.asked.is_stream)
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
@@ -304,31 +328,54 @@ class Way:
         if isinstance(action, Hold):
             return await self._hold(answer, outcome, action)
         if isinstance(action, Block):
-            self._raise_in_time(outcome, actions.blocked_error(), answer)
-            return actions.blocked(answer, self.asked.format)
-        return actions.changed(answer, self.asked.format, action)
+            self._raise_in_time(outcome, actions.blocked_error(action), answer)
+            return actions.blocked(answer, self.asked.format, action)
+        return actions.changed(answer, self.asked, action)
 
-    async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json:
-        """Stores the answer, then gives the placeholder or raises HeldForReviewError."""
-        id, key_hash = new_held_id(self.asked.format), hash_key(self.exchange.request)
-        held = held_reply(answer, self.asked, outcome, hold, id=id, key_hash=key_hash)
+    async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
+        """What stands for an answer that is held; None where it has been released by now.
+
+        Raises ProxyError where that is an error.
+        """
+        format = self.asked.format
         try:
-            await self.parts.store.hold(held)
+            held = self.earlier or await self._stored(answer, outcome, hold)
+            standing = await self.parts.holding.standing(held, format, hold)
         except StoreError as error:
             self._raise(outcome, error)
-        outcome.review_id = id
+        outcome.review_id = held.id
+        outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
+        if standing == RELEASED:
+            return None
+        if standing == HELD and hold.reply == "async" and self._may_come_later():
+            answer.status, answer.headers = 202, later_headers(format, held.id)
+        elif standing != HELD or actions.wants_error(hold, answer, self.asked):
+            told = actions.withheld_error(standing, held.id, format)
+            self._raise_in_time(outcome, told, answer)
+        if standing == HELD:
+            return placeholder_for(answer, format, held.id)
+        return actions.withheld(standing, answer, format)
+
+    async def _stored(self, answer: Answer, outcome: Outcome, hold: Hold) -> HeldReply:
+        request = self.exchange.request
+        held = await self.parts.holding.hold(
+            answer, self.asked, outcome, hold, request, self.digest
+        )
         if self.asked.format is RESPONSES:
-            self.parts.conversations.note_held(answer.completion.get("id"), key_hash, id)
-        if actions.wants_error(hold, answer, self.asked):
-            self._raise_in_time(outcome, actions.held_error(id, self.asked.format), answer)
-        return placeholder_for(answer, self.asked.format, id)
+            self.parts.conversations.note_held(answer.completion.get("id"), held.key_hash, held.id)
+        return held
+
+    def _may_come_later(self) -> bool:
+        """Whether the client asked for a 202, and one is still possible; in streams it is not."""
+        is_open = not self.asked.is_stream and not self.is_status_out
+        return is_open and wants_async(self.exchange.request.headers)
 
     def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
         """Raises the error unless a JSON body has begun, in which nothing could tell it."""
         if answer.events is not None or not self.is_status_out:
             self._raise(outcome, error)
 
-    def _raise(self, outcome: Outcome, error: ProxyError) -> None:
+    def _raise(self, outcome: Outcome, error: ProxyError) -> NoReturn:
         """An error that carries the outcome in its headers, as a reply would."""
         self.exchange.stamp(outcome)
         given = {name for name, _ in error.headers}
@@ -339,7 +386,7 @@ class Way:
         return outcome.headers() if self.parts.config.attach.headers else []
 
     async def _in_time(
-        self, work: Coroutine[Any, Any, Reply], reply: UpstreamReply, is_stream: bool
+        self, work: Coroutine[Any, Any, Reply], status: int, fields: Headers, is_stream: bool
     ) -> Reply:
         """Nothing is written before the outcome, for `commit_after_s` at most; after that the
         status is out and pings keep the connection alive until there is one."""
@@ -352,9 +399,9 @@ class Way:
             raise
         if done:
             return task.result()
-        self.is_status_out, self.exchange.status = True, reply.status
+        self.is_status_out, self.exchange.status = True, status
         opening = self.exchange.unscored(Status.PENDING, "buffered", self.parts.scoring.name)
-        kept = without(to_client(reply.headers), b"content-length", b"content-encoding")
+        kept = without(to_client(fields), b"content-length", b"content-encoding")
         headers = [*kept, *self._headers(opening)]
         body = asyncio.ensure_future(self._late_body(task))
 
@@ -362,7 +409,7 @@ class Way:
             body.cancel()
 
         ping = STREAM_PING if is_stream else JSON_PING
-        return Reply(reply.status, headers, self._late(body, ping), on_close=stop)
+        return Reply(status, headers, self._late(body, ping), on_close=stop)
 
     async def _late_body(self, task: asyncio.Task[Reply]) -> bytes:
         """The body of the reply that the task ends in; its headers are out, without an encoding."""

@@ -25,17 +25,43 @@ def path_of(url: str) -> Path:
 def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     """An engine on an existing schema, made where it is missing; raises StoreError.
 
-    What is committed survives a loss of power if it `is_durable`, else the end of the process only.
+    A file of an older version gets the columns that it lacks. What is committed survives a loss of
+    power if it `is_durable`, else the end of the process only.
     """
     path = path_of(url)
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
     sa.event.listen(engine, "connect", set_pragmas if is_durable else _set_fast_pragmas)
     try:
         metadata.create_all(engine)
+        _add_missing_columns(engine)
     except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         raise StoreError(f"the store {path} cannot be opened: {cause(error)}") from error
     return engine
+
+
+def _add_missing_columns(engine: sa.Engine) -> None:
+    """Columns that came later are nullable or have a default of the database's."""
+    for table in metadata.tables.values():
+        for column in table.columns:
+            if column.name not in _columns(engine, table):
+                _add_column(engine, column)
+        for index in table.indexes:
+            index.create(engine, checkfirst=True)
+
+
+def _columns(engine: sa.Engine, table: sa.Table) -> set[str]:
+    return {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
+
+
+def _add_column(engine: sa.Engine, column: sa.Column[Any]) -> None:
+    definition = sa.schema.CreateColumn(column).compile(dialect=engine.dialect)
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {definition}")
+    except SQLAlchemyError:  # another process that starts may have been faster
+        if column.name not in _columns(engine, column.table):
+            raise
 
 
 def set_pragmas(connection: Any, _: Any) -> None:

@@ -156,6 +156,7 @@ class Exchange:
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
+            "label": outcome.label,
         }
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
@@ -163,7 +164,7 @@ class Exchange:
         outcome, request = self.outcome, self.request
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
-        told: tuple[Any, ...] = (None,) * 9
+        told: tuple[Any, ...] = (None,) * 10
         score_ms = None
         if outcome is not None:
             score_ms = outcome.score_ms
@@ -177,6 +178,7 @@ class Exchange:
                 outcome.calibrator,
                 outcome.review_id,
                 outcome.escalated_from,
+                outcome.label,
             )
         asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (

@@ -1,14 +1,15 @@
 """Held replies. One of the modules that know the database.
 
 A held reply is written before the client hears that it is held; whoever releases it may do so
-from another process (`pinocchio reviews`). The bytes kept are those that upstream sent.
+from another process (`pinocchio reviews`). The bytes kept are those that upstream sent. Replies
+that call tools are bound to the request that they answer, see `approvals.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
+BLOCKED = "blocked"  # no state, but what an expired reply may come to
+ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
+MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
 
 _held = sa.Table(
     "held_replies",
@@ -40,12 +44,21 @@ _held = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
     sa.Column("expires_at", sa.Float, nullable=False),
     sa.Column("decided_at", sa.Float, nullable=True),
+    sa.Column("on_expiry", sa.String, nullable=False, server_default="reject"),
+    sa.Column("request_digest", sa.String, nullable=True, index=True),  # of a bound reply
+    sa.Column("rule_digest", sa.String, nullable=True),
+    sa.Column("calls", sa.Text, nullable=True),
+    sa.Column("taken_at", sa.Float, nullable=True),  # when a bound reply was first handed out
 )
 
 
 @dataclass(frozen=True, slots=True)
 class HeldReply:
-    """One reply that a policy holds; times are seconds since the epoch."""
+    """One reply that a policy holds; times are seconds since the epoch.
+
+    A reply with a `request_digest` is bound to that request: `rule_digest` is the rule that held
+    it, `calls` its tool calls as `approvals.digest_of_calls` writes them.
+    """
 
     id: str
     key_hash: str
@@ -60,6 +73,28 @@ class HeldReply:
     expires_at: float
     state: str = HELD
     decided_at: float | None = None
+    on_expiry: str = "reject"
+    request_digest: str | None = None
+    rule_digest: str | None = None
+    calls: str | None = None
+    taken_at: float | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        return self.request_digest is not None
+
+    @property
+    def standing(self) -> str:
+        """What it comes to now: its state, but for what time has changed.
+
+        Where nobody decided in time that is what the policy says. A bound reply that was released
+        and not taken in time has expired too: what was right to do then may not be now.
+        """
+        is_late = self.expires_at <= time.time()
+        if self.state == EXPIRED or (self.state == HELD and is_late):
+            return ON_EXPIRY[self.on_expiry]
+        is_stale = self.state == RELEASED and is_late and self.is_bound
+        return EXPIRED if is_stale and self.on_expiry != "deliver" else self.state
 
 
 class Store:
@@ -99,6 +134,25 @@ class Store:
         found = await self._select(sa.select(_held).where(_held.c.id == id))
         return found[0] if found else None
 
+    async def of_request(self, request_digest: str, key_hash: str) -> Sequence[HeldReply]:
+        """The replies that are bound to a request, the newest first."""
+        is_its = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
+        newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
+        return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
+
+    async def undecided(self, ids: Collection[str]) -> set[str]:
+        """Those of these replies that are still held."""
+        query = sa.select(_held.c.id).where(_held.c.id.in_(ids), _held.c.state == HELD)
+        return {row[0] for row in await self._rows(query)}
+
+    async def take(self, id: str, again_s: float) -> bool:
+        """Hands a bound reply out; False when it first was more than `again_s` seconds ago."""
+        now = time.time()
+        is_free = sa.or_(_held.c.taken_at.is_(None), _held.c.taken_at > now - again_s)
+        taken = _held.update().where(_held.c.id == id, is_free)
+        first = sa.func.coalesce(_held.c.taken_at, now)
+        return await self._change(taken.values(taken_at=first)) == 1
+
     async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
         """The surest errors first: lowest confidence, then oldest."""
         await self.expire()
@@ -132,12 +186,15 @@ class Store:
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
+        return [HeldReply(**row._mapping) for row in await self._rows(query)]
+
+    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         try:
             async with self._opened().connect() as connection:
-                rows = (await connection.execute(query)).mappings().all()
+                rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
-        return [HeldReply(**dict(row)) for row in rows]
+        return rows
 
     async def _change(self, statement: sa.Update) -> int:
         try:

@@ -6,7 +6,16 @@ import contextlib
 from typing import Any
 
 from calibrator import NotScorableError, question_text
-from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.format import (
+    MEMBER,
+    NOTHING,
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    Sight,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.merging import index_of, joined, merge
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
@@ -50,6 +59,10 @@ class CompletionsFormat(ChoicesFormat):
             for c in self.choices(completion)
         ]
         return {**completion, "choices": choices}
+
+    def noticed_choice(self, choice: Json, notice: str) -> Json:
+        text = choice["text"]
+        return {**choice, "text": text + NOTICE_GAP + notice} if text else choice
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}

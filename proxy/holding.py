@@ -1,0 +1,66 @@
+"""Carrying a hold out: an answer is stored, perhaps waited for, and bound to its request."""
+
+from __future__ import annotations
+
+from policies import Hold, Policy
+from proxy.answer import Answer
+from proxy.approvals import Approvals, Earlier, may_go_out
+from proxy.asgi import Request
+from proxy.completion_request import CompletionRequest
+from proxy.exchange import hash_key
+from proxy.formats import Format
+from proxy.held import held_reply, new_held_id
+from proxy.outcome import Outcome
+from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.verdicts import Verdicts
+
+
+class Holding:
+    """What one policy holds. Every method raises StoreError when the store cannot be used."""
+
+    def __init__(self, policy: Policy, store: Store) -> None:
+        self._store = store
+        self._verdicts = Verdicts(store)
+        self._approvals = Approvals(policy, store)
+        self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
+
+    async def aclose(self) -> None:
+        """Call it when nobody waits any more."""
+        await self._verdicts.aclose()
+
+    def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
+        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        return self._approvals.request_digest(asked, request.query)
+
+    async def earlier(
+        self, format: Format, request_digest: str, request: Request
+    ) -> Earlier | None:
+        """What was held when the same was asked before."""
+        return await self._approvals.find(format, request_digest, hash_key(request))
+
+    async def hold(
+        self,
+        answer: Answer,
+        asked: CompletionRequest,
+        outcome: Outcome,
+        hold: Hold,
+        request: Request,
+        request_digest: str | None,
+    ) -> HeldReply:
+        """Stores an answer for a reviewer; calls in it are bound to their request."""
+        id, key_hash = new_held_id(asked.format), hash_key(request)
+        held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
+        if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
+            rule = outcome.decision.rule
+            held = self._approvals.bound(held, rule, asked.format, request_digest)
+        await self._store.hold(held)
+        return held
+
+    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:
+        """What a held reply comes to, after a while of waiting if the policy says so."""
+        if held.standing != HELD or hold.reply != "wait":
+            return held.standing
+        standing = await self._verdicts.wait(held, hold.wait_s)
+        if standing == RELEASED and not await may_go_out(self._store, format, held):
+            return EXPIRED
+        return standing
