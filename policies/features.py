@@ -33,7 +33,16 @@ Feature: TypeAlias = Literal[
 FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 """All that a policy can ask for."""
 
-SERVED: Final[frozenset[Feature]] = frozenset()
+SERVED: Final[frozenset[Feature]] = frozenset(
+    {
+        "annotate",
+        "block message",
+        "deliver notice",
+        "hold async",
+        "hold expiry",
+        "hold wait",
+    }
+)
 """What this version's proxy carries out beyond what every policy may ask for."""
 
 

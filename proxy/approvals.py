@@ -122,16 +122,28 @@ def digest_of_request(asked: CompletionRequest, query: str) -> str | None:
     as rules look at them. Only the ids of calls are replaced by their order: an agent that starts
     anew is given others for the same calls.
     """
-    payload = dict(asked.payload)
-    names: dict[str, str] = {}
-    for turns in ("messages", "input"):
-        if isinstance(listed := payload.get(turns), list):
-            payload[turns] = [_renamed_turn(turn, names) for turn in listed]
-    bound = [asked.format.name, query, asked.domain, sorted(asked.tags), payload]
     try:
+        payload = _exactly(asked.body)
+        names: dict[str, str] = {}
+        for turns in ("messages", "input"):
+            if isinstance(payload, dict) and isinstance(listed := payload.get(turns), list):
+                payload[turns] = [_renamed_turn(turn, names) for turn in listed]
+        bound = [asked.format.name, query, asked.domain, sorted(asked.tags), payload]
         return hashlib.sha256(_canonical(bound)).hexdigest()
     except RecursionError:
         return None
+
+
+def _exactly(body: bytes) -> Any:
+    """What a body says, numbers to their last digit; of an encoded one its bytes count."""
+    try:
+        return json.loads(body.decode("utf-8-sig"), parse_float=_as_written)
+    except ValueError:
+        return hashlib.sha256(body).hexdigest()
+
+
+def _as_written(number: str) -> Json:
+    return {"number": number}
 
 
 def _renamed_turn(turn: Any, names: dict[str, str]) -> Any:

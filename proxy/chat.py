@@ -306,7 +306,8 @@ class Way:
 
     async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""
-        is_kept = outcome.decision is None or type(outcome.decision.applied) is Deliver
+        applied = outcome.decision.applied if outcome.decision else None
+        is_kept = type(applied) is Deliver and applied.notice is None
         completion = None if is_kept else await self._changed(answer, outcome)
         self.exchange.finish(outcome, answer.status)
         member = outcome.member() if self.parts.config.attach.body else None
