@@ -32,36 +32,27 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
     sa.event.listen(engine, "connect", set_pragmas if is_durable else _set_fast_pragmas)
     try:
-        metadata.create_all(engine)
-        _add_missing_columns(engine)
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # of those that start, one at a time
+            metadata.create_all(connection)
+            _add_missing_columns(connection)
+            connection.commit()
     except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         raise StoreError(f"the store {path} cannot be opened: {cause(error)}") from error
     return engine
 
 
-def _add_missing_columns(engine: sa.Engine) -> None:
+def _add_missing_columns(connection: sa.Connection) -> None:
     """Columns that came later are nullable or have a default of the database's."""
     for table in metadata.tables.values():
+        there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
         for column in table.columns:
-            if column.name not in _columns(engine, table):
-                _add_column(engine, column)
+            if column.name not in there:
+                definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
         for index in table.indexes:
-            index.create(engine, checkfirst=True)
-
-
-def _columns(engine: sa.Engine, table: sa.Table) -> set[str]:
-    return {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
-
-
-def _add_column(engine: sa.Engine, column: sa.Column[Any]) -> None:
-    definition = sa.schema.CreateColumn(column).compile(dialect=engine.dialect)
-    try:
-        with engine.begin() as connection:
-            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {definition}")
-    except SQLAlchemyError:  # another process that starts may have been faster
-        if column.name not in _columns(engine, column.table):
-            raise
+            index.create(connection, checkfirst=True)
 
 
 def set_pragmas(connection: Any, _: Any) -> None:

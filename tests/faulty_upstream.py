@@ -189,9 +189,8 @@ def texts_of(request: Received) -> list[str]:
         return [""]
     if behaviour == "large":
         return ["p=0.61 " + "x" * 2**20]
-    if behaviour.startswith("say "):
-        return [behaviour.removeprefix("say ")]
-    parts = request.question().split("|")
+    is_told = behaviour.startswith("say ")
+    parts = [behaviour.removeprefix("say ")] if is_told else request.question().split("|")
     count = request.json().get("n")
     return [parts[i % len(parts)] for i in range(count if isinstance(count, int) else 1)]
 

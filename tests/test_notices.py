@@ -106,7 +106,7 @@ def test_a_notice_in_completions(start_responses: StartProxy, is_stream: bool) -
     reply = proxy.openai.completions.create(model="ok", prompt="Rome p=0.1", stream=is_stream)
     parts: list[Any] = list(reply) if is_stream else [reply]
     text = "".join(choice.text for part in parts for choice in part.choices)
-    assert text == f"Rome p=0.1\n\n{NOTICE}"
+    assert text == f" Rome p=0.1\n\n{NOTICE}"
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
