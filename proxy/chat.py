@@ -53,8 +53,9 @@ from proxy.held import (
     wants_async,
 )
 from proxy.holding import Holding
+from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
-from proxy.outcome import Outcome, joined, summarise
+from proxy.outcome import Outcome, summarise
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
@@ -96,7 +97,7 @@ class Completions:
         may_escalate = self.policy.is_enforced and any(
             isinstance(action, Escalate) for action in actions_of
         )
-        self.holding = Holding(self.policy, self.store)
+        self.holding = Holding(self.policy, self.store, self.conversations)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = may_escalate or self.holding.may_wait or score_s > commit_s
@@ -338,38 +339,30 @@ class Way:
 
         Raises ProxyError where that is an error.
         """
-        format = self.asked.format
+        asked, holding = self.asked, self.parts.holding
+        format, request = asked.format, self.exchange.request
         try:
-            held = self.earlier or await self._stored(answer, outcome, hold)
-            standing = await self.parts.holding.standing(held, format, hold)
+            held = self.earlier or await holding.hold(
+                answer, asked, outcome, hold, request, self.digest
+            )
+            outcome.review_id, outcome.action = held.id, "hold"
+            self.exchange.stamp(outcome)  # a client may leave while a reviewer is waited for
+            standing = await holding.standing(held, format, hold)
         except StoreError as error:
             self._raise(outcome, error)
-        outcome.review_id = held.id
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
             return None
-        if standing == HELD and hold.reply == "async" and self._may_come_later():
+        is_open = not asked.is_stream and not self.is_status_out
+        may_be_later = is_open and hold.reply == "async" and wants_async(request.headers)
+        if standing == HELD and may_be_later:
             answer.status, answer.headers = 202, later_headers(format, held.id)
-        elif standing != HELD or actions.wants_error(hold, answer, self.asked):
+        elif standing != HELD or actions.wants_error(hold, answer, asked):
             told = actions.withheld_error(standing, held.id, format)
             self._raise_in_time(outcome, told, answer)
         if standing == HELD:
             return placeholder_for(answer, format, held.id)
         return actions.withheld(standing, answer, format)
-
-    async def _stored(self, answer: Answer, outcome: Outcome, hold: Hold) -> HeldReply:
-        request = self.exchange.request
-        held = await self.parts.holding.hold(
-            answer, self.asked, outcome, hold, request, self.digest
-        )
-        if self.asked.format is RESPONSES:
-            self.parts.conversations.note_held(answer.completion.get("id"), held.key_hash, held.id)
-        return held
-
-    def _may_come_later(self) -> bool:
-        """Whether the client asked for a 202, and one is still possible; in streams it is not."""
-        is_open = not self.asked.is_stream and not self.is_status_out
-        return is_open and wants_async(self.exchange.request.headers)
 
     def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
         """Raises the error unless a JSON body has begun, in which nothing could tell it."""
@@ -463,39 +456,8 @@ class Way:
         exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()
-        self._keep_result(opening)
+        record = LiveRecord(exchange, self.parts.results, scoring.name, self.parts.recordings)
+        record.keep_result(opening)
         headers = [*without(to_client(reply.headers), b"content-length"), *self._headers(opening)]
-        body = self._recorded(stream, reply)
+        body = record.recorded(stream, reply)
         return Reply(reply.status, headers, body, on_close=reply.aclose)
-
-    async def _recorded(self, stream: LiveStream, reply: UpstreamReply) -> AsyncIterator[bytes]:
-        """The stream's bytes; its end waits for no score, and neither does a client that left."""
-        try:
-            async for part in stream.relay(reply.chunks, self.exchange.in_upstream):
-                yield part
-        finally:
-            if stream.is_judged:
-                self._record(stream, reply.status)
-            else:
-                recordings = self.parts.recordings
-                recording = asyncio.create_task(self._record_late(stream, reply.status))
-                recordings.add(recording)
-                recording.add_done_callback(recordings.discard)
-
-    async def _record_late(self, stream: LiveStream, status: int) -> None:
-        await stream.judgements()
-        self._record(stream, status)
-
-    def _record(self, stream: LiveStream, status: int) -> None:
-        """The request's line and result, now that all is known."""
-        exchange = self.exchange
-        unscored = exchange.unscored(Status.SKIPPED, stream.reason, self.parts.scoring.name)
-        if stream.is_settled:  # which has written the line
-            self._keep_result(exchange.outcome or unscored)
-        else:
-            outcome = joined(stream.outcomes()) or unscored
-            self._keep_result(exchange.finish(outcome, status))
-
-    def _keep_result(self, outcome: Outcome) -> None:
-        exchange = self.exchange
-        self.parts.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())

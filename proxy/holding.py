@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import structlog
+
 from policies import Hold, Policy
 from proxy.answer import Answer
 from proxy.approvals import Approvals, Earlier, may_go_out
 from proxy.asgi import Request
 from proxy.completion_request import CompletionRequest
+from proxy.conversations import Conversations
+from proxy.errors import StoreError
 from proxy.exchange import hash_key
-from proxy.formats import Format
+from proxy.formats import RESPONSES, Format
 from proxy.held import held_reply, new_held_id
 from proxy.outcome import Outcome
 from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.verdicts import Verdicts
 
+log = structlog.get_logger(__name__)
+
 
 class Holding:
-    """What one policy holds. Every method raises StoreError when the store cannot be used."""
+    """What one policy holds. `hold` and `standing` raise StoreError, which loses no reply."""
 
-    def __init__(self, policy: Policy, store: Store) -> None:
+    def __init__(self, policy: Policy, store: Store, conversations: Conversations) -> None:
         self._store = store
+        self._conversations = conversations
         self._verdicts = Verdicts(store)
         self._approvals = Approvals(policy, store)
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
@@ -35,8 +42,15 @@ class Holding:
     async def earlier(
         self, format: Format, request_digest: str, request: Request
     ) -> Earlier | None:
-        """What was held when the same was asked before."""
-        return await self._approvals.find(format, request_digest, hash_key(request))
+        """What was held when the same was asked before; where nobody can tell, nothing was.
+
+        The request is then judged like any other, so that no call goes out unseen.
+        """
+        try:
+            return await self._approvals.find(format, request_digest, hash_key(request))
+        except StoreError as error:
+            log.warning("earlier_replies_unknown", reason=error.message)
+            return None
 
     async def hold(
         self,
@@ -54,6 +68,8 @@ class Holding:
             rule = outcome.decision.rule
             held = self._approvals.bound(held, rule, asked.format, request_digest)
         await self._store.hold(held)
+        if asked.format is RESPONSES:
+            self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
 
     async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:

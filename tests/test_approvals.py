@@ -367,6 +367,21 @@ def test_other_calls_than_those_approved_do_not_come_out(holding: LiveProxy) -> 
     assert "evil" not in fetched.text + again.text
 
 
+def test_a_store_that_fails_keeps_no_sure_call_waiting(
+    upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Where nobody can look up what was held, a sure call is delivered and an unsure one is not."""
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD)
+    with sqlite3.connect(proxy.store_path) as database:
+        database.execute("DROP TABLE held_replies")
+    database.close()
+    sure, unsure = ask(proxy, asked("p=0.9")), ask(proxy, asked("secret p=0.1"))
+    proxy.stop()
+    assert sure.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert (unsure.status_code, error_of(unsure)["code"]) == (503, "store_unavailable")
+    assert "secret" not in unsure.text
+
+
 def test_text_is_bound_to_nothing(holding: LiveProxy, upstream: FaultyUpstream) -> None:
     """The same question in words may be asked twice and is held twice."""
     ids = {ask(holding, question("text p=0.1", tools=[WEATHER])).json()["id"] for _ in range(2)}

@@ -179,6 +179,16 @@ def test_who_leaves_is_not_waited_for(start_proxy: StartProxy) -> None:
     [row] = [row for row in held_rows(proxy) if row["question"] == "left p=0.1"]
     assert row["state"] == HELD
 
+    def recorded() -> list[Any]:
+        query = "SELECT error, action FROM exchanges WHERE review_id = ?"
+        with sqlite3.connect(proxy.store_path) as database:
+            rows = list(database.execute(query, (row["id"],)))
+        database.close()
+        return rows
+
+    until(recorded)
+    assert recorded() == [("client_left", "hold")]
+
 
 async def test_one_query_asks_for_all_who_wait(tmp_path: Any) -> None:
     """However many wait, the store is asked once in each interval, and not when nobody waits."""
