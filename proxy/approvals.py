@@ -75,6 +75,8 @@ class Approvals:
 
         A released reply counts as handed out. Raises StoreError.
         """
+        if not self._store.may_have(request_digest):
+            return None
         found = [
             Earlier(held, self._decisions[held.rule_digest])
             for held in await self._store.of_request(request_digest, key_hash)
@@ -124,10 +126,8 @@ def digest_of_request(asked: CompletionRequest, query: str) -> str | None:
     """
     try:
         payload = _exactly(asked.body)
-        names: dict[str, str] = {}
-        for turns in ("messages", "input"):
-            if isinstance(payload, dict) and isinstance(listed := payload.get(turns), list):
-                payload[turns] = [_renamed_turn(turn, names) for turn in listed]
+        if isinstance(payload, dict):
+            _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
         bound = [asked.format.name, query, asked.domain, sorted(asked.tags), payload]
         return hashlib.sha256(_canonical(bound)).hexdigest()
     except RecursionError:
@@ -146,21 +146,20 @@ def _as_written(number: str) -> Json:
     return {"number": number}
 
 
-def _renamed_turn(turn: Any, names: dict[str, str]) -> Any:
-    """A message or an item, and the calls or blocks in it; what is inside of those stays."""
-    renamed = _renamed(turn, names)
-    if isinstance(renamed, dict):
-        for parts in ("tool_calls", "content"):
-            if isinstance(listed := renamed.get(parts), list):
-                renamed[parts] = [_renamed(part, names) for part in listed]
-    return renamed
+def _rename_ids(turns: list[Any]) -> None:
+    """Of messages and items, and of the calls and blocks in them; what is inside of those stays."""
+    names: dict[str, str] = {}
+    for turn in turns:
+        for part in (turn, *_listed(turn, "tool_calls"), *_listed(turn, "content")):
+            if isinstance(part, dict) and part.get("type") != "item_reference":  # says what by id
+                for key in _IDS:
+                    if isinstance(id := part.get(key), str):
+                        part[key] = names.setdefault(id, f"id-{len(names)}")
 
 
-def _renamed(part: Any, names: dict[str, str]) -> Any:
-    if not isinstance(part, dict) or part.get("type") == "item_reference":  # which says what by id
-        return part
-    ids = {key: part[key] for key in _IDS if isinstance(part.get(key), str)}
-    return part | {key: names.setdefault(id, f"id-{len(names)}") for key, id in ids.items()}
+def _listed(value: Any, name: str) -> list[Any]:
+    listed = value.get(name) if isinstance(value, dict) else None
+    return listed if isinstance(listed, list) else []
 
 
 def digest_of_calls(format: Format, reply: bytes) -> str:

@@ -176,6 +176,21 @@ async def test_the_replies_of_a_request(store: Store) -> None:
     assert await store.of_request("x", "1" * 64) == []
 
 
+async def test_most_requests_have_none(store: Store, path: Path) -> None:
+    """What was never held is told at once, also of what another process holds; a fault is no no."""
+    assert not store.may_have("x")
+    other = Store(f"sqlite:///{path}")
+    await other.open()
+    await other.hold(replace(REPLY, request_digest="x"))
+    assert store.may_have("x")
+    assert not store.may_have("y")
+    await other.aclose()
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE held_replies")
+    database.close()
+    assert store.may_have("y")
+
+
 async def test_a_bound_reply_is_taken_once(store: Store) -> None:
     """It can be taken again for a while, counted from the first time, and then no longer."""
     await store.hold(REPLY)
