@@ -7,6 +7,7 @@ at most `batch_characters` of text after padding.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -76,8 +77,9 @@ class Batcher:
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
-        self._asleep = threading.Lock()  # the scorer's thread waits for it; it is free for a moment
-        self._asleep.acquire()
+        # The scorer's thread sleeps reading a pipe. Whoever writes to it lets go of the interpreter
+        # meanwhile; woken by a lock, the thread would at once have to wait for the interpreter.
+        self._bed, self._bell = os.pipe()
         self._is_asleep = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
@@ -114,30 +116,32 @@ class Batcher:
                     f"{len(self._waiting)} items are waiting, {self._max_queue} may"
                 )
             self._waiting.extend(tickets)
-            if wake:
-                self._wake()
+        if wake:
+            self.wake()
         return tickets
 
     def wake(self) -> None:
         with self._lock:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._is_asleep:
-            self._is_asleep = False
-            self._asleep.release()
+            was_asleep, self._is_asleep = self._is_asleep, False
+        if was_asleep:
+            os.write(self._bell, b"!")
 
     def close(self) -> None:
         """Cancels what is waiting and ends the thread after its current batch."""
         with self._lock:
-            self._is_closed = True
+            was_closed, self._is_closed = self._is_closed, True
             given_up = list(self._waiting)
             self._waiting.clear()
-            self._wake()
+        if was_closed:
+            return
+        self.wake()
         for ticket in given_up:
             ticket.cancel()
             ticket.finish()
         self._thread.join(timeout=10)
+        if not self._thread.is_alive():  # else it may still read
+            os.close(self._bed)
+            os.close(self._bell)
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -152,7 +156,7 @@ class Batcher:
                 if self._waiting or self._is_closed:
                     return self._taken()
                 self._is_asleep = True
-            self._asleep.acquire()
+            os.read(self._bed, 1)
 
     def _taken(self) -> list[Ticket]:
         batch: list[Ticket] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import add, itemgetter
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -19,7 +20,8 @@ HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
-_NO_TEXT: Any = None  # which no text can be added to
+_ROLE_AND_CONTENT = itemgetter("role", "content")
+RECENT_TURNS = 16  # are looked at together
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
 
@@ -72,7 +74,7 @@ def question_text(messages: Any, tools: Any = None) -> str:
     if not is_list or not messages:
         raise ValueError("'messages' must be a list with at least one message")
     last = _last_user_turn(messages)
-    history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS)) if last else ""
+    history = "\n".join(_history(messages[:last])) if last else ""
     question = content_text(messages[last].get("content"))
     if history and question and not tools and last == len(messages) - 1:  # nearly every request
         return f"{history[-HISTORY_CHARACTERS:]}\n\n{question}"
@@ -95,23 +97,41 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
     return len(messages) - 1
 
 
+def _history(messages: Sequence[Any]) -> list[str]:
+    """The last turns, at least `HISTORY_CHARACTERS` of them."""
+    opening = messages[0]
+    if type(opening) is dict and opening.get("role") in _INSTRUCTIONS:
+        messages = messages[1:]
+    recent = messages[-RECENT_TURNS:]
+    turns = _plain_turns(recent)
+    is_enough = len(recent) < RECENT_TURNS or sum(map(len, turns)) > HISTORY_CHARACTERS
+    return turns if turns and is_enough else _turns(messages, HISTORY_CHARACTERS)
+
+
+def _plain_turns(messages: Sequence[Any]) -> list[str]:
+    """The turns of messages that are a role and a text, as nearly all are; otherwise none.
+
+    Nothing is asked message by message: in a long conversation that costs more than all the rest.
+    """
+    if {*map(type, messages)} != {dict} or {*map(len, messages)} != {2}:
+        return []
+    try:
+        roles, contents = zip(*map(_ROLE_AND_CONTENT, messages), strict=True)
+        return [*map(add, map(_OPENINGS.__getitem__, roles), contents)] if all(contents) else []
+    except (KeyError, TypeError):  # another role, or parts in place of a text
+        return []
+
+
 def _turns(messages: Sequence[Any], characters: int) -> list[str]:
     """The last turns, as many as are needed for so many characters: a long past costs nothing."""
     turns: list[str] = []
     for message in reversed(messages):
         if characters < 0:
             break
-        try:  # nearly every turn is plain text: asking what it is costs more than reading it
-            if "tool_calls" in message:
-                raise TypeError
-            text = _OPENINGS[message["role"]] + (message["content"] or _NO_TEXT)
-        except (KeyError, TypeError):
-            unusual = _turn_text(message)
-            if unusual is None:
-                continue
-            text = unusual
-        turns.append(text)
-        characters -= len(text)
+        text = _turn_text(message)
+        if text is not None:
+            turns.append(text)
+            characters -= len(text)
     return turns[::-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
 from operator import itemgetter
 
 from proxy.upstream import Headers
@@ -63,7 +64,7 @@ _TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
 
 
 def _crossing(headers: Headers, crosses: _Fates) -> Headers:
-    kept = [field for field in headers if crosses[field[0]]]
+    kept = [*compress(headers, map(crosses.__getitem__, map(name_of, headers)))]
     if b"connection" not in map(name_of, headers):
         return kept
     named = {

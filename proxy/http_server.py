@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from proxy.asgi import WHOLE_REPLY
-from proxy.headers import written
+from proxy.headers import name_of, written
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
@@ -51,19 +51,18 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        self.headers.append((name, value))
-        if name == b"expect":
-            self.expect_100_continue = value.lower() == b"100-continue"
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Begins to answer, or queues the request behind the one that is being answered."""
         parser = self.parser
         method, version = parser.get_method(), parser.get_http_version()
         path, raw_path, query = _target(self.url)
+        self.expect_100_continue = b"expect" in map(name_of, self.headers) and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
+        )
         self.scope = {
             "type": "http",
             "asgi": _ASGI,

@@ -63,15 +63,18 @@ class Outcome:
             self.calibrator,
             _label(decision),
         )
-        fields = [(names.STATUS, _STATUSES[self.status]), *told]
+        fields = [
+            (names.STATUS, _STATUSES[self.status]),
+            *told,
+            (names.REQUEST_ID, self.request_id.encode()),
+            (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
+        ]
         if self.confidence is not None:
             fields.insert(0, (names.CONFIDENCE, b"%.4f" % shown(self.confidence)))
         if self.reason is not None:
             fields.append((names.REASON, self.reason.encode("latin-1")))
-        fields.append((names.REQUEST_ID, self.request_id.encode()))
         if self.review_id is not None:
             fields.append((names.REVIEW_ID, self.review_id.encode()))
-        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
         if self.score_ms is not None:
             fields.append((names.SCORE_MS, b"%.1f" % self.score_ms))
         return fields

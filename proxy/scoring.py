@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -111,6 +112,9 @@ class Scoring:
     def close(self) -> None:
         if self._batcher is not None:
             self._batcher.close()
+        if self._arrivals is not None:
+            self._arrivals.close()
+            self._arrivals = None
 
     async def score(
         self,
@@ -157,6 +161,8 @@ class Scoring:
     def _arrivals_here(self) -> _Arrivals:
         loop = asyncio.get_running_loop()
         if self._arrivals is None or self._arrivals.loop is not loop:
+            if self._arrivals is not None:
+                self._arrivals.close()
             self._arrivals = _Arrivals(loop)
         return self._arrivals
 
@@ -177,13 +183,19 @@ class _Waiting:
 
 
 class _Arrivals:
-    """The way to the scorer's thread and back: one wake-up each for all that happens at a time."""
+    """The way to the scorer's thread and back: one wake-up each for all that happens at a time.
+
+    The way back is a pipe, for the reason that `calibrator.Batcher` sleeps at one.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._arrived: deque[_Waiting] = deque()  # once for each score
         self._is_coming = False
         self._is_waking = False
+        self._ear, self._mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+        loop.add_reader(self._ear, self._tell)
 
     def wake_soon(self, batcher: Batcher) -> None:
         """Wakes the scorer once the loop has run what is ready, for all that was submitted."""
@@ -200,10 +212,11 @@ class _Arrivals:
         self._arrived.append(ticket.owner)
         if not self._is_coming:
             self._is_coming = True
-            with contextlib.suppress(RuntimeError):  # the loop has closed; nobody waits
-                self.loop.call_soon_threadsafe(self._tell)
+            with contextlib.suppress(OSError):  # closed; nobody waits
+                os.write(self._mouth, b"!")
 
     def _tell(self) -> None:
+        os.read(self._ear, 1)  # never more than one at a time
         self._is_coming = False  # first, so that what is reported from now on wakes again
         arrived = self._arrived
         while arrived:
@@ -211,6 +224,13 @@ class _Arrivals:
             waiting.missing -= 1
             if not waiting.missing:
                 waiting()
+
+    def close(self) -> None:
+        self._is_coming = True  # nothing is written any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.remove_reader(self._ear)
+        os.close(self._ear)
+        os.close(self._mouth)
 
 
 def _described(error: BaseException) -> dict[str, str]:
