@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,28 +45,40 @@ class Earlier:
 
 
 class Approvals:
-    """Binds what a policy holds, and finds it again."""
+    """Binds what policies hold that decide together, and finds it again."""
 
-    def __init__(self, policy: Policy, store: Store) -> None:
+    def __init__(self, policies: Sequence[Policy], store: Store) -> None:
         self._store = store
-        self._digests = {each.rule: _digest_of_rule(policy, each) for each in _holding(policy)}
-        self._decisions = {self._digests[each.rule]: each for each in _holding(policy)}
-        self.holds = [each.action for each in _holding(policy) if isinstance(each.action, Hold)]
+        self._policies = sorted(policy.name for policy in policies)
+        self._digests: dict[tuple[str, str], str] = {}  # by the names of policy and rule
+        self._decisions: dict[str, Decision] = {}  # by these digests
+        for policy in policies:
+            others = [each.digest for each in policies if each is not policy]
+            for decision in _holding(policy):
+                digest = _digest_of_rule(policy, decision, others)
+                self._digests[policy.name, decision.rule] = digest
+                self._decisions[digest] = decision
+
+    @property
+    def holds(self) -> list[Hold]:
+        """All that can be done with a reply that is held."""
+        return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
     def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
         """What calls in the reply will be bound to; None where there is nothing to bind."""
-        if not self._decisions or not (
-            asked.payload.get("tools") or asked.payload.get("functions")
-        ):
+        payload = asked.payload
+        if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
-        return digest_of_request(asked, query)
+        return digest_of_request(asked, [query, *self._policies])
 
-    def bound(self, held: HeldReply, rule: str, format: Format, request_digest: str) -> HeldReply:
+    def bound(
+        self, held: HeldReply, decision: Decision, format: Format, request_digest: str
+    ) -> HeldReply:
         """The record of a held reply with what it is bound to."""
         return replace(
             held,
             request_digest=request_digest,
-            rule_digest=self._digests.get(rule),
+            rule_digest=self._digests.get((decision.policy, decision.rule)),
             calls=digest_of_calls(format, held.reply),
         )
 
@@ -117,19 +129,19 @@ def _rank(standing: str) -> int:
 # What is bound
 
 
-def digest_of_request(asked: CompletionRequest, query: str) -> str | None:
+def digest_of_request(asked: CompletionRequest, besides: Sequence[str] = ()) -> str | None:
     """SHA-256 of what a request asks for, whatever its layout; None if it is nested too deeply.
 
     All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
     as rules look at them. Only the ids of calls are replaced by their order: an agent that starts
-    anew is given others for the same calls.
+    anew is given others for the same calls. `besides` is what does not stand in the body.
     """
     try:
         payload = _exactly(asked.body)
         if isinstance(payload, dict):
             _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
-        bound = [asked.format.name, query, asked.domain, sorted(asked.tags), payload]
-        return hashlib.sha256(_canonical(bound)).hexdigest()
+        facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
+        return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
         return None
 
@@ -210,12 +222,12 @@ def _hold_in(action: Action | None) -> Hold | None:
     return last if isinstance(last, Hold) else None
 
 
-def _digest_of_rule(policy: Policy, decision: Decision) -> str:
-    """Changes with the rule's conditions, those above it and its action.
+def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -> str:
+    """Changes with the rule's conditions, those above it, its action, and the `others` policies.
 
     All of the policy stands above its default, and above what a missing score leads to.
     """
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)
-    told: Json = {"policy": policy.name, "rule": decision.rule, "conditions": above}
-    return hashlib.sha256(_canonical(told | {"action": repr(decision.action)})).hexdigest()
+    told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    return hashlib.sha256(_canonical(told)).hexdigest()

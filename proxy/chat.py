@@ -97,7 +97,7 @@ class Completions:
         may_escalate = self.policy.is_enforced and any(
             isinstance(action, Escalate) for action in actions_of
         )
-        self.holding = Holding(self.policy, self.store, self.conversations)
+        self.holding = Holding((self.policy,), self.store, self.conversations)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = may_escalate or self.holding.may_wait or score_s > commit_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from policies import Hold, Policy
@@ -22,13 +24,15 @@ log = structlog.get_logger(__name__)
 
 
 class Holding:
-    """What one policy holds. `hold` and `standing` raise StoreError, which loses no reply."""
+    """What policies hold that decide together; `hold` and `standing` raise StoreError."""
 
-    def __init__(self, policy: Policy, store: Store, conversations: Conversations) -> None:
+    def __init__(
+        self, policies: Sequence[Policy], store: Store, conversations: Conversations
+    ) -> None:
         self._store = store
         self._conversations = conversations
         self._verdicts = Verdicts(store)
-        self._approvals = Approvals(policy, store)
+        self._approvals = Approvals(policies, store)
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     async def aclose(self) -> None:
@@ -65,8 +69,7 @@ class Holding:
         id, key_hash = new_held_id(asked.format), hash_key(request)
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
-            rule = outcome.decision.rule
-            held = self._approvals.bound(held, rule, asked.format, request_digest)
+            held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
         await self._store.hold(held)
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)

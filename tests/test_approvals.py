@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import httpx
 import pytest
 from openai import UnprocessableEntityError
 
-from policies import parse_policy
+from policies import Facts, parse_policy
+from policies import decide as decide_on
 from proxy.approvals import Approvals, digest_of_calls, digest_of_request
 from proxy.asgi import Request
 from proxy.completion_request import parse_completion_request
@@ -34,6 +36,7 @@ from tests.messages_upstream import MessagesUpstream
 from tests.responses_upstream import ResponsesUpstream
 from tests.test_actions import ACTION, WEATHER, decide, held_rows, policy
 from tests.test_holds import REVIEW_ID, make_late, verdict
+from tests.test_store import REPLY
 
 Json = dict[str, Any]
 HOLD = policy("{hold: {expires: 1h}}")
@@ -393,7 +396,7 @@ def test_text_is_bound_to_nothing(holding: LiveProxy, upstream: FaultyUpstream) 
 
 
 def approvals(text: str, path: Path) -> Approvals:
-    return Approvals(parse_policy(text, "p.yaml"), Store(f"sqlite:///{path}/held.db"))
+    return Approvals([parse_policy(text, "p.yaml")], Store(f"sqlite:///{path}/held.db"))
 
 
 def request_of(body: bytes, format: Format = CHAT) -> Any:
@@ -461,7 +464,7 @@ def test_the_digest_is_of_what_is_asked(
     format: Format, one: bytes, other: bytes, is_same: bool
 ) -> None:
     """Layout and the ids of calls do not count, everything else does."""
-    digests = [digest_of_request(request_of(body, format), "") for body in (one, other)]
+    digests = [digest_of_request(request_of(body, format)) for body in (one, other)]
     assert None not in digests
     assert (digests[0] == digests[1]) is is_same
 
@@ -469,7 +472,7 @@ def test_the_digest_is_of_what_is_asked(
 def test_the_digest_is_of_where_it_is_asked() -> None:
     """The surface and the query of a request are part of it."""
     digests = {
-        digest_of_request(request_of(b'{"a":1}', format), query)
+        digest_of_request(request_of(b'{"a":1}', format), [query])
         for format in (CHAT, MESSAGES)
         for query in ("", "x=1")
     }
@@ -479,7 +482,7 @@ def test_the_digest_is_of_where_it_is_asked() -> None:
 def test_what_is_nested_too_deeply_is_bound_to_nothing() -> None:
     """No digest, and so no binding, rather than a failure."""
     body = b'{"a":%b1%b}' % (b"[" * 1_000, b"]" * 1_000)
-    assert digest_of_request(request_of(body), "") is None
+    assert digest_of_request(request_of(body)) is None
 
 
 @pytest.mark.parametrize(
@@ -501,6 +504,28 @@ def test_arguments_are_compared_by_what_they_say(one: str, other: str, is_same: 
     digests = [digest_of_calls(CHAT, reply(arguments)) for arguments in (one, other)]
     assert (digests[0] == digests[1]) is is_same
     assert json.loads(digests[0])[0]["tool"] == "f"
+
+
+async def test_policies_that_decide_together_approve_together(tmp_path: Path) -> None:
+    """Where another policy decides too by now, or is another, an approval does not count."""
+    store = Store(f"sqlite:///{tmp_path}/held.db")
+    await store.open()
+    mine = parse_policy(HOLD, "p.yaml")
+    strict = parse_policy(HOLD.replace("desk", "strict"), "p.yaml")
+    laxer = parse_policy(HOLD.replace("desk", "strict").replace("0.3", "0.2"), "p.yaml")
+    request = request_of(json.dumps(asked("x")).encode())
+    both = Approvals([mine, strict], store)
+    digest = both.request_digest(request, "")
+    assert digest is not None
+    held = both.bound(REPLY, decide_on(mine, Facts(0.1, "m")), CHAT, digest)
+    await store.hold(replace(held, state=RELEASED))
+    alone, changed = Approvals([mine], store), Approvals([mine, laxer], store)
+    assert alone.request_digest(request, "") != digest
+    assert await changed.find(CHAT, digest, REPLY.key_hash) is None
+    earlier = await both.find(CHAT, digest, REPLY.key_hash)
+    assert earlier is not None
+    assert (earlier.held.id, earlier.decision.policy) == (REPLY.id, "desk")
+    await store.aclose()
 
 
 # The other formats
