@@ -14,7 +14,16 @@ PyYAML. README.md beside this file has an example of everything that a policy ca
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from policies.actions import Action, Annotate, Block, Clarify, Deliver, Escalate, Hold
+from policies.actions import (
+    Action,
+    Annotate,
+    Block,
+    Clarify,
+    Deliver,
+    Escalate,
+    Hold,
+    asks_a_model,
+)
 from policies.asking import Asking, surest
 from policies.certificate import Certificate, Grant, Scope, parse_certificate
 from policies.costs import Costs
@@ -55,7 +64,7 @@ if TYPE_CHECKING:
         decision_as_values,
         load_fixtures,
     )
-    from policies.linting import lint
+    from policies.linting import circles, lint
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
     from policies.schema import json_schema
@@ -74,6 +83,7 @@ _LAZY = {
     "Replay": "policies.replays",
     "Study": "policies.certification_study",
     "certify": "policies.certification",
+    "circles": "policies.linting",
     "check_fixtures": "policies.fixtures",
     "decision_as_values": "policies.fixtures",
     "explain": "policies.explanation",
@@ -139,9 +149,11 @@ __all__ = [
     "Study",
     "ToolCall",
     "after_escalation",
+    "asks_a_model",
     "certified",
     "certify",
     "check_fixtures",
+    "circles",
     "decide",
     "decide_calls",
     "decision_as_values",

@@ -140,6 +140,12 @@ class Escalate:
 Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
 
 
+def asks_a_model(action: Action) -> bool:
+    """Whether carrying the action out takes another call to a model."""
+    is_written = isinstance(action, Clarify) and action.ask == "generate"
+    return is_written or isinstance(action, Escalate)
+
+
 def severity(action: Action) -> float:
     """Return a number that grows with severity; a visible notice weighs more than none."""
     has_notice = isinstance(action, Deliver) and action.notice is not None
@@ -194,7 +200,7 @@ def _clarify(node: Node) -> Clarify:
         node["ask"].use("clarify generate")
     elif node["model"].is_present:
         node["model"].report(f"{node['model']} writes nothing without ask: generate")
-    model = node["model"].text("") if node["model"].is_present else None
+    model = node["model"].model() if node["model"].is_present else None
     return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
 
 
@@ -236,7 +242,7 @@ def _escalate(node: Node) -> Escalate | Hold:
     node.check_keys(("to", "keep", "otherwise", "human"))
     if not node["to"].is_present:
         node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
-    models = node["to"].texts() if node["to"].is_present else ("",)
+    models = node["to"].several_models() if node["to"].is_present else ("",)
     if len(models) > 1:
         node["to"].use("escalate ladder")
     if len(models) > MAX_HOPS or len(set(models)) < len(models):

@@ -54,7 +54,7 @@ def read_asking(node: Node) -> Asking | None:
     if not node["n"].is_present and not node["models"].is_present:
         node.report(f"{node} needs n or models")
     n = node["n"].value if node["n"].is_present else 1
-    models = node["models"].texts() if node["models"].is_present else ()
+    models = node["models"].several_models() if node["models"].is_present else ()
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         node["n"].report(f"{node['n']} must be a whole number from 1, not {shown(n)}")
         n = 1

@@ -36,8 +36,11 @@ FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 SERVED: Final[frozenset[Feature]] = frozenset(
     {
         "annotate",
+        "ask",
         "block message",
+        "clarify generate",
         "deliver notice",
+        "escalate ladder",
         "hold async",
         "hold expiry",
         "hold wait",

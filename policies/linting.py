@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, takewhile
 from typing import Any
 
 from policies.actions import Deliver, Escalate, Hold, severity
@@ -33,7 +34,7 @@ def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
         *_unreachable(policy),
         *_overlapping(policy),
         *_contradicting(policy),
-        *_escalating_in_circles(policy),
+        *circles(policy),
         *_promises(policy),
         *_misplaced_replies(policy),
     ]
@@ -48,16 +49,21 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
     """Rules all of whose replies are decided on by rules above them."""
-    for index, rule in enumerate(policy.rules):
-        above = [each for each in policy.rules[:index] if not each.is_shadow]
-        shadowing = _covering(rule, [each for each in above if _covers(each.when, rule.when)])
-        if shadowing:
+    for rule in policy.rules:
+        if shadowing := _shadowing(policy, rule):
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
             same = shadowing[0].when == rule.when and shadowing[0].then != rule.then
             why = "has the same conditions and another action" if same else "decides before it"
             why = why if len(shadowing) == 1 else "decide before it"
             yield _warning(policy, rule, f"can never match: {they} {names} {why}")
+
+
+def _shadowing(policy: Policy, rule: Rule) -> list[Rule]:
+    """The rules above it that leave a rule, or what is left of one, nothing to decide on."""
+    above = takewhile(lambda each: each.name != rule.name, policy.rules)
+    deciding = [e for e in above if not e.is_shadow and _covers(e.when, rule.when)]
+    return _covering(rule, deciding)
 
 
 def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
@@ -155,25 +161,41 @@ def _contradicting(policy: Policy) -> Iterator[Problem]:
                 )
 
 
-def _escalating_in_circles(policy: Policy) -> Iterator[Problem]:
-    """Models that are escalated to and that rules, by name, escalate again to where they began."""
-    edges = [
-        (rule, rule.when.model, to)
-        for rule in policy.rules
-        if isinstance(rule.then, Escalate) and rule.when.model is not None
-        for to in rule.then.models
-    ]
-    for rule, models, to in edges:
+def circles(policy: Policy) -> list[Problem]:
+    """Models that are escalated to and that rules, by name, escalate again to where they began.
+
+    A proxy refuses these: another question to a model that was unsure gains nothing. The first
+    circle is told: it comes out at each of its rules.
+    """
+    rules = [rule for rule in policy.rules if isinstance(rule.then, Escalate)]
+    return list(filter(None, (_circle(policy, rule, rules) for rule in rules)))[:1]
+
+
+def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
+    """The way from a rule's model to a model that the rule escalates, the shortest first."""
+    assert isinstance(rule.then, Escalate)
+    for to in rule.then.models:
         reached, waiting = {to}, [to]
         while waiting:
             model = waiting.pop()
-            further = [end for _, start, end in edges if start.match(model)]
-            waiting += [end for end in further if end not in reached]
-            reached.update(further)
-        if again := [model for model in reached if models.match(model)]:
-            way = f"{to}" if again == [to] else f"{to} and so to {again[0]}"
-            yield _warning(policy, rule, f"escalates in a circle: to {way}, which it escalates")
-            return
+            for each in rules:
+                if isinstance(each.then, Escalate) and _escalates(policy, each, model):
+                    waiting += [end for end in each.then.models if end not in reached]
+                    reached.update(each.then.models)
+        if again := [model for model in sorted(reached) if _escalates(policy, rule, model)]:
+            way = to if to in again else f"{to} and so to {again[0]}"
+            hint = f"decide about {again[0]} in a rule above it"
+            message = f"escalates in a circle: to {way}, which it escalates; {hint}"
+            return _warning(policy, rule, message)
+    return None
+
+
+def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
+    """Whether the rule is about this model by name, and not left without its replies by others."""
+    if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
+        return False
+    narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
+    return not _shadowing(policy, narrowed)
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:

@@ -77,6 +77,8 @@ class Policy:
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
     uses: tuple[tuple[Feature, Problem], ...] = field(default=(), compare=False, repr=False)
+    models: tuple[tuple[str, Problem], ...] = field(default=(), compare=False, repr=False)
+    """The models that it has asked by name, each with what to say where nobody serves it."""
 
     certificate_path: Path | None = field(default=None, compare=False, repr=False)
     """Where the certificate is, or will be; a change of the file is a change of the policy."""
@@ -163,6 +165,7 @@ def _read_policy(document: Document) -> Policy:
         source=document.source,
         certificate_path=_certificate_path(root["certificate"]),
         uses=tuple(root.uses),
+        models=tuple(root.models),
     )
     _check_promises(root, policy)
     if root.problems:

@@ -26,12 +26,13 @@ Fallback = TypeVar("Fallback")
 class Node:
     """A place in a document; `is_present` is False for a key that the document leaves out.
 
-    `problems` and `uses` belong to the document and are shared by all of its places.
+    `problems`, `uses` and `models` belong to the document and are shared by all of its places.
     """
 
     document: Document
     problems: list[Problem]
     uses: list[tuple[Feature, Problem]]
+    models: list[tuple[str, Problem]]
     value: Value
     location: Location = ()
     is_present: bool = True
@@ -40,7 +41,7 @@ class Node:
     @classmethod
     def root(cls, document: Document, called: str = "the policy") -> Node:
         """The whole of a document, with nothing wrong so far."""
-        return cls(document, [], [], document.value, called=called)
+        return cls(document, [], [], [], document.value, called=called)
 
     def report(self, message: str) -> None:
         """Add a problem at this place."""
@@ -64,9 +65,12 @@ class Node:
     def __getitem__(self, key: str) -> Node:
         """The value of a key, which need not be there."""
         mapping = self.value if isinstance(self.value, dict) else {}
-        location = (*self.location, key)
+        return self._inner(mapping.get(key), key, is_present=key in mapping)
+
+    def _inner(self, value: Value, step: str | int, *, is_present: bool = True) -> Node:
+        location = (*self.location, step)
         return Node(
-            self.document, self.problems, self.uses, mapping.get(key), location, key in mapping
+            self.document, self.problems, self.uses, self.models, value, location, is_present
         )
 
     def check_keys(self, valid: Collection[str], required: Collection[str] = ()) -> None:
@@ -90,10 +94,7 @@ class Node:
         if not isinstance(items, list):
             self.report(f"{self} must be a list, not {shown(items)}")
             return []
-        return [
-            Node(self.document, self.problems, self.uses, item, (*self.location, index))
-            for index, item in enumerate(items)
-        ]
+        return [self._inner(item, index) for index, item in enumerate(items)]
 
     def number(self, default: float, *, low: float = -math.inf, high: float = math.inf) -> float:
         """A number from `low` to `high`, both included."""
@@ -131,6 +132,20 @@ class Node:
         if not self.value:
             self.report(f"{self} is empty, so it could never hold")
         return tuple(item.text("") for item in self.items())
+
+    def model(self) -> str:
+        """The name of a model that is to be asked, which is noted with its place."""
+        name = self.text("")
+        if name:
+            message = f"{self} names {name!r}, a model that no route of the configuration serves"
+            self.models.append((name, Problem(self.document.source, self.line, message)))
+        return name
+
+    def several_models(self) -> tuple[str, ...]:
+        """One such name or a list of them, at least one."""
+        if isinstance(self.value, list):
+            return tuple(item.model() for item in self.items()) or self.texts()
+        return (self.model(),)
 
     def choice(self, valid: Sequence[Choice], default: Fallback) -> Choice | Fallback:
         """One of the given words."""

@@ -49,16 +49,17 @@ def stream_mode(
     tags: frozenset[str] = frozenset(),
     team: str | None = None,
     key: str | None = None,
+    n: int = 1,
 ) -> StreamMode:
     """Return how the stream of such a request has to be sent, as far as the policy goes.
 
     A request that the policy asks several times (`Policy.ask`) is buffered.
     """
-    request = Facts(None, model, stream=True, domain=domain, tags=tags, team=team, key=key)
-    if policy.ask is not None and len(policy.ask.models_for(request)) > 1:
-        return StreamMode("buffer", "ask")
+    request = Facts(None, model, stream=True, n=n, domain=domain, tags=tags, team=team, key=key)
     if not policy.is_enforced:
         return StreamMode("passthrough")
+    if policy.ask is not None and len(policy.ask.models_for(request)) > 1:
+        return StreamMode("buffer", "ask")
     found = StreamMode("passthrough")
     for gate in _gates(policy):
         if not gate.when.admits(request):
@@ -78,7 +79,7 @@ def stream_report(policy: Policy) -> list[str]:
     For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
     calls in streams count besides.
     """
-    if policy.ask is not None:
+    if policy.ask is not None and policy.is_enforced:
         scope = _scope(policy.ask.when) or "all streams"
         asking = f"{scope} are buffered by ask"
         return [asking] if scope == "all streams" else [asking, *_rule_report(policy)]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import structlog
 
 from policies import (
+    Asking,
     Block,
+    Clarify,
     Decision,
     Deliver,
     Escalate,
@@ -19,6 +21,7 @@ from policies import (
     Policy,
     StreamMode,
     after_escalation,
+    asks_a_model,
     decide,
     stream_mode,
     strictest,
@@ -34,16 +37,20 @@ from proxy.answer import (
 )
 from proxy.approvals import Earlier
 from proxy.asgi import Reply, Request
+from proxy.asking import SeveralCalls
+from proxy.calls import Call, Calls
+from proxy.clarifying import written_question
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
 from proxy.conversations import Conversations, going_on_with
 from proxy.deadlines import Deadlines
 from proxy.encoding import decode
-from proxy.errors import ProxyError, StoreError
+from proxy.errors import ProxyError, StoreError, UpstreamBrokenError
+from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.headers import to_client, to_upstream, without
-from proxy.heartbeats import JSON_PING, STREAM_PING, pings_until
+from proxy.heartbeats import is_done, late
 from proxy.held import (
     answer_from,
     later_headers,
@@ -59,7 +66,7 @@ from proxy.outcome import Outcome, summarise
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
-from proxy.scoring import Confidence, Scoring, Status
+from proxy.scoring import Scoring, Status
 from proxy.sse import Event
 from proxy.store import BLOCKED, HELD, RELEASED, HeldReply, Store
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
@@ -89,18 +96,18 @@ class Completions:
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     holding: Holding = field(init=False)
+    asking: Asking | None = field(init=False)  # of what is asked several times
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
 
     def __post_init__(self) -> None:
         actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
-        may_escalate = self.policy.is_enforced and any(
-            isinstance(action, Escalate) for action in actions_of
-        )
+        asks_again = self.policy.is_enforced and any(map(asks_a_model, actions_of))
+        self.asking = self.policy.ask if self.policy.is_enforced else None
         self.holding = Holding((self.policy,), self.store, self.conversations)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
-        self.may_take_long = may_escalate or self.holding.may_wait or score_s > commit_s
+        self.may_take_long = asks_again or self.holding.may_wait or score_s > commit_s
         self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
 
     async def handle(self, format: Format, request: Request) -> Reply:
@@ -139,6 +146,8 @@ class Way:
     async def go(self) -> Reply:
         if self.asked.is_stream:
             self.mode = self._stream_mode()
+        if self.parts.asking is not None and len(models := self._models(self.parts.asking)) > 1:
+            return await self._ask_each(models)
         reply = await self._ask(self.asked.model)
         if reason := unscorable_reason(reply):
             return await self._relayed(reply, reason)
@@ -147,7 +156,7 @@ class Way:
             return self._live(reply)
         if reply.is_whole and not self.parts.may_take_long:
             return await self._settled(reply)  # only the score is waited for, which has a deadline
-        return await self._in_time(self._settled(reply), reply.status, reply.headers, is_stream)
+        return await self._in_time(self._settled(reply), reply, is_stream)
 
     async def go_on(self, earlier: Earlier) -> Reply:
         """With the reply that was held when the same was asked before; nobody is asked again."""
@@ -155,12 +164,21 @@ class Way:
         self.exchange.model, self.exchange.is_stream = self.asked.model, self.asked.is_stream
         answer = answer_from(earlier.held, self.asked)
         work = self._apply(answer, outcome_from(earlier, self.exchange.request_id))
-        return await self._in_time(work, answer.status, answer.headers, self.asked.is_stream)
+        return await self._in_time(work, answer, self.asked.is_stream)
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
         asked = self.asked
-        return self.parts.mode_of(model=asked.model, domain=asked.domain, tags=asked.tags)
+        of_request = {"model": asked.model, "domain": asked.domain, "tags": asked.tags}
+        if self.parts.asking is None:
+            return self.parts.mode_of(**of_request)
+        return self.parts.mode_of(**of_request, n=asked.format.count(asked.payload))
+
+    def _models(self, asking: Asking) -> tuple[str, ...]:
+        """Whom to ask, an entry for each reply; what runs in the background is not asked twice."""
+        if self.asked.payload.get("background") is True:
+            return (self.asked.model,)
+        return asking.models_for(self.asked.facts())
 
     async def _ask(self, model: str) -> UpstreamReply:
         """Sends the client's bytes to the upstream of `model`."""
@@ -208,28 +226,31 @@ class Way:
         """Reads the whole answer, scores it, decides and applies."""
         answer = await self._read(reply)
         if isinstance(answer, Unread):
-            headers = self._unscored(reply, answer.reason)
-            if answer.bare is None or self._stream_mode().mode == "passthrough":
-                return Reply(reply.status, headers, answer.body)
-            return Reply(reply.status, without(headers, b"content-encoding"), answer.bare)
+            return self._unread(reply, answer)
+        self._remember(answer.completion)
         return await self._decided(answer)
+
+    def _unread(self, reply: UpstreamReply, answer: Unread) -> Reply:
+        if answer.completion is not None:
+            self._remember(answer.completion)
+        headers = self._unscored(reply, answer.reason)
+        if answer.bare is None or self._stream_mode().mode == "passthrough":
+            return Reply(reply.status, headers, answer.body)
+        return Reply(reply.status, without(headers, b"content-encoding"), answer.bare)
 
     async def _decided(self, answer: Answer) -> Reply:
         outcome = await self._judge(answer)
         if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
-            answer, outcome = await self._escalate(answer, outcome, outcome.decision.applied)
+            answer, outcome = await self._escalate(answer, outcome.decision)
         return await self._apply(answer, outcome)
 
     async def _read(self, reply: UpstreamReply) -> Answer | Unread:
         limit = self.parts.config.limits.max_body
         try:
             with self.exchange.in_upstream:
-                answer = await read_answer(reply, self.asked.format, limit)
+                return await read_answer(reply, self.asked.format, limit)
         finally:
             await reply.aclose()
-        if answer.completion is not None:
-            self._remember(answer.completion)
-        return answer
 
     def _remember(self, completion: Json) -> None:
         """Keeps what a later request may only name."""
@@ -239,15 +260,17 @@ class Way:
 
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
-        answer.confidences = await self._confidences(answer.choices, answer.model)
+        if not answer.confidences:
+            await self._score(answer, self.asked.model)
         decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
         return self._outcome(answer, decisions)
 
-    async def _confidences(self, choices: list[Choice], model: str | None) -> list[Confidence]:
-        asked = self.asked
+    async def _score(self, answer: Answer, model: str) -> None:
+        """`model` is the one that was asked, for an answer that does not name its own."""
+        asked, model = self.asked, answer.model or model
         with self.exchange.in_scoring:
-            return await self.parts.scoring.score(
-                asked.question, choices, model or asked.model, asked.domain
+            answer.confidences = await self.parts.scoring.score(
+                asked.question, answer.choices, model, asked.domain
             )
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
@@ -262,48 +285,69 @@ class Way:
         outcome.action = outcome.decision.applied.name
         return outcome
 
-    async def _escalate(
-        self, first: Answer, before: Outcome, escalate: Escalate
-    ) -> tuple[Answer, Outcome]:
-        """A second, counted call to another model; the surer answer is kept, or the last one.
+    # --- further calls, see calls.py -------------------------------------------------------------
 
-        When the second call fails, the first answer is all there is and is decided on again.
-        """
-        kept, asked = first, self.asked.model
-        second = await self._second_answer(escalate)
-        is_alike = second is not None and (second.events is None) == (first.events is None)
-        if second is not None and is_alike:  # what has begun as a stream cannot go on as JSON
-            second.confidences = await self._confidences(second.choices, second.model)
-            if escalate.keep == "last" or second.is_surer_than(first):
-                kept, asked = second, escalate.to
-                kept.continues, kept.is_restarted = first.continues, first.continues is not None
-        assert before.decision is not None
-        decisions = [
-            after_escalation(self.parts.policy, before.decision, facts)
-            for facts in kept.facts(self.asked)
-        ]
-        outcome = self._outcome(kept, decisions)
-        outcome.escalated_from = self.asked.model if asked != self.asked.model else None
+    async def _ask_each(self, models: tuple[str, ...]) -> Reply:
+        """Asks all at once; the surest reply goes the way of any other."""
+        exchange, asked = self.exchange, self.asked
+        exchange.model, exchange.is_stream = asked.model, asked.is_stream
+        several = SeveralCalls(self._calls(), models)
+        work = asyncio.create_task(self._surest(several))
+        if await is_done(work, several.head):
+            return work.result()
+        return await self._in_time(work, several.head.result(), asked.is_stream)
+
+    async def _surest(self, several: SeveralCalls) -> Reply:
+        first, *others = await several.made()
+        surest = several.surest([first, *others])
+        if surest is None:
+            return await self._first_failure(first)
+        await first.aclose()
+        several.calls.keep(surest)
+        self._remember(surest.whole.completion)
+        return await self._decided(surest.whole)
+
+    async def _first_failure(self, call: Call) -> Reply:
+        """Where nobody answered, what the first model said goes on as it came."""
+        self.exchange.upstream = call.upstream
+        if call.raised is not None:
+            raise call.raised
+        if call.reply is None or self.is_status_out:
+            await call.aclose()
+            raise UpstreamBrokenError("no model gave a whole reply")
+        if call.unread is not None:
+            return self._unread(call.reply, call.unread)
+        return await self._relayed(call.reply, unscorable_reason(call.reply) or "")
+
+    async def _escalate(self, answer: Answer, decision: Decision) -> tuple[Answer, Outcome]:
+        """Other models are asked, one after the other; one of the replies is kept."""
+        calls = self._calls()
+        first = calls.kept(answer)
+        kept, decisions = await escalate(calls, first, decision, self._decided_again)
+        if kept is not first:
+            self._remember(kept.whole.completion)
+        outcome = self._outcome(kept.whole, decisions)
+        outcome.escalated_from = first.model if kept.model != first.model else None
         if outcome.action == "deliver":
             outcome.action = "escalate"
-        return kept, outcome
+        return kept.whole, outcome
 
-    async def _second_answer(self, escalate: Escalate) -> Answer | None:
-        try:
-            reply = await self._ask(escalate.to)
-            if unscorable_reason(reply):
-                await reply.aclose()
-                return None
-            answer = await self._read(reply)
-        except ProxyError as error:
-            log.warning(
-                "escalation_failed",
-                request_id=self.exchange.request_id,
-                to=escalate.to,
-                code=error.machine_code,
-            )
-            return None
-        return answer if isinstance(answer, Answer) else None
+    def _decided_again(self, answer: Answer, decision: Decision) -> list[Decision]:
+        facts = answer.facts(self.asked)
+        return [after_escalation(self.parts.policy, decision, each) for each in facts]
+
+    async def _clarify(self, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
+        """The clarification as it is sent: with the policy's question, or one of a model's."""
+        question = None
+        if clarify.ask == "generate":
+            limit_s = self.parts.config.limits.clarify_timeout_s
+            question = await written_question(self._calls(), clarify, answer, limit_s)
+        outcome.clarification = "template" if question is None else "generated"
+        return clarify if question is None else replace(clarify, text=question)
+
+    def _calls(self) -> Calls:
+        parts = self.parts
+        return Calls(parts.router, self.exchange, self.asked, self._read, self._score)
 
     async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""
@@ -329,6 +373,8 @@ class Way:
         action = outcome.decision.applied if outcome.decision else None
         if isinstance(action, Hold):
             return await self._hold(answer, outcome, action)
+        if isinstance(action, Clarify):
+            action = await self._clarify(answer, outcome, action)
         if isinstance(action, Block):
             self._raise_in_time(outcome, actions.blocked_error(action), answer)
             return actions.blocked(answer, self.asked.format, action)
@@ -380,47 +426,30 @@ class Way:
         return outcome.headers() if self.parts.config.attach.headers else []
 
     async def _in_time(
-        self, work: Coroutine[Any, Any, Reply], status: int, fields: Headers, is_stream: bool
+        self, work: Awaitable[Reply], head: UpstreamReply | Answer, is_stream: bool
     ) -> Reply:
         """Nothing is written before the outcome, for `commit_after_s` at most; after that the
         status is out and pings keep the connection alive until there is one."""
-        task = asyncio.create_task(work)
-        try:
-            limit_s = self.parts.config.limits.commit_after_s
-            done, _ = await asyncio.wait({task}, timeout=limit_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if done:
+        task, limits = asyncio.ensure_future(work), self.parts.config.limits
+        if await is_done(task, within_s=limits.commit_after_s):
             return task.result()
-        self.is_status_out, self.exchange.status = True, status
+        self.is_status_out, self.exchange.status = True, head.status
         opening = self.exchange.unscored(Status.PENDING, "buffered", self.parts.scoring.name)
-        kept = without(to_client(fields), b"content-length", b"content-encoding")
+        kept = without(to_client(head.headers), b"content-length", b"content-encoding")
         headers = [*kept, *self._headers(opening)]
         body = asyncio.ensure_future(self._late_body(task))
 
         async def stop() -> None:
             body.cancel()
 
-        ping = STREAM_PING if is_stream else JSON_PING
-        return Reply(status, headers, self._late(body, ping), on_close=stop)
+        error_event = self.asked.format.error_event if is_stream else None
+        return Reply(head.status, headers, late(body, error_event), on_close=stop)
 
-    async def _late_body(self, task: asyncio.Task[Reply]) -> bytes:
+    async def _late_body(self, task: asyncio.Future[Reply]) -> bytes:
         """The body of the reply that the task ends in; its headers are out, without an encoding."""
         with self.exchange:
             settled = await task
             return decode(settled.whole(), header(settled.headers, b"content-encoding"))
-
-    async def _late(self, body: asyncio.Future[bytes], ping: bytes) -> AsyncIterator[bytes]:
-        """Pings, then the body, or the error that came in its place as an event."""
-        yield ping
-        try:
-            async for piece in pings_until(body, ping):
-                yield piece
-        except ProxyError as error:
-            if ping is JSON_PING:
-                raise  # the body breaks off, as upstream's did
-            yield self.asked.format.error_event(error)
 
     # --- streams that go through live -----------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from policies import Facts
 from proxy.asgi import Request
 from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, UpstreamBrokenError
@@ -33,6 +34,13 @@ class CompletionRequest:
     def question(self) -> str:
         """The question as the calibrator reads it; raises NotScorableError."""
         return self.format.question(self.payload)
+
+    def facts(self) -> Facts:
+        """What a policy may look at before there is a reply."""
+        n = self.format.count(self.payload)
+        return Facts(
+            None, self.model, stream=self.is_stream, n=n, domain=self.domain, tags=self.tags
+        )
 
     def body_for(self, model: str) -> bytes:
         """The client's bytes with another model's name in them; raises BadRequestError."""

@@ -166,6 +166,7 @@ class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
     commit_after_s: float = Field(default=15, gt=0)
+    clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
 
 

@@ -46,6 +46,7 @@ _TYPES = {
 }
 
 
+STRONG = "demo-strong"  # gives the right answer first; any other model, the first one there is
 _OTHERS: dict[str, Format] = {f.path: f for f in FORMATS if f is not CHAT}
 
 
@@ -90,10 +91,11 @@ class DemoUpstream:
         if asked is None:
             return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
         question = format.last_question(asked)
-        chat = _completion({"model": "demo", "messages": [{"role": "user", "content": question}]})
+        model = str(asked.get("model") or "demo")
+        chat = _completion({"model": model, "messages": [{"role": "user", "content": question}]})
         text = chat["choices"][0]["message"]["content"]
         id = format.held_prefix.replace("held", "demo") + uuid4().hex
-        empty = format.placeholder(text, id=id, created=int(time.time()), model="demo")
+        empty = format.placeholder(text, id=id, created=int(time.time()), model=model)
         completion = format.restated(empty, text, "stop")
         if not asked.get("stream"):
             return _reply(200, completion)
@@ -193,6 +195,8 @@ def _answer(body: Json, index: int) -> Json:
     found = find_answers(asked[-1]) if asked else ()
     if not found:
         return text_message(_unknown())
+    if body["model"] == STRONG:
+        found = tuple(sorted(found, key=lambda row: not row.correct))
     row = found[index % len(found)]
     offered = _offered(body)
     for call in row.calls:

@@ -7,18 +7,23 @@ import hashlib
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.asgi import Request
 from proxy.errors import ProxyError
+from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
 from proxy.records import Records
 from proxy.scoring import Status
+
+if TYPE_CHECKING:
+    from proxy.calls import Call
 
 log = structlog.get_logger("pinocchio")
 
@@ -42,19 +47,27 @@ def _hashed(presented: bytes) -> str:
 
 
 class Clock:
-    """Adds up the time that passes inside; None until it was first entered."""
+    """Adds up the time that passes inside; None until it was first entered.
 
-    __slots__ = ("_started", "s")
+    What several calls spend inside at the same time counts once.
+    """
+
+    __slots__ = ("_inside", "_started", "s")
 
     def __init__(self) -> None:
         self.s: float | None = None
         self._started = 0.0
+        self._inside = 0
 
     def __enter__(self) -> None:
-        self._started = time.perf_counter()
+        if not self._inside:
+            self._started = time.perf_counter()
+        self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        self.s = (self.s or 0.0) + time.perf_counter() - self._started
+        self._inside -= 1
+        if not self._inside:
+            self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
 _random: list[str] = []
@@ -87,6 +100,7 @@ class Exchange:
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     in_scoring: Clock = field(default_factory=Clock)
+    calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
 
     def __enter__(self) -> None:
@@ -114,6 +128,7 @@ class Exchange:
         outcome.overhead_ms = self.overhead_ms()
         if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
             outcome.score_ms = self.in_scoring.s * 1_000
+        outcome.calls = self._calls()
         self.outcome = outcome
         return outcome
 
@@ -144,6 +159,7 @@ class Exchange:
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
+            "calls": self._calls() or None,
         }
         if outcome is None:
             return facts
@@ -158,6 +174,10 @@ class Exchange:
             "review_id": outcome.review_id,
             "label": outcome.label,
         }
+
+    def _calls(self) -> Sequence[dict[str, Any]]:
+        """Every call, where there was more than one."""
+        return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
         """One value for each column of `records.COLUMNS`."""
@@ -191,4 +211,5 @@ class Exchange:
             total_ms,
             overhead_ms,
             score_ms,
+            dumps(calls).decode() if (calls := self._calls()) else None,
         )

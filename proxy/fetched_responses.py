@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, unquote
 
 from calibrator import NotScorableError
-from policies import Escalate, StreamMode
+from policies import Asking, StreamMode
 from proxy.answer import Answer
 from proxy.asgi import Reply, Request
+from proxy.calls import Calls
 from proxy.chat import Completions, Way
 from proxy.completion_request import CompletionRequest, tags_of
 from proxy.exchange import Exchange, hash_key
@@ -110,6 +111,9 @@ class _Fetched(Way):
         if self.is_known:
             Way._remember(self, completion)
 
-    async def _second_answer(self, escalate: Escalate) -> Answer | None:
+    def _models(self, asking: Asking) -> tuple[str, ...]:
+        return (self.asked.model,)
+
+    def _calls(self) -> Calls:
         """There is no request here that another model could be asked with."""
-        return None
+        return replace(Way._calls(self), has_request=False)

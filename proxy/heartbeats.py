@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from proxy.errors import ProxyError
 
 STREAM_PING = b": ping\n\n"  # a comment of server-sent events
 JSON_PING = b" "  # white space before a JSON text
 PING_EVERY_S = 10.0
+
+
+async def is_done(
+    work: asyncio.Future[Any], *others: asyncio.Future[Any], within_s: float | None = None
+) -> bool:
+    """Waits for the work or one of the others; whoever cancels the waiting cancels the work."""
+    try:
+        await asyncio.wait({work, *others}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        work.cancel()
+        raise
+    return work.done()
+
+
+async def late(
+    body: asyncio.Future[bytes], error_event: Callable[[ProxyError], bytes] | None
+) -> AsyncIterator[bytes]:
+    """Pings, then the body; an error in its place becomes an event, where the body is of events.
+
+    A JSON body breaks off, as upstream's did.
+    """
+    ping = JSON_PING if error_event is None else STREAM_PING
+    yield ping
+    try:
+        async for piece in pings_until(body, ping):
+            yield piece
+    except ProxyError as error:
+        if error_event is None:
+            raise
+        yield error_event(error)
 
 
 async def pings_until(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from policies import Annotate, Decision, Deliver, strictest
@@ -36,6 +36,8 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
+    clarification: Literal["template", "generated"] | None = None  # of what is clarified
+    calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: list[tuple[Choice, Confidence, Decision | None]] = field(default_factory=list)
     overhead_ms: float = 0.0
     score_ms: float | None = None
@@ -75,6 +77,8 @@ class Outcome:
             fields.append((names.REASON, self.reason.encode("latin-1")))
         if self.review_id is not None:
             fields.append((names.REVIEW_ID, self.review_id.encode()))
+        if self.clarification is not None:
+            fields.append((names.CLARIFICATION, self.clarification.encode()))
         if self.score_ms is not None:
             fields.append((names.SCORE_MS, b"%.1f" % self.score_ms))
         return fields
@@ -102,6 +106,10 @@ class Outcome:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
             member["escalated_from"] = self.escalated_from
+        if self.clarification is not None:
+            member["clarification"] = self.clarification
+        if self.calls:
+            member["calls"] = self.calls
         member["choices"] = [_choice_member(*choice) for choice in self.choices]
         return member
 

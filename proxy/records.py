@@ -48,6 +48,7 @@ exchanges = sa.Table(
     sa.Column("total_ms", sa.Float, nullable=False),
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),
+    sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600

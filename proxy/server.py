@@ -19,14 +19,15 @@ from pathlib import Path
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import Escalate, InvalidDocumentError, Policy
+from policies import InvalidDocumentError, Policy
 from proxy.app import App, create_app
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
-from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
+from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
+from proxy.policy_models import model_problems
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
 
@@ -67,7 +68,7 @@ def check_setup(setup: Setup, host: str) -> None:
             "everyone who reaches this port; listen on 127.0.0.1, or remove the key so that "
             "clients send their own",
         )
-    check_escalations(setup)
+    check_models(setup)
     calibrator = setup.config.calibrator
     if calibrator.checkpoint == NO_CALIBRATOR:
         return
@@ -79,17 +80,10 @@ def check_setup(setup: Setup, host: str) -> None:
         raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
 
-def check_escalations(setup: Setup) -> None:
-    """Every model that the policy escalates to must have a route; raises StartupError."""
-    router, policy = Router(setup.config), setup.policy
-    actions = {f"rule {rule.name!r}": rule.then for rule in policy.rules}
-    for place, action in {**actions, "default": policy.default}.items():
-        if isinstance(action, Escalate):
-            try:
-                router.name_for(action.to)
-            except UnknownModelError as error:
-                message = f"policy {policy.name}, {place}: {error.message}"
-                raise StartupError(ExitStatus.UNUSABLE_INPUT, message) from error
+def check_models(setup: Setup) -> None:
+    """Every model that the policy has asked must have a route; raises StartupError."""
+    if problems := model_problems(setup.policy, Router(setup.config)):
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -9,6 +9,7 @@ without `stream: true`:
 
     ok                  the last user message is the answer; with n > 1 its parts between "|"
     say TEXT            the answer is TEXT
+    in-turn             the answer is the next of the parts between "|", request after request
     told                the request's member `reply` is the body, its items the chunks of a stream
     empty, reasoning    an empty answer; an answer after `reasoning_content`
     tools, parallel-tools   one call, two calls of the first offered tool with the last user message
@@ -24,6 +25,7 @@ without `stream: true`:
     always-stream       a stream, whatever was asked for
     slow                nothing at all until `proceed()`
     gated               the first part, the rest after `proceed()`
+    gated-cut           the first part; after `proceed()` the connection breaks off
     endless             a stream without an end
     split               one byte at a time
     crlf                CRLF line ends, comments, ids and retry fields
@@ -131,6 +133,7 @@ class Received:
     headers: list[tuple[str, str]]
     body: bytes
     loop: asyncio.AbstractEventLoop = field(repr=False)
+    number: int = 0  # of those before it since `forget`
     at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -152,7 +155,7 @@ class Received:
         return value if isinstance(value, dict) else {}
 
     def proceed(self) -> None:
-        """Ends the waiting of `slow` and `gated`."""
+        """Ends the waiting of `slow`, `gated` and `gated-cut`."""
         self.loop.call_soon_threadsafe(self._gate.set)
 
     def is_cut_off(self, within_s: float) -> bool:
@@ -189,8 +192,11 @@ def texts_of(request: Received) -> list[str]:
         return [""]
     if behaviour == "large":
         return ["p=0.61 " + "x" * 2**20]
-    is_told = behaviour.startswith("say ")
-    parts = [behaviour.removeprefix("say ")] if is_told else request.question().split("|")
+    parts = request.question().split("|")
+    if behaviour.startswith("say "):
+        parts = [behaviour.removeprefix("say ")]
+    if behaviour == "in-turn":
+        return [parts[request.number % len(parts)]]
     count = request.json().get("n")
     return [parts[i % len(parts)] for i in range(count if isinstance(count, int) else 1)]
 
@@ -349,6 +355,8 @@ def _whole(request: Received) -> Response:
             return Response([body], headers=headers, waits_first=True)
         case "gated":
             return Response([body[:half], Wait(), body[half:]], headers=headers)
+        case "gated-cut":
+            return Response([body[:half], Wait(), Cut(), body[half:]], headers=headers)
         case "split":
             return Response([body[i : i + 1] for i in range(len(body))], framing="chunked")
         case "cut":
@@ -369,6 +377,8 @@ def _streamed(request: Received) -> Response:
             steps = VENDOR_EVENTS
         case "gated":
             steps = [*told[:2], Wait(), *told[2:]]
+        case "gated-cut":
+            steps = [*told[:2], Wait(), Cut()]
         case "split":
             joined = b"".join(told)
             steps = [joined[i : i + 1] for i in range(len(joined))]
@@ -505,6 +515,7 @@ class FaultyUpstream:
         try:
             while request := await self._read(reader):
                 with self._arrived:
+                    request.number = len(self.requests)
                     self.requests.append(request)
                     self._arrived.notify_all()
                 if not await self._answer(request, reader, writer):

@@ -6,6 +6,7 @@
 The model's name chooses what it does, whole and streamed:
 
     ok                  the last text of the input is the answer
+    say TEXT            the answer is TEXT
     tools               a text, then a call of `get_weather` with that text as its argument
     many                reasoning, a text, a custom call, a shell call and an MCP call
     refusal             the text as a refusal
@@ -233,6 +234,8 @@ def function_call(text: str, name: str = "get_weather") -> Json:
 
 
 def output_of(model: str, text: str) -> list[Json]:
+    if model.startswith("say "):
+        return [message(model.removeprefix("say "))]
     if model == "tools":
         return [message("Let me look. "), function_call(text)]
     if model == "refusal":
@@ -367,6 +370,9 @@ async def _send(send: Send, body: bytes, status: int = 200) -> None:
 def text_completion(asked: Json) -> Json:
     prompt = asked.get("prompt")
     prompts = [prompt] if isinstance(prompt, str) else prompt or []
+    model = str(asked.get("model"))
+    if model.startswith("say "):
+        prompts = [model.removeprefix("say ")]
     texts = [str(text) for text in prompts for _ in range(asked.get("n") or 1)]
     return {
         "id": "cmpl-1",

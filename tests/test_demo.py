@@ -136,6 +136,16 @@ async def test_a_first_question_is_short_and_answered_as_said(correct: bool) -> 
     assert questions()[question][0].correct is correct
 
 
+async def test_the_strong_model_is_right_where_an_answer_is() -> None:
+    """`demo-strong` gives the right one of the canned answers; others give the first."""
+    question = first_question(correct=False)
+    right = next(row.content for row in questions()[question] if row.correct)
+    [choice] = (await ask(question, model="demo-strong")).choices
+    assert choice.message.content == right
+    [other] = (await ask(question, model="demo-weak")).choices
+    assert other.message.content != right
+
+
 # Answers
 
 

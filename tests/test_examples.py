@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,6 +141,28 @@ def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
         assert "x-pinocchio-confidence: 0.7300" in headers
         assert ANSWER in body
         assert json.loads(body)["pinocchio"]["confidence"] == 0.73
+
+
+def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: Path) -> None:
+    if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
+        pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")
+    for name in ("proxy.yaml", "policy.yaml"):
+        shutil.copy(EXAMPLES / "cascade" / name, tmp_path)
+    config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config) as proxy:
+        wait_until_ready(proxy)
+        output = run(sys.executable, str(EXAMPLES / "cascade" / "ask.py"), url=proxy.base_url)
+        until(lambda: len(proxy.lines()) == 2)
+        sure, unsure = proxy.lines()
+    first, second = output.split("Is 91 a prime number?")
+    assert "41,760 minutes" in first
+    assert "call:" not in first
+    assert "answer:  No. 91 = 7" in second
+    assert "action:  escalate" in second
+    calls = re.findall(r"call: +(\S+) 0\.\d+ \d+ tokens ?(\w*)", second)
+    assert calls == [("demo", ""), ("demo-strong", "kept")]
+    assert "calls" not in sure
+    assert [call["model"] for call in unsure["calls"]] == ["demo", "demo-strong"]
 
 
 def test_the_readme_names_every_example() -> None:

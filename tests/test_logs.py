@@ -24,6 +24,7 @@ SOMETIMES = {
     "would_action",
     "policy",
     "review_id",
+    "calls",
     "error",
 }
 

@@ -108,17 +108,30 @@ def test_stricter_treatment_of_surer_replies_is_warned_about() -> None:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ([when("model: a", "{escalate: {to: a}}")], "to a, which it escalates"),
+        ([when("model: a", "{escalate: {to: a}}")], "to a, which it escalates; decide about a"),
         (
             [when("model: a", "{escalate: {to: b}}"), when("model: b", "{escalate: {to: a}}")],
-            "to b and so to a, which it escalates",
+            "to b and so to a, which it escalates; decide about a",
         ),
-        ([when("model: a*", "{escalate: {to: [b, a2]}}")], "to a2, which it escalates"),
+        (
+            [when("model: a*", "{escalate: {to: [b, a2]}}")],
+            "to a2, which it escalates; decide about a2",
+        ),
     ],
 )
 def test_escalations_in_a_circle_are_warned_about(rules: list[str], message: str) -> None:
     """Asking a model that is escalated to the one that was unsure gains nothing."""
-    assert warnings_of(*rules) == [f"p.yaml:4: rule 'a' escalates in a circle: {message}"]
+    assert warnings_of(*rules) == [
+        f"p.yaml:4: rule 'a' escalates in a circle: {message} in a rule above it"
+    ]
+
+
+def test_a_rule_above_ends_a_circle() -> None:
+    """What is decided above never reaches the escalation, whether by name or by confidence."""
+    escalating = when("model: a*, confidence: {below: 0.5}", "{escalate: {to: a2}}")
+    assert warnings_of(when("model: a2", "deliver"), escalating) == []
+    sure = when("model: a2, confidence: {at_least: 0.2}", "deliver")
+    assert "escalates in a circle" in " ".join(warnings_of(sure, escalating))
 
 
 def test_escalations_upwards_are_fine() -> None:

@@ -144,6 +144,11 @@ def test_the_mode_follows_model_domain_and_tags() -> None:
             ["streams of kimi are buffered by ask", "all streams pass through by default"],
         ),
         (
+            policy_with(options="mode: shadow\nask: {n: 3}"),
+            StreamMode("passthrough"),
+            ["all streams pass through, as the policy is in shadow mode"],
+        ),
+        (
             policy_with("{name: tried, when: {n: 1}, then: block, shadow: true}"),
             LIVE,
             ["all streams pass through by default"],

@@ -39,14 +39,16 @@ def write(tmp_path: Path) -> Any:
     return write
 
 
-def assert_stopped(done: CompletedProcess[str], status: int, name: str, *said: str) -> None:
+def assert_stopped(
+    done: CompletedProcess[str], status: int, name: str, *said: str, lines: int = 1
+) -> None:
     """It ended with this status, named it, said why, and nothing like a traceback."""
     assert (done.returncode, done.stdout) == (status, "")
     *sentences, last = done.stderr.strip().splitlines()
     assert last == f"pinocchio: {name} (exit status {status})"
     for words in said:
         assert words in done.stderr
-    assert len(sentences) == 1
+    assert len(sentences) == lines
     assert "Traceback" not in done.stderr
 
 
@@ -118,13 +120,47 @@ def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> N
     assert_stopped(done, 8, "store_unavailable", str(path.parent))
 
 
-def test_an_escalation_without_a_route(write: Any, tmp_path: Path) -> None:
-    """A policy that escalates to a model without a route is exit status 2, wherever it does so."""
-    text = "{version: 1, name: desk, default: {escalate: {to: strong}}}"
-    (tmp_path / "desk.yaml").write_text(text)
+def test_models_without_a_route(write: Any, tmp_path: Path) -> None:
+    """A policy that has models asked without a route is exit status 2, with the place of each."""
+    text = """
+version: 1
+name: desk
+ask: {models: [demo, other]}
+rules:
+  - {name: low, when: {confidence: {below: 0.2}}, then: {clarify: {ask: generate, model: poet}}}
+default:
+  escalate:
+    to: [demo, strong]
+    otherwise: {clarify: {ask: generate, model: demo}}
+"""
+    (tmp_path / "desk.yaml").write_text(text.lstrip())
     models = "upstreams: {demo: {demo: true}}\nmodels: [{match: demo, upstream: demo}]\n"
     done = run_cli("serve", "--port", "0", "--config", write(f"policies: desk.yaml\n{models}"))
-    assert_stopped(done, 2, "unusable_input", "policy desk, default", "'strong'")
+    served = "a model that no route of the configuration serves"
+    told = [
+        f"desk.yaml:3: ask.models[1] names 'other', {served}",
+        f"desk.yaml:5: rules[0].then.clarify.model names 'poet', {served}",
+        f"desk.yaml:8: default.escalate.to[1] names 'strong', {served}",
+    ]
+    assert_stopped(done, 2, "unusable_input", *told, lines=3)
+
+
+def test_escalations_in_a_circle(write: Any, tmp_path: Path) -> None:
+    """Rules that escalate models to each other are exit status 2: they would ask for nothing."""
+    text = """
+version: 1
+name: desk
+rules:
+  - {name: up, when: {model: demo}, then: {escalate: {to: other}}}
+  - {name: down, when: {model: other}, then: {escalate: {to: demo}}}
+default: deliver
+"""
+    (tmp_path / "desk.yaml").write_text(text.lstrip())
+    path = write("policies: desk.yaml\n")
+    for command in (["serve", "--port", "0"], ["check"]):
+        done = run_cli(*command, "--config", path)
+        circle = "desk.yaml:4: rule 'up' escalates in a circle: to other and so to demo"
+        assert_stopped(done, 2, "unusable_input", circle)
 
 
 # Serving

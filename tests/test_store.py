@@ -142,6 +142,7 @@ async def test_the_same_id_is_not_held_twice(store: Store) -> None:
 
 
 OLD = """
+PRAGMA journal_mode=WAL;
 CREATE TABLE held_replies (id VARCHAR NOT NULL, key_hash VARCHAR NOT NULL, state VARCHAR NOT NULL,
 queue VARCHAR NOT NULL, model VARCHAR NOT NULL, policy VARCHAR NOT NULL, confidence FLOAT,
 calibrator VARCHAR, question TEXT NOT NULL, reply BLOB NOT NULL, created_at FLOAT NOT NULL,

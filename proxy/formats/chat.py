@@ -53,6 +53,10 @@ class ChatFormat(ChoicesFormat):
         last = messages[-1] if isinstance(messages, list) and messages else None
         return plain_text(last.get("content") if isinstance(last, dict) else None)
 
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        roles = (("system", instructions), ("user", text))
+        return {"model": model, "messages": [{"role": r, "content": c} for r, c in roles]}
+
     def message(self, choice: Json) -> Json | None:
         message = choice.get("message")
         return message if isinstance(message, dict) else None

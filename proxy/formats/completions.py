@@ -8,6 +8,7 @@ from typing import Any
 from calibrator import NotScorableError, question_text
 from proxy.formats.format import (
     MEMBER,
+    MOST_TOKENS,
     NOTHING,
     NOTICE_GAP,
     Assembler,
@@ -45,6 +46,10 @@ class CompletionsFormat(ChoicesFormat):
         prompt = payload.get("prompt")
         listed = prompt if isinstance(prompt, list) else [prompt]
         return "\n\n".join(text for text in listed if isinstance(text, str))
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        prompt = f"{instructions}\n\n{text}\n\n"
+        return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}
 
     def message(self, choice: Json) -> Json | None:
         text = choice.get("text")

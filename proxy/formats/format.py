@@ -18,6 +18,7 @@ from proxy.sse import Event
 
 Json = dict[str, Any]
 NOTICE_GAP = "\n\n"  # between a text and the notice behind it
+MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
 
@@ -120,6 +121,10 @@ class Format(Protocol):
 
     def wants_schema(self, payload: Json) -> bool:
         """Whether a reply in prose would break what the client wants to parse."""
+        ...
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        """A request of our own: a model is to say something short about a text, not streamed."""
         ...
 
     # the answer

@@ -7,7 +7,15 @@ from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, NOTICE_GAP, Assembler, Choice, Ending, Json
+from proxy.formats.format import (
+    MEMBER,
+    MOST_TOKENS,
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
     MessagesAssembler,
@@ -73,6 +81,14 @@ class MessagesFormat:
         wanted = config.get("format") if isinstance(config, dict) else None
         is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
         return is_forced or bool(wanted or payload.get("output_format"))
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        return {
+            "model": model,
+            "max_tokens": MOST_TOKENS,
+            "system": instructions,
+            "messages": [{"role": "user", "content": text}],
+        }
 
     def choices(self, completion: Json) -> list[Choice]:
         blocks, reason = completion.get("content"), completion.get("stop_reason")

@@ -78,6 +78,9 @@ class ResponsesFormat:
         wanted = text.get("format") if isinstance(text, dict) else None
         return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
 
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        return {"model": model, "instructions": instructions, "input": text, "store": False}
+
     def choices(self, completion: Json) -> list[Choice]:
         """One, or none for what is no response; raises NoAnswerError for one without an answer."""
         items = completion.get("output")
