@@ -402,7 +402,7 @@ class Way:
         is_open = not asked.is_stream and not self.is_status_out
         may_be_later = is_open and hold.reply == "async" and wants_async(request.headers)
         if standing == HELD and may_be_later:
-            answer.status, answer.headers = 202, later_headers(format, held.id)
+            answer.status, answer.headers, answer.events = 202, later_headers(format, held.id), None
         elif standing != HELD or actions.wants_error(hold, answer, asked):
             told = actions.withheld_error(standing, held.id, format)
             self._raise_in_time(outcome, told, answer)

@@ -301,6 +301,12 @@ def test_held_calls_come_later_too(later: LiveProxy) -> None:
     assert released["choices"][0]["message"]["tool_calls"][0]["id"] == "call_0"
 
 
+def test_a_stream_that_nobody_asked_for_comes_later_as_an_object(later: LiveProxy) -> None:
+    """Where upstream streams unasked, the 202 is an object all the same."""
+    response = later.ask("p=0.1", "always-stream", headers=ASYNC)
+    assert (response.status_code, response.json()["object"]) == (202, "chat.completion")
+
+
 @pytest.mark.parametrize(
     ("headers", "fields"),
     [({}, {}), ({"prefer": "respond-asynchronously"}, {}), (ASYNC, {"stream": True})],
