@@ -28,7 +28,9 @@ ACTIONS = {
     "notice": "{deliver: {notice: Check this.}}",
     "annotate": "{annotate: {label: unverified}}",
     "clarify": "{clarify: {text: Which one}}",
+    "clarify, written": "{clarify: {ask: generate, model: say Which one, text: otherwise}}",
     "escalate": "{escalate: {to: say strong p=0.8}}",
+    "escalate, ladder": "{escalate: {to: [say weak p=0.2, say strong p=0.8]}}",
     "hold": "hold",
     "hold placeholder": "{hold: {reply: placeholder}}",
     "hold error": "{hold: {reply: error}}",
@@ -120,7 +122,10 @@ def expected(action: str, way: str, kind: str) -> str:
         "notice": "noticed" if kind == "text" else "reply",
         "annotate": "reply",
         "clarify": "clarification",
-        "escalate": "second reply",
+        "clarify, written": "clarification",
+        "escalate": "strong reply",
+        # a text is nothing that a rule about calls would escalate again
+        "escalate, ladder": "weak reply" if way == "calls withheld" else "strong reply",
         "hold": by_kind,
         "hold placeholder": "placeholder",
         "hold error": "held_for_review",
@@ -162,8 +167,9 @@ def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool)
         parts = ([f"{text}\n\nCheck this."] * n, no_calls, ["stop"] * n)
     elif must == "clarification":
         parts = (["Which one"] * n, no_calls, ["stop"] * n)
-    elif must == "second reply":
-        parts = (["strong p=0.8"] * n, no_calls, ["stop"] * n)
+    elif must in ("weak reply", "strong reply"):
+        other = "strong p=0.8" if must == "strong reply" else "weak p=0.2"
+        parts = ([other] * n, no_calls, ["stop"] * n)
     elif must in ("placeholder", "later"):
         assert got.member["review_id"] in got.texts[0]
         assert (got.calls[0], got.reasons[0]) == ("", "content_filter")
@@ -180,7 +186,7 @@ def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool)
 
 def _check_told(got: Got, action: str, way: str, kind: str) -> None:
     """What header and member say was done."""
-    done = action.partition(" ")[0].replace("notice", "deliver")
+    done = action.partition(" ")[0].rstrip(",").replace("notice", "deliver")
     if way == "live":
         assert (got.member["action"], got.member["would_action"]) == ("deliver", done)
         return
