@@ -122,9 +122,16 @@ def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decisi
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
-    """Return the first of the decisions with the severest action; there has to be at least one."""
+    """Return the first of the decisions with the severest action; there has to be at least one.
+
+    Of several policies, what is carried out counts before what one in shadow mode would have done.
+    """
     first, *others = decisions
-    return max(first, *others, key=lambda d: severity(d.action)) if others else first
+    return max(first, *others, key=_severities) if others else first
+
+
+def _severities(decision: Decision) -> tuple[float, float]:
+    return severity(decision.applied), severity(decision.action)
 
 
 def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Decision:

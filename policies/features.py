@@ -44,6 +44,8 @@ SERVED: Final[frozenset[Feature]] = frozenset(
         "hold async",
         "hold expiry",
         "hold wait",
+        "key",
+        "team",
     }
 )
 """What this version's proxy carries out beyond what every policy may ask for."""

@@ -8,6 +8,7 @@ from proxy.completion_request import CompletionRequest
 from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, RejectedError
 from proxy.formats import Format, Json
 from proxy.headers import REVIEW_ID
+from proxy.held import placeholder_for
 from proxy.store import BLOCKED, HELD, REJECTED
 
 BLOCKED_TEXT = "A policy blocks this reply."
@@ -23,10 +24,16 @@ def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
     return answer.has_tool_calls or asked.format.wants_schema(asked.payload)
 
 
-def withheld_error(standing: str, review_id: str, format: Format) -> ProxyError:
-    """For a held reply that does not go out, by what it has come to (`HeldReply.standing`)."""
+def withheld_error(
+    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, review_id: str
+) -> ProxyError | None:
+    """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
+
+    None where a placeholder stands for it.
+    """
     if standing == HELD:
-        return held_error(review_id, format)
+        is_error = wants_error(hold, answer, asked)
+        return held_error(review_id, asked.format) if is_error else None
     if standing == BLOCKED:
         return blocked_error()
     text = REJECTED_TEXT if standing == REJECTED else EXPIRED_TEXT
@@ -35,8 +42,10 @@ def withheld_error(standing: str, review_id: str, format: Format) -> ProxyError:
     return error
 
 
-def withheld(standing: str, answer: Answer, format: Format) -> Json:
-    """The same in a body that has begun, in which no error can be told."""
+def withheld(standing: str, answer: Answer, format: Format, review_id: str) -> Json:
+    """What stands for it, also where an error can no longer be told."""
+    if standing == HELD:
+        return placeholder_for(answer, format, review_id)
     texts = {BLOCKED: BLOCKED_TEXT, REJECTED: REJECTED_TEXT}
     text = texts.get(standing, EXPIRED_TEXT)
     return format.restated(answer.completion, text, "content_filter")

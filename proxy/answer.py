@@ -78,6 +78,8 @@ class Answer:
                 n,
                 asked.domain,
                 asked.tags,
+                asked.caller.team,
+                asked.caller.key,
             )
             for choice, confidence in zip(self.choices, self.confidences, strict=True)
         ]

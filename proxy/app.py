@@ -1,4 +1,4 @@
-"""The application: which path goes to which handler, and what lives as long as the proxy does.
+"""The application: from a connection to the configuration that holds, and from there to a handler.
 
 Pure ASGI: a relayed request passes no framework. FastAPI serves what is the proxy's own, under
 `/pinocchio/v1/`, and is imported by the first request for it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from calibrator import Scorer, load_scorer
@@ -22,23 +22,27 @@ from proxy.asgi import (
     Scope,
     Send,
     error_reply,
+    request_of,
     send_reply,
     sender,
 )
-from proxy.chat import Completions
+from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
-from proxy.errors import HostNotAllowedError, NotFoundError
-from proxy.fetched_responses import fetch_response, fetched_id
-from proxy.formats import FORMATS, MESSAGES
-from proxy.host_check import check_host
+from proxy.conversations import Conversations
+from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
+from proxy.exchange import Exchange
+from proxy.generation import Generation, Parts, Setup
+from proxy.keys import masked
+from proxy.policy_book import PolicyBook
+from proxy.rates import Buckets
 from proxy.records import Records
+from proxy.reloading import Reloading
 from proxy.results import Results
-from proxy.routing import Router
+from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
 from proxy.store import Store
-from proxy.surfaces import JSON, Surfaces
-
-ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+from proxy.surfaces import JSON
+from proxy.verdicts import Verdicts
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -63,13 +67,28 @@ def create_app(
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
 ) -> App:
-    """One proxy. `load` replaces the configured calibrator; `is_open` turns the Host check on.
+    """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
+    `is_open` turns the Host check on, as long as no keys are required.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
     """
     config = config or Config()
-    policy = policy or load_policy(config.policies)
+    setup = Setup(None, config, PolicyBook(policy or load_policy(config.policies)))
+    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open)
+
+
+def create_app_of(
+    setup: Setup,
+    *,
+    load: Callable[[], Scorer] | None = None,
+    reload: Callable[[], Setup] | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+    is_open: bool = True,
+) -> App:
+    """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
+    thread, and raises StartupError when it cannot be used."""
+    config = setup.config
     scoring = Scoring(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
@@ -79,85 +98,84 @@ def create_app(
     keep_days = config.records.keep_days
     records = Records(config.store, keep_days) if keep_days else None
     store = Store(config.store, config.limits.max_held)
-    return App(config, policy, scoring, store, records, is_open=is_open)
+    parts = Parts(
+        scoring, store, records, Results(), Verdicts(store), Conversations(), Buckets(), is_open
+    )
+    return App(setup, parts, reload)
 
 
 class App:
     """The ASGI application; its parts live from start-up to shutdown."""
 
-    def __init__(
-        self,
-        config: Config,
-        policy: Policy,
-        scoring: Scoring,
-        store: Store,
-        records: Records | None,
-        *,
-        is_open: bool,
-    ) -> None:
-        self._config = config
-        self._scoring = scoring
-        self._store = store
-        self._records = records
-        self._is_open = is_open
-        self._router = Router(config)
-        self._results = Results()
+    def __init__(self, setup: Setup, parts: Parts, reload: Callable[[], Setup] | None) -> None:
+        self._parts = parts
+        self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
         self._own: ASGIApplication | None = None
-        self._realtime: ASGIApplication | None = None
-        completions = Completions(
-            config, policy, self._router, scoring, store, self._results, records
-        )
-        self._holding = completions.holding
-        surfaces = Surfaces(self._router, store, config.attach, records, completions.conversations)
-        endpoint = partial(Endpoint, max_body=config.limits.max_body)
-        self._exact: dict[tuple[str, str], ASGIApplication] = {
-            ("GET", "/v1/models"): endpoint(surfaces.models),
-            ("GET", "/livez"): endpoint(self._live),
-            ("GET", "/readyz"): endpoint(self._ready),
-        }
-        for format in FORMATS:
-            scored = endpoint(partial(completions.handle, format), error_body=format.error_body)
-            self._exact["POST", f"/v1{format.path}"] = scored
-            self._exact["POST", f"/v1{format.path}/"] = scored
-        self._fetches = tuple({f"/v1{format.fetch_path}/" for format in FORMATS})
-        self._held = endpoint(surfaces.completion)
-        self._response = endpoint(partial(fetch_response, completions))
-        self._model = endpoint(surfaces.model)
-        self._relay = endpoint(surfaces.relay)
-        in_anthropics_words = partial(endpoint, error_body=MESSAGES.error_body)
-        self._held_messages = in_anthropics_words(surfaces.completion)
-        self._relay_messages = in_anthropics_words(surfaces.relay)
+        probe = partial(Endpoint, max_body=setup.config.limits.max_body)
+        self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
+
+    def reload(self) -> None:
+        """Reads the configuration anew, soon; may be called by the handler of a signal."""
+        self._reloading.ask()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        kind = scope["type"]
+        if kind == "lifespan":
             await self._lifespan(receive, send)
             return
-        if scope["type"] == "websocket":
-            if self._realtime is None:
-                self._realtime = self._load_realtime()
-            await self._realtime(scope, receive, send)
-            return
-        if self._is_open:
-            try:
-                check_host(scope["headers"])
-            except HostNotAllowedError as error:
-                await send_reply(error_reply(error), sender(scope, send))
-                return
-        handler = self._exact.get((scope["method"], scope["path"])) or await self._handler(scope)
-        await handler(scope, receive, send)
+        generation = self._reloading.current  # for this request, to its end
+        generation.in_flight += 1
+        try:
+            if kind == "websocket":
+                await self._websocket(generation, scope, receive, send)
+            else:
+                await self._http(generation, scope, receive, send)
+        finally:
+            generation.in_flight -= 1
+            if not generation.in_flight and generation.is_retired:
+                self._reloading.close_unused()
 
-    async def _handler(self, scope: Scope) -> ASGIApplication:
-        """Whoever answers what is no exact path of ours."""
+    async def _http(
+        self, generation: Generation, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        try:
+            routes = generation.enter(scope)
+        except ProxyError as error:
+            self._note_refusal(scope, error)
+            reply = error_reply(error, error_body_for(scope["path"]))
+            await send_reply(reply, sender(scope, send))
+            return
         method, path = scope["method"], scope["path"]
-        is_anthropics = path.startswith(f"/v1{MESSAGES.path}")
-        if fetched_id(method, path):
-            return self._response
-        if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:
-            return self._held_messages if is_anthropics else self._held
-        if method == "GET" and path.startswith("/v1/models/"):
-            return self._model
-        if path.startswith("/v1/"):
-            return self._relay_messages if is_anthropics else self._relay
+        handler = routes.exact.get((method, path)) or routes.other(method, path)
+        await (handler or await self._other(method, path))(scope, receive, send)
+
+    async def _websocket(
+        self, generation: Generation, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        from proxy.realtime import refuse
+
+        try:
+            generation.enter(scope)
+        except ProxyError as error:
+            self._note_refusal(scope, error)
+            await refuse(error, scope, receive, send)
+            return
+        await generation.realtime()(scope, receive, send)
+
+    def _note_refusal(self, scope: Scope, error: ProxyError) -> None:
+        """A line for a request that is not let in; a record only where a key says whose it is."""
+        if isinstance(error, HostNotAllowedError):
+            return  # a page in a browser may make any number of them
+        request = request_of({"method": "GET", **scope})
+        request.path = masked(request.path)
+        is_known = scope[CALLER].id is not None
+        exchange = Exchange(request, self._parts.records if is_known else None)
+        exchange.close(error.status, error.machine_code)
+
+    async def _other(self, method: str, path: str) -> ASGIApplication:
+        """Whoever answers what is not under `/v1/`."""
+        if method == "GET" and path in self._probes:
+            return self._probes[path]
         if path.startswith("/pinocchio/"):
             if self._own is None:
                 self._own = await asyncio.to_thread(self._load_own)
@@ -167,20 +185,19 @@ class App:
     def _load_own(self) -> ASGIApplication:
         from proxy.own_api import create_api
 
-        return create_api(self._results)
-
-    def _load_realtime(self) -> ASGIApplication:
-        from proxy.realtime import Realtime
-
-        return Realtime(self._config, self._router, self._records, is_open=self._is_open)
+        return create_api(self._parts.results)
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
-        is_ready = self._scoring.is_ready
-        facts = {"status": "ok" if is_ready else "loading", "calibrator": self._scoring.name}
-        return Reply(200 if is_ready else 503, JSON, json.dumps(facts).encode())
+        scoring = self._parts.scoring
+        facts = {
+            "status": "ok" if scoring.is_ready else "loading",
+            "calibrator": scoring.name,
+            "generation": self._reloading.current.number,
+        }
+        return Reply(200 if scoring.is_ready else 503, JSON, json.dumps(facts).encode())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -198,18 +215,19 @@ class App:
                 return
 
     async def _start(self) -> None:
-        self._scoring.start()
-        await self._store.open()
-        if self._records is not None:
-            self._records.open()
+        self._parts.scoring.start()
+        await self._parts.store.open()
+        if self._parts.records is not None:
+            self._parts.records.open()
+        await self._reloading.start()
 
     async def _stop(self) -> None:
-        self._scoring.close()
-        await self._router.aclose()
-        await self._holding.aclose()
-        await self._store.aclose()
-        if self._records is not None:
-            await asyncio.to_thread(self._records.close)
+        self._parts.scoring.close()
+        await self._reloading.stop()
+        await self._parts.verdicts.aclose()
+        await self._parts.store.aclose()
+        if self._parts.records is not None:
+            await asyncio.to_thread(self._parts.records.close)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from proxy import headers as names
+from proxy.callers import ANYONE, CALLER, Caller
 from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
@@ -42,6 +43,7 @@ class Request(WithHeaders):
     query: str
     headers: Headers
     body: bytes = b""
+    caller: Caller = ANYONE
     started: float = field(default_factory=time.perf_counter)
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
 
@@ -94,7 +96,7 @@ class Endpoint:
         self._watches = Deadlines(WATCH_AFTER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _request_of(scope)
+        request = request_of(scope)
         try:
             request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
@@ -174,13 +176,15 @@ class _ClientGoneError(Exception):
     """The client left before its request was whole."""
 
 
-def _request_of(scope: Scope) -> Request:
+def request_of(scope: Scope) -> Request:
+    """The request without its body."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     return Request(
         scope["method"],
         path.partition(b"?")[0].decode("latin-1"),
         scope["query_string"].decode("latin-1"),
         scope["headers"],
+        caller=scope.get(CALLER, ANYONE),
     )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from typing import NoReturn
 
 import structlog
@@ -18,12 +17,7 @@ from policies import (
     Deliver,
     Escalate,
     Hold,
-    Policy,
     StreamMode,
-    after_escalation,
-    asks_a_model,
-    decide,
-    stream_mode,
     strictest,
 )
 from proxy import actions
@@ -49,27 +43,23 @@ from proxy.errors import ProxyError, StoreError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
-from proxy.headers import to_client, to_upstream, without
+from proxy.governing import Governing
+from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import is_done, late
-from proxy.held import (
-    answer_from,
-    later_headers,
-    outcome_from,
-    placeholder_for,
-    released_id,
-    wants_async,
-)
+from proxy.held import answer_from, comes_later, outcome_from, postpone, released_id
 from proxy.holding import Holding
 from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
+from proxy.policy_book import PolicyBook
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Scoring, Status
 from proxy.sse import Event
-from proxy.store import BLOCKED, HELD, RELEASED, HeldReply, Store
+from proxy.store import BLOCKED, RELEASED, HeldReply, Store
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
+from proxy.verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
 
@@ -86,41 +76,58 @@ class Completions:
     """Handles the surfaces that are scored, with the parts that one proxy consists of."""
 
     config: Config
-    policy: Policy
+    governing: Governing
+    book: PolicyBook
     router: Router
     scoring: Scoring
     store: Store
     results: Results
+    verdicts: Verdicts
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     holding: Holding = field(init=False)
-    asking: Asking | None = field(init=False)  # of what is asked several times
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
-    mode_of: Callable[..., StreamMode] = field(init=False)  # of streams, for what is asked
+    stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        actions_of = [rule.then for rule in self.policy.rules] + [self.policy.default]
-        asks_again = self.policy.is_enforced and any(map(asks_a_model, actions_of))
-        self.asking = self.policy.ask if self.policy.is_enforced else None
-        self.holding = Holding((self.policy,), self.store, self.conversations)
+        self.holding = Holding(
+            self.governing.policies, self.store, self.conversations, self.verdicts
+        )
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
-        self.may_take_long = asks_again or self.holding.may_wait or score_s > commit_s
-        self.mode_of = lru_cache(maxsize=1_024)(partial(stream_mode, self.policy))
+        self.may_take_long = (
+            self.governing.asks_again or self.holding.may_wait or score_s > commit_s
+        )
+
+    def asked_for(self, request: Request) -> Completions:
+        """These parts, with the policy that the request asks for deciding too.
+
+        Raises BadRequestError for a policy that nobody can ask for.
+        """
+        if POLICY not in request.values:
+            return self
+        policy = self.book.asked_for(request.values[POLICY].decode("latin-1"))
+        if policy in self.governing.policies:
+            return self
+        if policy.name not in self.stricter:
+            both = self.governing.with_asked(policy)
+            self.stricter[policy.name] = replace(self, governing=both)
+        return self.stricter[policy.name]
 
     async def handle(self, format: Format, request: Request) -> Reply:
         """One request, top to bottom; raises ProxyError for what the client is told as an error."""
         exchange = Exchange(request, self.records)
         with exchange:
+            parts = self.asked_for(request)
             asked = parse_completion_request(request, format)
-            digest = self.holding.request_digest(asked, request)
-            if digest and (earlier := await self.holding.earlier(format, digest, request)):
-                return await Way(self, exchange, asked).go_on(earlier)
+            digest = parts.holding.request_digest(asked, request)
+            if digest and (earlier := await parts.holding.earlier(format, digest, request)):
+                return await Way(parts, exchange, asked).go_on(earlier)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
-            return await Way(self, exchange, asked, digest).go()
+            return await Way(parts, exchange, asked, digest).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """With the text that it goes on with, and upstream's id of a reply released under ours."""
@@ -146,7 +153,8 @@ class Way:
     async def go(self) -> Reply:
         if self.asked.is_stream:
             self.mode = self._stream_mode()
-        if self.parts.asking is not None and len(models := self._models(self.parts.asking)) > 1:
+        asking = self.parts.governing.asking
+        if asking is not None and len(models := self._models(asking)) > 1:
             return await self._ask_each(models)
         reply = await self._ask(self.asked.model)
         if reason := unscorable_reason(reply):
@@ -168,11 +176,7 @@ class Way:
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
-        asked = self.asked
-        of_request = {"model": asked.model, "domain": asked.domain, "tags": asked.tags}
-        if self.parts.asking is None:
-            return self.parts.mode_of(**of_request)
-        return self.parts.mode_of(**of_request, n=asked.format.count(asked.payload))
+        return self.parts.governing.stream_mode(self.asked)
 
     def _models(self, asking: Asking) -> tuple[str, ...]:
         """Whom to ask, an entry for each reply; what runs in the background is not asked twice."""
@@ -262,7 +266,7 @@ class Way:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         if not answer.confidences:
             await self._score(answer, self.asked.model)
-        decisions = [decide(self.parts.policy, facts) for facts in answer.facts(self.asked)]
+        decisions = [self.parts.governing.decide(facts) for facts in answer.facts(self.asked)]
         return self._outcome(answer, decisions)
 
     async def _score(self, answer: Answer, model: str) -> None:
@@ -333,8 +337,8 @@ class Way:
         return kept.whole, outcome
 
     def _decided_again(self, answer: Answer, decision: Decision) -> list[Decision]:
-        facts = answer.facts(self.asked)
-        return [after_escalation(self.parts.policy, decision, each) for each in facts]
+        after, facts = self.parts.governing.after_escalation, answer.facts(self.asked)
+        return [after(decision, each) for each in facts]
 
     async def _clarify(self, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
         """The clarification as it is sent: with the policy's question, or one of a model's."""
@@ -386,29 +390,23 @@ class Way:
         Raises ProxyError where that is an error.
         """
         asked, holding = self.asked, self.parts.holding
-        format, request = asked.format, self.exchange.request
         try:
             held = self.earlier or await holding.hold(
-                answer, asked, outcome, hold, request, self.digest
+                answer, asked, outcome, hold, self.exchange.request, self.digest
             )
-            outcome.review_id, outcome.action = held.id, "hold"
-            self.exchange.stamp(outcome)  # a client may leave while a reviewer is waited for
-            standing = await holding.standing(held, format, hold)
+            self.exchange.note_held(outcome, held.id)
+            standing = await holding.standing(held, asked.format, hold)
         except StoreError as error:
             self._raise(outcome, error)
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
             return None
-        is_open = not asked.is_stream and not self.is_status_out
-        may_be_later = is_open and hold.reply == "async" and wants_async(request.headers)
-        if standing == HELD and may_be_later:
-            answer.status, answer.headers, answer.events = 202, later_headers(format, held.id), None
-        elif standing != HELD or actions.wants_error(hold, answer, asked):
-            told = actions.withheld_error(standing, held.id, format)
+        told = actions.withheld_error(standing, hold, answer, asked, held.id)
+        if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
+            postpone(answer, asked.format, held.id)
+        elif told is not None:
             self._raise_in_time(outcome, told, answer)
-        if standing == HELD:
-            return placeholder_for(answer, format, held.id)
-        return actions.withheld(standing, answer, format)
+        return actions.withheld(standing, answer, asked.format, held.id)
 
     def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
         """Raises the error unless a JSON body has begun, in which nothing could tell it."""

@@ -10,6 +10,7 @@ import orjson
 
 from policies import Facts
 from proxy.asgi import Request
+from proxy.callers import ANYONE, Caller
 from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, UpstreamBrokenError
 from proxy.formats import Format
@@ -30,6 +31,7 @@ class CompletionRequest:
     is_stream: bool
     domain: str | None = None
     tags: frozenset[str] = field(default=NO_TAGS)
+    caller: Caller = ANYONE
 
     def question(self) -> str:
         """The question as the calibrator reads it; raises NotScorableError."""
@@ -37,9 +39,15 @@ class CompletionRequest:
 
     def facts(self) -> Facts:
         """What a policy may look at before there is a reply."""
-        n = self.format.count(self.payload)
         return Facts(
-            None, self.model, stream=self.is_stream, n=n, domain=self.domain, tags=self.tags
+            None,
+            self.model,
+            stream=self.is_stream,
+            n=self.format.count(self.payload),
+            domain=self.domain,
+            tags=self.tags,
+            team=self.caller.team,
+            key=self.caller.key,
         )
 
     def body_for(self, model: str) -> bytes:
@@ -97,6 +105,7 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         is_stream=payload.get("stream") is True,
         domain=request.header(DOMAIN),
         tags=tags_of(request.header(TAGS)),
+        caller=request.caller,
     )
 
 

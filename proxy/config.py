@@ -35,6 +35,7 @@ from policies import (
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
@@ -162,6 +163,15 @@ class RecordsConfig(Section):
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
 
 
+class TeamConfig(Section):
+    """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
+
+    policy: str | None = Field(default=None, min_length=1)
+    requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
+    max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
+    attach: AttachConfig | None = None
+
+
 class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
@@ -205,10 +215,43 @@ class Config(Section):
     attach: AttachConfig = AttachConfig()
     store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
     records: RecordsConfig = RecordsConfig()
+    keys: Literal["open", "required"] = "open"
+    teams: dict[str, TeamConfig] = Field(default_factory=dict)
     limits: LimitsConfig = LimitsConfig()
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether only requests with a client key are answered."""
+        return self.keys == "required"
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
+        return self._lost_models() or self._about_keys()
+
+    def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """A client key never goes upstream, and without keys nobody can tell teams apart."""
+        found: list[tuple[tuple[str | int, ...], str]] = [
+            (("teams", name), "a team's name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
+            for name in self.teams
+            if not NAME.fullmatch(name)
+        ]
+        if not self.needs_keys:
+            if self.teams:
+                found.append(
+                    (("teams",), "teams are told apart by their keys: add 'keys: required'")
+                )
+            return found
+        return found + [
+            (
+                ("upstreams", name),
+                "with 'keys: required' the client's key stays here; set api_key "
+                "(any word, where upstream asks for none)",
+            )
+            for name, upstream in self.upstreams.items()
+            if not (upstream.demo or upstream.lends_a_key)
+        ]
+
+    def _lost_models(self) -> list[tuple[tuple[str | int, ...], str]]:
         lost: list[tuple[tuple[str | int, ...], str]] = [
             (("models", i, "upstream"), _unknown_upstream(route.upstream, self.upstreams))
             for i, route in enumerate(self.models)
@@ -258,8 +301,12 @@ def _placed(config: Config, folder: Path) -> Config:
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
     """The policy that applies: a pack by name, or a file beside the configuration."""
-    name = override or config.policies
-    beside = (path.parent if path else Path()) / name
+    return load_policy_of(path.parent if path else Path(), override or config.policies)
+
+
+def load_policy_of(folder: Path, name: str) -> Policy:
+    """A pack by name, or a file in the configuration's folder; raises InvalidDocumentError."""
+    beside = folder / name
     return load_policy(str(beside) if beside.is_file() else name)
 
 
@@ -295,6 +342,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "calibrator": CalibratorConfig,
     "attach": AttachConfig,
     "records": RecordsConfig,
+    "teams": TeamConfig,
     "limits": LimitsConfig,
 }
 

@@ -1,6 +1,6 @@
 """The database behind the store and the records: SQLite in one file.
 
-Only this module, `store.py` and `records.py` know SQLAlchemy.
+Only this module and those that say so know SQLAlchemy.
 """
 
 from __future__ import annotations

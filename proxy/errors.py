@@ -2,6 +2,7 @@
 
     ProxyError                      status, type, code and param of OpenAI's error envelope
     ├── BadRequestError             400  the request cannot be read
+    ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  `Host` is not this machine's while open on loopback
     ├── NotFoundError               404  no such held reply or result, or not for this key
@@ -9,6 +10,7 @@
     ├── HeldForReviewError          422  a policy holds the reply and answers with an error
     ├── RejectedError               422  a reviewer rejected the reply, or decided on it too late
     ├── BlockedByPolicyError        422  a policy blocks the reply
+    ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
         ├── UpstreamTimeoutError    504  nothing arrived in time
@@ -17,7 +19,8 @@
     StartupError                    the proxy cannot start; carries a named exit status
 
 Codes are part of the interface: the same code stands in the envelope and in the log. A hold is
-never 409, 429 or 5xx, which official clients retry: they would pay twice. Errors that upstream
+never 409, 429 or 5xx, which official clients retry: they would pay twice. Too many requests are
+429, because nothing was paid for yet and a retry is right. Errors that upstream
 answers with are no exceptions here; they are relayed as they are.
 """
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from typing import Any, ClassVar
 
 
@@ -60,6 +64,25 @@ class ProxyError(Exception):
 
 class BadRequestError(ProxyError):
     status, type, code = 400, "invalid_request_error", "invalid_request"
+
+
+class InvalidKeyError(ProxyError):
+    status, type, code = 401, "invalid_request_error", "invalid_api_key"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.headers.append((b"www-authenticate", b"Bearer"))
+
+
+class RateLimitedError(ProxyError):
+    """`wait_s` is how long the client has to wait, in seconds."""
+
+    status, type, code = 429, "requests", "rate_limit_exceeded"
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        super().__init__(message)
+        self.headers.append((b"retry-after", b"%d" % math.ceil(wait_s)))
+        self.headers.append((b"retry-after-ms", b"%d" % math.ceil(wait_s * 1_000)))
 
 
 class BodyTooLargeError(ProxyError):

@@ -32,13 +32,14 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
 def hash_key(request: Request) -> str:
-    """Who asks, as a hash: the same client key gives the same value, and nothing leads back."""
+    """Who asks: the id of a client key of ours, else a hash of what goes upstream.
+
+    The same key gives the same value, and nothing leads back to it.
+    """
+    if request.caller.id is not None:
+        return request.caller.id
     values = request.values
     return _hashed(values.get(b"authorization") or values.get(b"x-api-key") or b"")
-
-
-def hash_presented(presented: str) -> str:
-    return _hashed(presented.encode("latin-1"))
 
 
 @lru_cache(maxsize=1_024)
@@ -132,6 +133,11 @@ class Exchange:
         self.outcome = outcome
         return outcome
 
+    def note_held(self, outcome: Outcome, review_id: str) -> None:
+        """Also for a client that leaves while a reviewer is waited for."""
+        outcome.review_id, outcome.action = review_id, "hold"
+        self.stamp(outcome)
+
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamps the outcome, and closes."""
         self.stamp(outcome)
@@ -149,8 +155,8 @@ class Exchange:
 
     def _facts(self) -> dict[str, Any]:
         """What may stand in a log line."""
-        outcome = self.outcome
-        facts = {
+        outcome, caller = self.outcome, self.request.caller
+        facts: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self.request.method,
             "path": self.request.path,
@@ -159,6 +165,9 @@ class Exchange:
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
+            "key": caller.id,
+            "team": caller.team,
+            "generation": caller.generation,
             "calls": self._calls() or None,
         }
         if outcome is None:
@@ -182,6 +191,7 @@ class Exchange:
     def _row(self, error: str | None) -> tuple[Any, ...]:
         """One value for each column of `records.COLUMNS`."""
         outcome, request = self.outcome, self.request
+        caller = request.caller
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
         told: tuple[Any, ...] = (None,) * 10
@@ -212,4 +222,7 @@ class Exchange:
             overhead_ms,
             score_ms,
             dumps(calls).decode() if (calls := self._calls()) else None,
+            caller.team,
+            caller.key,
+            caller.generation,
         )

@@ -57,10 +57,11 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
         return _streamed(reply) if is_stream else reply
     exchange = Exchange(request, parts.records)
     with exchange:
+        parts = parts.asked_for(request)
         remembered = parts.conversations.get(id, key_hash)
         if remembered is not None:
-            asked, upstream = remembered.request(is_stream=is_stream), remembered.upstream
-            return await _Fetched(parts, exchange, asked, upstream=upstream).go()
+            asked = replace(remembered.request(is_stream=is_stream), caller=request.caller)
+            return await _Fetched(parts, exchange, asked, upstream=remembered.upstream).go()
         unknown = _unknown(request, is_stream=is_stream)
         return await _Fetched(parts, exchange, unknown, upstream=parts.router.default()).go()
 
@@ -74,7 +75,7 @@ def _streamed(reply: Reply) -> Reply:
 
 def _unknown(request: Request, *, is_stream: bool) -> UnknownRequest:
     domain, tags = request.header(DOMAIN), tags_of(request.header(TAGS))
-    return UnknownRequest(RESPONSES, b"", {}, "", is_stream, domain, tags)
+    return UnknownRequest(RESPONSES, b"", {}, "", is_stream, domain, tags, request.caller)
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class _Fetched(Way):
 
     def _stream_mode(self) -> StreamMode:
         """Without the model's name nobody can say which rules might apply."""
-        if self.is_known or not self.parts.policy.is_enforced:
+        if self.is_known or not self.parts.governing.is_enforced:
             return Way._stream_mode(self)
         return StreamMode("buffer")
 

@@ -116,6 +116,17 @@ def wants_async(headers: Headers) -> bool:
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
+def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
+    """Whether a hold is answered with a 202, which no stream can be."""
+    is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
+    return is_later and wants_async(request.headers)
+
+
+def postpone(answer: Answer, format: Format, id: str) -> None:
+    """Makes a 202 of an answer; it is an object, whatever upstream sent."""
+    answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
+
+
 def later_headers(format: Format, id: str) -> Headers:
     """The fields of a 202: where the reply will be."""
     return [

@@ -27,17 +27,17 @@ class Holding:
     """What policies hold that decide together; `hold` and `standing` raise StoreError."""
 
     def __init__(
-        self, policies: Sequence[Policy], store: Store, conversations: Conversations
+        self,
+        policies: Sequence[Policy],
+        store: Store,
+        conversations: Conversations,
+        verdicts: Verdicts,
     ) -> None:
         self._store = store
         self._conversations = conversations
-        self._verdicts = Verdicts(store)
+        self._verdicts = verdicts
         self._approvals = Approvals(policies, store)
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
-
-    async def aclose(self) -> None:
-        """Call it when nobody waits any more."""
-        await self._verdicts.aclose()
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
         """What calls in the reply will be bound to; None where there is nothing to bind."""
@@ -70,7 +70,7 @@ class Holding:
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
             held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
-        await self._store.hold(held)
+        await self._store.hold(held, request.caller)
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Header, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from proxy.asgi import request_of
 from proxy.errors import NotFoundError, ProxyError
-from proxy.exchange import hash_presented
+from proxy.exchange import hash_key
 from proxy.headers import ERROR
 from proxy.results import Results
-
-Presented = Annotated[str | None, Header()]
 
 
 def create_api(results: Results) -> FastAPI:
@@ -23,11 +22,9 @@ def create_api(results: Results) -> FastAPI:
     api.add_exception_handler(HTTPException, _unknown)
 
     @api.get("/pinocchio/v1/results/{request_id}")
-    async def result(
-        request_id: str, authorization: Presented = None, x_api_key: Presented = None
-    ) -> dict[str, Any]:
+    async def result(request_id: str, request: Request) -> dict[str, Any]:
         """A stream's outcome, for the key that asked."""
-        return results.get(request_id, hash_presented(authorization or x_api_key or ""))
+        return results.get(request_id, hash_key(request_of(request.scope)))
 
     return api
 

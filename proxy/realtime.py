@@ -30,6 +30,7 @@ from websockets.typing import Subprotocol
 
 from proxy import headers as names
 from proxy.asgi import Receive, Reply, Request, Scope, Send, error_reply, place
+from proxy.callers import ANYONE, CALLER
 from proxy.config import Config, UpstreamConfig
 from proxy.errors import (
     BadRequestError,
@@ -43,6 +44,7 @@ from proxy.errors import (
 )
 from proxy.exchange import CLIENT_LEFT, Exchange
 from proxy.host_check import check_host, is_loopback
+from proxy.keys import BROWSER_KEY
 from proxy.records import Records
 from proxy.routing import Router
 from proxy.scoring import Status
@@ -55,7 +57,6 @@ SWITCHED = 101  # the status of a handshake that succeeded
 OPEN_TIMEOUT_S = 30  # from the first packet to upstream's answer
 HELD_MESSAGES = 1  # of upstream's, before it has to wait
 OF_WEBSOCKET = b"sec-websocket-"  # fields of one connection
-BROWSER_KEY = "openai-insecure-api-key."  # browsers cannot send Authorization with a WebSocket
 
 log = structlog.get_logger(__name__)
 
@@ -174,6 +175,13 @@ class Realtime:
             raise _translated(error, urlsplit(base).netloc) from error
 
 
+async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers a handshake that nobody else has seen."""
+    client = Client(scope, receive, send)
+    await receive()  # websocket.connect
+    await client.refuse(error_reply(error))
+
+
 class _Connect(connect):
     """Upstream's redirect is the client's business, as it is for relayed requests."""
 
@@ -199,7 +207,13 @@ def check_origin(headers: Headers) -> None:
 def _request_of(scope: Scope) -> Request:
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
-    return Request("GET", path.decode("latin-1"), query.decode("latin-1"), scope["headers"])
+    return Request(
+        "GET",
+        path.decode("latin-1"),
+        query.decode("latin-1"),
+        scope["headers"],
+        caller=scope.get(CALLER, ANYONE),
+    )
 
 
 def _to_upstream(headers: Headers) -> Headers:

@@ -28,7 +28,7 @@ exchanges = sa.Table(
     metadata,
     sa.Column("request_id", sa.String, primary_key=True),
     sa.Column("started_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("key_hash", sa.String, nullable=False),
+    sa.Column("key_hash", sa.String, nullable=False),  # or the id of a client key of ours
     sa.Column("path", sa.String, nullable=False),
     sa.Column("upstream", sa.String),
     sa.Column("model", sa.String),
@@ -49,6 +49,9 @@ exchanges = sa.Table(
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),
     sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
+    sa.Column("team", sa.String),
+    sa.Column("key", sa.String),  # the name that policies see
+    sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 class Router:
     """The upstreams of a configuration, one long-lived client each."""
 
-    def __init__(self, config: Config) -> None:
-        self._upstreams = {
-            name: open_upstream(upstream) for name, upstream in config.upstreams.items()
+    def __init__(self, config: Config, before: Router | None = None) -> None:
+        """What is configured as it was `before` goes on, with its connections."""
+        self._sections = config.upstreams
+        self._upstreams: dict[str, Upstream] = {
+            name: before._upstreams[name]
+            if before is not None and before._sections.get(name) == section
+            else open_upstream(section)
+            for name, section in config.upstreams.items()
         }
         self._routes = [(re.compile(translate(r.match)), r.upstream) for r in config.models]
         self._local = [
@@ -59,15 +65,26 @@ class Router:
         return name
 
     def upstream(self, name: str) -> Upstream:
-        return self._upstreams[name]
+        """Raises UnknownModelError for one that an earlier configuration had."""
+        try:
+            return self._upstreams[name]
+        except KeyError:
+            raise UnknownModelError(f"upstream {name!r} is not configured any more") from None
+
+    @property
+    def upstreams(self) -> Collection[Upstream]:
+        """Those that are open."""
+        return self._upstreams.values()
 
     def has_key(self, name: str) -> bool:
         """Whether the configuration holds a key for this upstream."""
         return self._has_key[name]
 
-    async def aclose(self) -> None:
+    async def aclose(self, kept: Collection[Upstream] = ()) -> None:
+        """Closes the upstreams but for those that are `kept`, being another router's too."""
         for upstream in self._upstreams.values():
-            await upstream.aclose()
+            if not any(upstream is other for other in kept):
+                await upstream.aclose()
 
 
 def open_upstream(config: UpstreamConfig) -> Upstream:

@@ -11,22 +11,26 @@ import errno
 import gc
 import json
 import os
+import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import InvalidDocumentError, Policy
-from proxy.app import App, create_app
+from policies import InvalidDocumentError, load_document
+from proxy.app import App, create_app_of
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
+from proxy.key_store import KeyStore
 from proxy.logs import configure_logs
+from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
@@ -37,37 +41,75 @@ KEPT_BYTES = 2**25
 GC_THRESHOLDS = (50_000, 20, 50)  # requests make hardly any cycles
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What the configuration gave, checked."""
-
-    path: Path | None
-    config: Config
-    policy: Policy
-
-
 def load_setup(path: Path | None, policy: str | None = None) -> Setup:
     """Reads configuration and policy; raises StartupError with every problem's file and line."""
     found = find_config(path)
     try:
         config = load_config(found)
-        return Setup(found, config, load_config_policy(config, found, policy))
+        book = PolicyBook(
+            load_config_policy(config, found, policy), found.parent if found else None
+        )
+        for team in config.teams.values():
+            book.load(team.policy)
+        return Setup(found, config, book)
     except InvalidDocumentError as error:
-        lines = "\n".join(map(str, error.problems))
-        raise StartupError(ExitStatus.UNUSABLE_INPUT, lines) from error
+        raise _unusable(error) from error
+
+
+def _unusable(error: InvalidDocumentError) -> StartupError:
+    return StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, error.problems)))
+
+
+def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
+    """Reads the files of a running proxy again; raises StartupError for what cannot be used."""
+    try:
+        if load_document(path, env=os.environ).value is None:  # by accident: defaults may be laxer
+            raise StartupError(ExitStatus.UNUSABLE_INPUT, f"{path}: the file is empty")
+    except InvalidDocumentError as error:
+        raise _unusable(error) from error
+    setup = load_setup(path, policy)
+    check_exposure(setup, host)
+    check_models(setup)
+    check_keys(setup)
+    return setup
+
+
+def check_exposure(setup: Setup, host: str) -> None:
+    """Refuses to lend an upstream key to everybody; raises StartupError."""
+    config = setup.config
+    if is_loopback(host) or config.needs_keys:
+        return
+    if any(upstream.lends_a_key for upstream in config.upstreams.values()):
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"listening on {host} with an upstream key and no client keys would lend the key to "
+            "everyone who reaches this port; give clients keys of their own ('keys: required' in "
+            "proxy.yaml, and `pinocchio keys create`), or listen on 127.0.0.1, or remove the key "
+            "so that clients send their own",
+        )
+
+
+def check_keys(setup: Setup) -> None:
+    """Client keys must name teams and policies that exist; raises StartupError."""
+    if not setup.config.needs_keys:
+        return
+    store = KeyStore(setup.config.store)
+    try:
+        problems = problems_of(store.all(), setup)
+    except StoreError as error:
+        raise StartupError(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+    finally:
+        store.close()
+    if problems:
+        advice = "; correct the configuration, or revoke the key with `pinocchio keys revoke ID`"
+        lines = "\n".join(problem + advice for problem in problems)
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, lines)
+    check_models(setup)  # the book has the policies of the keys by now
 
 
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
-    if not is_loopback(host) and any(
-        upstream.lends_a_key for upstream in setup.config.upstreams.values()
-    ):
-        raise StartupError(
-            ExitStatus.UNSAFE,
-            f"listening on {host} with an upstream key and no client keys would lend the key to "
-            "everyone who reaches this port; listen on 127.0.0.1, or remove the key so that "
-            "clients send their own",
-        )
+    check_exposure(setup, host)
     check_models(setup)
     calibrator = setup.config.calibrator
     if calibrator.checkpoint == NO_CALIBRATOR:
@@ -81,8 +123,9 @@ def check_setup(setup: Setup, host: str) -> None:
 
 
 def check_models(setup: Setup) -> None:
-    """Every model that the policy has asked must have a route; raises StartupError."""
-    if problems := model_problems(setup.policy, Router(setup.config)):
+    """Every model that a policy has asked must have a route; raises StartupError."""
+    router = Router(setup.config)
+    if problems := [found for policy in setup.book for found in model_problems(policy, router)]:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
 
 
@@ -118,6 +161,7 @@ def serve(
     setup = load_setup(path, policy)
     check_setup(setup, host)
     check_store(setup.config)
+    check_keys(setup)
     listening = bind(host, port)
     url = url_of(*listening.getsockname()[:2])
 
@@ -126,7 +170,10 @@ def serve(
         for line in invitation(setup, url):
             say(line)
 
-    app = create_app(setup.config, setup.policy, on_ready=say_try, is_open=is_loopback(host))
+    reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
+    app = create_app_of(setup, on_ready=say_try, reload=reload, is_open=is_loopback(host))
+    if reload is not None and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: app.reload())
     settings = server_settings(app, setup.config)
     for line in greeting(setup, url):
         say(line)

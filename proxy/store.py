@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from proxy.callers import ANYONE, Caller
 from proxy.database import cause, metadata, open_engine, path_of, set_pragmas
 from proxy.errors import StoreError
+from proxy.key_store import client_keys
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -125,17 +127,30 @@ class Store:
             await self._engine.dispose()
             self._engine = None
 
-    async def hold(self, held: HeldReply) -> None:
-        """Durable when it returns; refuses beyond `max_held` replies that wait."""
-        waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
+    async def hold(self, held: HeldReply, caller: Caller = ANYONE) -> None:
+        """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
+        caller's key and team."""
         row = {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
         try:
             async with self._opened().begin() as connection:
-                if (await connection.execute(waiting)).scalar_one() >= self._max_held:
-                    raise StoreError(f"{self._max_held} replies are held already (limits.max_held)")
+                for most, waiting, whose in self._limits(caller):
+                    if (await connection.execute(waiting)).scalar_one() >= most:
+                        raise StoreError(f"{most} replies are held already ({whose})")
                 await connection.execute(_held.insert().values(**row))
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
+
+    def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
+        """How many may wait, the query that counts them, and what sets the limit."""
+        waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
+        yield self._max_held, waiting, "limits.max_held"
+        if caller.max_held is not None:
+            of_key = waiting.where(_held.c.key_hash == caller.id)
+            yield caller.max_held, of_key, f"max_held of key {caller.id}"
+        if caller.team_max_held is not None:
+            its_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
+            of_team = waiting.where(_held.c.key_hash.in_(its_keys))
+            yield caller.team_max_held, of_team, f"max_held of team {caller.team}"
 
     async def get(self, id: str) -> HeldReply | None:
         found = await self._select(sa.select(_held).where(_held.c.id == id))

@@ -153,6 +153,8 @@ def test_a_configuration_cannot_change() -> None:
 
 LOCAL = "upstreams: {local: {base_url: http://127.0.0.1:1}}\n"
 
+DEMO = 'upstreams: {demo: {demo: true}}\nmodels: [{match: "*", upstream: demo}]\n'
+
 MISTAKES = [
     # unknown keys
     ("upstream: {}", 1, "unknown key 'upstream'; did you mean 'upstreams'?"),
@@ -160,7 +162,7 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, limits",
+        "records, keys, teams, limits",
     ),
     (
         "calibrator:\n  chekpoint: x",
@@ -258,6 +260,24 @@ MISTAKES = [
         "store: postgres://x",
         1,
         "store: this version stores in sqlite:///PATH only, not in 'postgres://x'",
+    ),
+    ("keys: []", 1, "keys: Input should be 'open' or 'required'"),
+    ("teams: {a: {}}", 1, "teams: teams are told apart by their keys: add 'keys: required'"),
+    (
+        "keys: required\n" + DEMO + "teams:\n  'a b': {}",
+        5,
+        "teams.a b: a team's name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-'",
+    ),
+    (
+        "keys: required\n" + DEMO + "teams:\n  a: {polici: x}",
+        5,
+        "teams.a: unknown key 'polici'; did you mean 'policy'?",
+    ),
+    (
+        "keys: required\n" + LOCAL + "models: [{match: '*', upstream: local}]",
+        2,
+        "upstreams.local: with 'keys: required' the client's key stays here; set api_key (any "
+        "word, where upstream asks for none)",
     ),
     ("policies: 5", 1, "policies: Input should be a valid string"),
     # the file itself

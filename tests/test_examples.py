@@ -165,6 +165,30 @@ def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: P
     assert [call["model"] for call in unsure["calls"]] == ["demo", "demo-strong"]
 
 
+def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
+    (tmp_path / "support.yaml").write_text((EXAMPLES / "teams/support.yaml").read_text())
+    text = (EXAMPLES / "teams/proxy.yaml").read_text() + CONFIG.format(folder=tmp_path)
+    with ProxyProcess(tmp_path, text) as proxy:
+        wait_until_ready(proxy)
+        config = str(tmp_path / "proxy.yaml")
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "teams/ask.py")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment() | {"PINOCCHIO_URL": proxy.base_url, "PINOCCHIO_CONFIG": config},
+        )
+    assert done.returncode == 0, done.stderr
+    held = r"hold by support/not-sure-enough@\w{8}"
+    assert re.fullmatch(
+        f"support: +{held}\n"
+        r"research: +deliver by observe/[\w-]+@\w{8}\n"
+        f"research, stricter: +{held}\n"
+        "somebody else: +401 invalid_api_key\n",
+        done.stdout,
+    ), done.stdout
+
+
 def test_the_readme_names_every_example() -> None:
     named = set(re.findall(r"^\| `([^`]+)`", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
     here = {path.name + "/" * path.is_dir() for path in EXAMPLES.iterdir()}

@@ -46,7 +46,7 @@ ONLY_IN = {
     "litellm": ["proxy.translate*"],
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
-    "sqlalchemy": ["proxy.database", "proxy.records", "proxy.store"],
+    "sqlalchemy": ["proxy.database", "proxy.key_store", "proxy.records", "proxy.store"],
     "fastapi": ["proxy.own_api"],
     "starlette": ["proxy.own_api"],
 }

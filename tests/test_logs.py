@@ -11,7 +11,8 @@ from tests.conftest import StartProxy
 from tests.live_proxy import FailingScorer, ProxyProcess, question, until
 
 CANARY = "canary"
-ALWAYS = {"event", "level", "timestamp", "request_id", "method", "path", "status", "overhead_ms"}
+ALWAYS = {"event", "level", "timestamp", "request_id", "method", "path", "status"}
+ALWAYS |= {"overhead_ms", "generation"}
 SOMETIMES = {
     "upstream",
     "model",
@@ -25,6 +26,8 @@ SOMETIMES = {
     "policy",
     "review_id",
     "calls",
+    "key",
+    "team",
     "error",
 }
 

@@ -96,7 +96,7 @@ def test_request_headers_in_utf8_survive(proxy: LiveProxy, upstream: FaultyUpstr
 
 def test_own_request_headers_stay_here(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """No x-pinocchio-* field of a client is forwarded, known or not."""
-    ours = {f"{OURS}domain": "x", f"{OURS}tags": "a", f"{OURS}policy": "p", f"{OURS}new": "1"}
+    ours = {f"{OURS}domain": "x", f"{OURS}tags": "a", f"{OURS}policy": "observe", f"{OURS}new": "1"}
     assert proxy.ask(headers=ours).status_code == 200
     assert not [name for name, _ in upstream.last.headers if name.startswith(OURS)]
 

@@ -1,0 +1,223 @@
+"""One configuration at work: who is let in under it, and what happens to their requests.
+
+A change of the configuration makes a new generation beside the old one. Every request reads the
+current one once, at its beginning, and stays with it to its end.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from policies import InvalidDocumentError, Policy, nearest
+from proxy.asgi import Scope
+from proxy.callers import CALLER, Caller
+from proxy.chat import Completions
+from proxy.config import AttachConfig, Config, TeamConfig
+from proxy.conversations import Conversations
+from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
+from proxy.governing import Governing
+from proxy.host_check import check_host
+from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
+from proxy.policy_book import PolicyBook
+from proxy.rates import Buckets, Rate
+from proxy.records import Records
+from proxy.results import Results
+from proxy.routes import ASGIApplication, Routes
+from proxy.routing import Router
+from proxy.scoring import Scoring
+from proxy.store import Store
+from proxy.surfaces import Surfaces
+from proxy.verdicts import Verdicts
+
+PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
+NO_TEAM = TeamConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the configuration gave, checked; `path` is None where all of it is built in."""
+
+    path: Path | None
+    config: Config
+    book: PolicyBook
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of whoever has none of their own."""
+        return self.book.default
+
+    @property
+    def files(self) -> set[Path]:
+        """What was read; the setup changes when they do."""
+        return self.book.files() | ({self.path} if self.path else set())
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What lives as long as the proxy does, whatever its configuration becomes.
+
+    `is_loopback` says that only this machine should reach it.
+    """
+
+    scoring: Scoring
+    store: Store
+    records: Records | None
+    results: Results
+    verdicts: Verdicts
+    conversations: Conversations
+    buckets: Buckets
+    is_loopback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    """What a key comes to under one generation."""
+
+    key: ClientKey
+    caller: Caller
+    rates: tuple[Rate, ...]
+    routes: Routes
+
+
+class Generation:
+    """`number` counts from 1, at the start; `keys` are all there are, by their digest."""
+
+    def __init__(
+        self, number: int, setup: Setup, parts: Parts, before: Generation | None = None
+    ) -> None:
+        self.number = number
+        self.setup = setup
+        self.router: Router = Router(setup.config, before.router if before else None)
+        self.in_flight = 0
+        self.is_retired = False  # a later one is the current one
+        self._parts = parts
+        self._anyone = Caller(number)
+        self.needs_keys = setup.config.needs_keys
+        self._is_open = parts.is_loopback and not self.needs_keys
+        self._realtime: ASGIApplication | None = None
+        self._keys: Mapping[str, ClientKey] = {}
+        self._guests: dict[str, _Guest] = {}
+        self._routes: list[tuple[Policy, AttachConfig, Routes]] = []
+        self.routes = self._routes_for(setup.policy, setup.config.attach)
+
+    def _routes_for(self, policy: Policy, attach: AttachConfig) -> Routes:
+        """Shared by all callers whose policy is the same and who see the same of it."""
+        for its_policy, its_attach, routes in self._routes:
+            if its_policy is policy and its_attach == attach:
+                return routes
+        config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
+        completions = Completions(
+            config,
+            Governing((policy,)),
+            self.setup.book,
+            self.router,
+            parts.scoring,
+            parts.store,
+            parts.results,
+            parts.verdicts,
+            parts.records,
+            parts.conversations,
+        )
+        surfaces = Surfaces(self.router, parts.store, attach, parts.records, parts.conversations)
+        routes = Routes(completions, surfaces)
+        self._routes.append((policy, attach, routes))
+        return routes
+
+    def realtime(self) -> ASGIApplication:
+        """The handler of WebSockets."""
+        if self._realtime is None:
+            from proxy.realtime import Realtime
+
+            config, records = self.setup.config, self._parts.records
+            self._realtime = Realtime(config, self.router, records, is_open=self._is_open)
+        return self._realtime
+
+    # --- who is let in --------------------------------------------------------------------------
+
+    def enter(self, scope: Scope) -> Routes:
+        """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
+        scope[CALLER] = self._anyone
+        if self.needs_keys:
+            return self.routes if scope["path"] in PROBES else self._admit(scope)
+        if self._is_open:
+            check_host(scope["headers"])
+        return self.routes
+
+    def _admit(self, scope: Scope) -> Routes:
+        key = self._key(take_secret(scope))
+        guest = self._guest(key, scope)
+        scope[CALLER] = guest.caller
+        if guest.rates and (wait_s := self._parts.buckets.take(guest.rates)):
+            most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in guest.rates)
+            raise RateLimitedError(f"too many requests: {most}", wait_s)
+        return guest.routes
+
+    def _key(self, secret: bytes) -> ClientKey:
+        """What is looked up, and compared, is a hash: how long that takes tells nothing."""
+        digest = digest_of(secret)
+        key = self._keys.get(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            raise InvalidKeyError("what the request presents is no client key of this proxy")
+        return key
+
+    def _guest(self, key: ClientKey, scope: Scope) -> _Guest:
+        """What the key comes to; raises ProxyError where it is over or cannot be served."""
+        state, guest = key.state(time.time()), self._guests.get(key.id)
+        if guest is not None and state == "active":
+            return guest
+        scope[CALLER] = Caller(self.number, key.id, key.name or key.id, key.team)
+        if state != "active":
+            verb = {"revoked": "was revoked", "expired": "has expired"}[state]
+            raise InvalidKeyError(f"the client key {key.id} {verb}")
+        guest = self._guests[key.id] = self._new_guest(key)
+        return guest
+
+    def _new_guest(self, key: ClientKey) -> _Guest:
+        """Raises ProxyError where what the key names is not in the configuration."""
+        if problem_of(key, self.setup) is not None:  # the log says which, see reloading.py
+            text = f"the client key {key.id} cannot be used; the proxy's log says why"
+            raise ProxyError(text, code="key_unusable")
+        config = self.setup.config
+        team = config.teams.get(key.team, NO_TEAM) if key.team else NO_TEAM
+        policy = self.setup.book.load(key.policy or team.policy)
+        attach = team.attach or config.attach
+        if key.attach is not None:
+            attach = AttachConfig.model_validate(ATTACH[key.attach])
+        limits = (
+            (f"key {key.id}", key.requests_per_minute),
+            (f"team {key.team}", team.requests_per_minute),
+        )
+        rates = tuple((owner, rate) for owner, rate in limits if rate is not None)
+        named = (key.id, key.name or key.id, key.team)
+        caller = Caller(self.number, *named, key.max_held, team.max_held)
+        return _Guest(key, caller, rates, self._routes_for(policy, attach))
+
+    def use_keys(self, keys: Iterable[ClientKey]) -> None:
+        """From now on these are all the keys there are."""
+        self._keys = {key.digest: key for key in keys}
+        self._guests = {}
+
+
+def problem_of(key: ClientKey, setup: Setup) -> str | None:
+    """What the configuration lacks for a key, as a sentence."""
+    teams = setup.config.teams
+    if key.team is not None and key.team not in teams:
+        meant = nearest(key.team, teams)
+        hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(teams)}"
+        return f"key {key.id}: there is no team {key.team!r}{hint if teams else ''}"
+    try:
+        setup.book.load(key.policy)
+    except InvalidDocumentError as error:
+        return f"key {key.id}: {error}"
+    return None
+
+
+def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
+    """What the configuration lacks for the keys that are in use."""
+    now = time.time()
+    found = (problem_of(key, setup) for key in keys if key.state(now) == "active")
+    return [problem for problem in found if problem is not None]

@@ -1,0 +1,82 @@
+"""Several policies on one request: each decides, and the strictest decision counts.
+
+The first is the one that holds for the caller; a client may ask for a second one, which can only
+make more of its replies wait or be withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from policies import (
+    Decision,
+    Facts,
+    Policy,
+    StreamMode,
+    after_escalation,
+    asks_a_model,
+    decide,
+    stream_mode,
+    strictest,
+)
+from proxy.completion_request import CompletionRequest
+from proxy.errors import BadRequestError
+
+STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
+
+
+class Governing:
+    """`policies` decide together; what follows from them alone is found out once."""
+
+    def __init__(self, policies: tuple[Policy, ...]) -> None:
+        self.policies = policies
+        enforced = [policy for policy in policies if policy.is_enforced]
+        self.is_enforced = bool(enforced)
+        self.asking = next((each.ask for each in enforced if each.ask is not None), None)
+        self.asks_again = any(
+            asks_a_model(action)
+            for policy in enforced
+            for action in (*(rule.then for rule in policy.rules), policy.default)
+        )
+        self.decide: Callable[[Facts], Decision] = partial(decide, policies[0])
+        if len(policies) > 1:
+            self.decide = self._decide_together
+        self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
+
+    def with_asked(self, policy: Policy) -> Governing:
+        """These policies and one that a request asks for.
+
+        Raises BadRequestError for one that would have more replies made: that is not stricter.
+        """
+        if policy.ask is not None:
+            raise BadRequestError(
+                f"policy {policy.name!r} asks several times, which no request can ask for",
+                code="unusable_policy",
+            )
+        return Governing((*self.policies, policy))
+
+    def _decide_together(self, facts: Facts) -> Decision:
+        return strictest(decide(policy, facts) for policy in self.policies)
+
+    def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
+        """What happens to the reply that an escalation kept."""
+        return strictest(after_escalation(policy, decision, facts) for policy in self.policies)
+
+    def stream_mode(self, asked: CompletionRequest) -> StreamMode:
+        """How the stream of a request has to be sent so that each policy can decide on it."""
+        caller = asked.caller
+        return self._mode_of(
+            model=asked.model,
+            domain=asked.domain,
+            tags=asked.tags,
+            team=caller.team,
+            key=caller.key,
+            n=1 if self.asking is None else asked.format.count(asked.payload),
+        )
+
+
+def _strictest_mode(policies: Sequence[Policy], **of_request: Any) -> StreamMode:
+    modes = [stream_mode(policy, **of_request) for policy in policies]
+    return max(modes, key=lambda found: STRICTNESS.index(found.mode))

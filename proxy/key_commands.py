@@ -1,0 +1,153 @@
+"""The commands on client keys: `keys create`, `keys list` and `keys revoke`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from proxy.commands import ConfigOption, JsonOption, stop
+from proxy.errors import ExitStatus, StartupError, StoreError
+
+if TYPE_CHECKING:
+    from proxy.generation import Setup
+    from proxy.key_store import KeyStore
+    from proxy.keys import ClientKey
+
+cli = typer.Typer(no_args_is_help=True, help="Create, list and revoke client keys.")
+
+T = TypeVar("T")
+_UNITS_S = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+@cli.command()
+def create(
+    config: ConfigOption = None,
+    team: Annotated[str | None, typer.Option(help="One of the configuration's teams.")] = None,
+    name: Annotated[str | None, typer.Option(help="What policies and records call it.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="A pack or a file beside the configuration.")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Beyond it, 429 with `retry-after`.")
+    ] = None,
+    max_held: Annotated[
+        int | None, typer.Option(min=1, help="Replies that may wait for review.")
+    ] = None,
+    attach: Annotated[
+        str | None, typer.Option(help="Where the confidence is put: both, headers, body, none.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option(help="After 30m, 12h, 90d or 52w.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a client key and print it, this once; running proxies know it within a second."""
+    from proxy.keys import ClientKey, digest_of, new_key_id, new_secret
+
+    now, secret = time.time(), new_secret()
+    key = ClientKey(
+        id=new_key_id(),
+        digest=digest_of(secret.encode()),
+        created_at=now,
+        name=name,
+        team=team,
+        policy=policy,
+        requests_per_minute=requests_per_minute,
+        max_held=max_held,
+        attach=attach,
+        expires_at=None if expires is None else now + _seconds(expires),
+    )
+    setup = _with_store(config, lambda setup, store: _add(key, setup, store))
+    if as_json:
+        typer.echo(json.dumps({"id": key.id, "key": secret}))
+    else:
+        typer.echo(secret)
+        typer.echo(f"pinocchio: this is {key.id}; it cannot be shown again", err=True)
+    if not setup.config.needs_keys:
+        typer.echo("pinocchio: the proxy asks for keys once `keys: required` is set", err=True)
+
+
+@cli.command("list")
+def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """All keys there ever were, without what would let anybody in."""
+    now = time.time()
+    for key in _with_store(config, lambda _, store: store.all()):
+        if as_json:
+            typer.echo(json.dumps(_facts(key, now)))
+            continue
+        told = [key.id, f"{key.state(now):8}", f"made {_day(key.created_at)}"]
+        told += [f"expires {_day(key.expires_at)}"] if key.expires_at else []
+        settings = ("name", "team", "policy", "requests_per_minute", "max_held", "attach")
+        told += [f"{name}={value}" for name in settings if (value := getattr(key, name))]
+        typer.echo("  ".join(told))
+
+
+@cli.command()
+def revoke(id: str, config: ConfigOption = None) -> None:
+    """Shut a key out; running proxies refuse it within a second."""
+    if not _with_store(config, lambda _, store: store.revoke(id)):
+        raise stop(ExitStatus.FAILED, f"there is no key {id} to revoke; `keys list` has their ids")
+    typer.echo(f"{id} is revoked")
+
+
+def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
+    """Raises StartupError for what the configuration could not serve."""
+    from proxy.config import NAME
+    from proxy.generation import problem_of
+    from proxy.keys import ATTACH
+    from proxy.server import check_models
+
+    problem = problem_of(key, setup)
+    if key.name is not None and (not NAME.fullmatch(key.name) or key.name.startswith("key_")):
+        problem = (
+            f"--name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-', and begins with no 'key_', "
+            f"not {key.name!r}"
+        )
+    if key.attach is not None and key.attach not in ATTACH:
+        problem = f"--attach must be one of {', '.join(ATTACH)}, not {key.attach!r}"
+    if problem is not None:
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, problem.removeprefix(f"key {key.id}: "))
+    check_models(setup)
+    store.add(key)
+    return setup
+
+
+def _with_store(config: Path | None, work: Callable[[Setup, KeyStore], T]) -> T:
+    """Does one piece of work on the configured store; ends the process when it cannot."""
+    from proxy.key_store import KeyStore
+    from proxy.server import check_store, load_setup
+
+    try:
+        setup = load_setup(config)
+        check_store(setup.config)
+        store = KeyStore(setup.config.store)
+        try:
+            return work(setup, store)
+        finally:
+            store.close()
+    except StartupError as error:
+        raise stop(error.status, str(error)) from error
+    except StoreError as error:
+        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,5})([mhdw])", text)
+    if found is None or int(found[1]) == 0:
+        message = f"--expires must be a duration such as 30m, 12h, 90d or 52w, not {text!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+def _facts(key: ClientKey, now: float) -> dict[str, Any]:
+    return {"state": key.state(now), **{k: v for k, v in asdict(key).items() if k != "digest"}}
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()

@@ -1,0 +1,89 @@
+"""The table of client keys. One of the modules that know the database.
+
+Rows are added and marked as revoked, and never change or go otherwise: two counts therefore tell
+whether a copy of the table is still good. `pinocchio keys` writes from a process of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.database import cause, metadata, open_engine
+from proxy.errors import StoreError
+from proxy.keys import ClientKey
+
+client_keys = sa.Table(
+    "client_keys",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("digest", sa.String, nullable=False, unique=True),
+    sa.Column("created_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("name", sa.String),
+    sa.Column("team", sa.String, index=True),
+    sa.Column("policy", sa.String),
+    sa.Column("requests_per_minute", sa.Integer),
+    sa.Column("max_held", sa.Integer),
+    sa.Column("attach", sa.String),
+    sa.Column("expires_at", sa.Float),
+    sa.Column("revoked_at", sa.Float),
+)
+
+
+class KeyStore:
+    """The keys in the store at `url`; every method but `close` raises StoreError, from any thread.
+
+    The database is opened by the first of them.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine: sa.Engine | None = None
+
+    def add(self, key: ClientKey) -> None:
+        values = {column.name: getattr(key, column.name) for column in client_keys.columns}
+        self._change(client_keys.insert().values(**values))
+
+    def all(self) -> list[ClientKey]:
+        """Every key there ever was, in the order in which they were made."""
+        query = sa.select(client_keys).order_by(client_keys.c.created_at, client_keys.c.id)
+        return [ClientKey(**row._mapping) for row in self._read(query)]
+
+    def revoke(self, id: str) -> bool:
+        """False where no key of this id is there to revoke."""
+        of_this_id = (client_keys.c.id == id, client_keys.c.revoked_at.is_(None))
+        change = client_keys.update().where(*of_this_id).values(revoked_at=time.time())
+        return self._change(change) == 1
+
+    def version(self) -> tuple[int, int]:
+        """Another value after every change."""
+        counts = (sa.func.count(), sa.func.count(client_keys.c.revoked_at))
+        [row] = self._read(sa.select(*counts).select_from(client_keys))
+        return row[0], row[1]
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def _opened(self) -> sa.Engine:
+        if self._engine is None:
+            self._engine = open_engine(self._url)
+        return self._engine
+
+    def _read(self, query: sa.Executable) -> list[Any]:
+        try:
+            with self._opened().connect() as connection:
+                return list(connection.execute(query))
+        except SQLAlchemyError as error:
+            raise StoreError(f"the client keys cannot be read: {cause(error)}") from error
+
+    def _change(self, statement: sa.Insert | sa.Update) -> int:
+        try:
+            with self._opened().begin() as connection:
+                return connection.execute(statement).rowcount
+        except SQLAlchemyError as error:
+            raise StoreError(f"the client keys cannot be written: {cause(error)}") from error

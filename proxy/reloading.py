@@ -1,0 +1,155 @@
+"""From one generation of the configuration to the next, while requests go on.
+
+What has changed is read and checked on another thread. What cannot be used is told in the log, and
+the old configuration stays. Otherwise the new one holds from the next request on; the old one's
+connections are closed when its last request has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from policies import InvalidDocumentError
+from proxy.asgi import place
+from proxy.config import Config
+from proxy.errors import StartupError, StoreError
+from proxy.generation import Generation, Parts, Setup, problems_of
+from proxy.key_store import KeyStore
+from proxy.keys import ClientKey
+from proxy.watch import Watch
+
+log = structlog.get_logger(__name__)
+
+NEEDS_RESTART = ("calibrator", "store", "records", "limits")
+
+
+class Reloading:
+    """Holds the `current` generation; `reload` gives the setup anew, or raises StartupError."""
+
+    def __init__(self, first: Generation, parts: Parts, reload: Callable[[], Setup] | None) -> None:
+        self.current = first
+        self._parts = parts
+        self._reload = reload
+        self._retired: list[Generation] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._newest = first  # on the watch's thread; about to be the current one
+        self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
+        self._keys = KeyStore(first.setup.config.store)
+        self._keys_version: tuple[int, int] | None = None
+        self._are_keys_readable = True
+        self._watch = Watch(self._files, self._on_change, self._look_at_keys)
+
+    async def start(self) -> None:
+        """Raises StoreError where keys are required and cannot be read."""
+        self._loop = asyncio.get_running_loop()
+        if self.current.needs_keys:
+            self._keys_version, keys = await asyncio.to_thread(self._read_keys)
+            self.current.use_keys(keys)
+            if not keys:
+                log.warning("no_client_keys", hint="pinocchio keys create makes one")
+        if self._reload is not None or self.current.needs_keys:
+            self._watch.start()
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._watch.stop)
+        self._keys.close()
+        for generation in self._retired:
+            await generation.router.aclose(kept=self.current.router.upstreams)
+        await self.current.router.aclose()
+
+    def ask(self) -> None:
+        self._watch.ask()
+
+    # --- on the watch's thread ------------------------------------------------------------------
+
+    def _files(self) -> frozenset[Path]:
+        return self._suspects | self._newest.setup.files if self._reload else frozenset()
+
+    def _on_change(self) -> None:
+        if self._reload is None:
+            return
+        before = self._newest
+        try:
+            self._take(self._reload())
+        except (StartupError, StoreError) as error:
+            cause = error.__cause__
+            problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
+            self._suspects = frozenset(Path(problem.source) for problem in problems)
+            log.error(
+                "configuration_refused",
+                problems=str(error).splitlines(),
+                generation=before.number,
+                hint="the configuration that held so far still holds",
+            )
+        except Exception as error:
+            log.error("configuration_refused", generation=before.number, **place(error))
+
+    def _take(self, setup: Setup) -> None:
+        """Makes the next generation of what was read; raises StartupError, StoreError."""
+        before = self._newest
+        config, left = _with_what_stays(before.setup.config, setup.config)
+        if left:
+            log.warning("restart_needed", sections=left, hint="these stay as they were at start")
+        setup = Setup(setup.path, config, setup.book)
+        generation = Generation(before.number + 1, setup, self._parts, before)
+        version, keys = self._read_keys() if config.needs_keys else (None, [])
+        generation.use_keys(keys)
+        self._newest, self._keys_version, self._suspects = generation, version, frozenset()
+        self._loop.call_soon_threadsafe(self._swap, generation)
+
+    def _look_at_keys(self) -> None:
+        """Hands the keys on when somebody has made or revoked one."""
+        if not self._newest.needs_keys:
+            return
+        try:
+            if self._keys.version() == self._keys_version:
+                return
+            self._keys_version, keys = self._read_keys()
+        except StoreError as error:
+            if self._are_keys_readable:
+                log.error("keys_unreadable", reason=error.message, hint="the known ones still hold")
+            self._are_keys_readable = False
+            return
+        self._are_keys_readable = True
+        for problem in problems_of(keys, self._newest.setup):
+            log.error("key_unusable", problem=problem)
+        self._loop.call_soon_threadsafe(self._newest.use_keys, keys)
+
+    def _read_keys(self) -> tuple[tuple[int, int], list[ClientKey]]:
+        version = self._keys.version()  # first: what changes meanwhile is seen the next time
+        return version, self._keys.all()
+
+    # --- on the event loop ----------------------------------------------------------------------
+
+    def _swap(self, generation: Generation) -> None:
+        before, self.current = self.current, generation
+        before.is_retired = True
+        self._retired.append(before)
+        self.close_unused()
+        policy = generation.setup.policy
+        log.info(
+            "configuration_reloaded",
+            generation=generation.number,
+            policy=f"{policy.name}@{policy.digest}",
+        )
+
+    def close_unused(self) -> None:
+        """Closes the upstreams of generations without requests that no other one needs."""
+        drained = [each for each in self._retired if not each.in_flight]
+        self._retired = [each for each in self._retired if each.in_flight]
+        kept = [u for each in (self.current, *self._retired) for u in each.router.upstreams]
+        for generation in drained:
+            task = asyncio.create_task(generation.router.aclose(kept))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
+    """The new configuration with the sections that only a restart changes, and which have."""
+    kept = {name: getattr(before, name) for name in NEEDS_RESTART}
+    left = [name for name, value in kept.items() if getattr(after, name) != value]
+    return after.model_copy(update=kept), left

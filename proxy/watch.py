@@ -1,0 +1,78 @@
+"""A thread that looks, four times a second, at the files of the configuration and at the keys.
+
+Looking means asking for the times of a few files. Notifications of the file system would have to
+be for whole folders, because editors and mounted configurations replace files: the database, which
+lies beside them by default, writes there all the time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+EVERY_S = 0.25
+
+_Sight = tuple[int, int, int]
+
+
+class Watch:
+    """Calls `on_change` once files have changed and then stayed as they are for one turn.
+
+    Both functions are called on the thread of the watch, and may not raise.
+    """
+
+    def __init__(
+        self,
+        files: Callable[[], Iterable[Path]],
+        on_change: Callable[[], None],
+        every_turn: Callable[[], None],
+    ) -> None:
+        self._files = files
+        self._on_change = on_change
+        self._every_turn = every_turn
+        self._is_asked = False
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(
+            target=self._run, args=(self._look(),), name="watch", daemon=True
+        )
+        self._thread.start()
+
+    def ask(self) -> None:
+        """As if a file had changed; may be called by the handler of a signal."""
+        self._is_asked = True
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._closing.set()
+            self._thread.join(timeout=10)
+            self._thread = None
+
+    def _run(self, used: dict[Path, _Sight]) -> None:
+        """`used` is how the files looked when they were read; one that is new here was read now."""
+        before = used
+        while not self._closing.wait(EVERY_S):
+            now = self._look()
+            has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
+            if self._is_asked or (has_changed and now == before):
+                self._is_asked = False
+                used.update(now)
+                self._on_change()
+                used = self._look() | used  # other files may matter from now on
+            before = now
+            self._every_turn()
+
+    def _look(self) -> dict[Path, _Sight]:
+        return {path: _sight_of(path) for path in self._files()}
+
+
+def _sight_of(path: Path) -> _Sight:
+    """What changes when a file does, also when it is replaced or there for the first time."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
