@@ -218,6 +218,20 @@ def test_a_release_outlives_the_proxy(program: str, tmp_path: Path) -> None:
     assert setting.ledger() == [("refund_order", REFUND)]
 
 
+def test_a_release_outlives_a_reload(program: str, tmp_path: Path) -> None:
+    """The policy changes elsewhere while the agent waits: the call is approved and runs once."""
+    setting = Setting(program, tmp_path, tmp_path, free_port())
+    with started(tmp_path, setting.port) as proxy, setting.agent(WRONG) as agent:
+        id = setting.held(agent)
+        policy = tmp_path / "policy.yaml"
+        policy.write_text(policy.read_text() + "costs: {deliver: 1}\n")
+        until(lambda: any(line["generation"] == 2 for line in proxy.lines()), within_s=30)
+        setting.review("release", id)
+        setting.answer(agent)
+        assert calls_upstream(proxy) == 2
+    assert setting.ledger() == [("refund_order", REFUND)]
+
+
 def test_a_call_is_released_once(setting: Setting) -> None:
     """An agent that asks the same much later is held anew: an approval is for one call."""
     with setting.agent(WRONG) as agent:
