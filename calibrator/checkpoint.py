@@ -21,6 +21,7 @@ from calibrator.recalibration import Platt
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 EMBEDDED = "embedded"
+WEIGHTS = "model.safetensors"
 FORMAT = 1
 ARCHITECTURES = ("cross-encoder",)
 

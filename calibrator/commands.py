@@ -107,7 +107,7 @@ def train(
     averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
     tower: Annotated[bool, typer.Option(help="With the side tower, or the encoder alone.")] = True,
     seed: Annotated[int, typer.Option()] = 20_261_121,
-    device: Device = "auto",
+    device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
 ) -> None:
     """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
     with sentences():

@@ -14,9 +14,12 @@ import typer
 from calibrator.errors import CalibratorError, JudgingError, MissingExtraError, RowError
 
 FAILED, UNUSABLE_INPUT = 1, 2
+OF_TRAIN = ("scipy", "sklearn", "torch", "transformers")  # packages that only `train` brings
 
 Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
+Device = Annotated[
+    str, typer.Option(help="auto and cpu: the CPU; cuda, ..: with the extra `torch`.")
+]
 Files = Annotated[list[Path], typer.Argument(help="JSON lines of labelled rows; .gz is read too.")]
 TrainFiles = Annotated[
     list[Path] | None,
@@ -32,10 +35,23 @@ RecalibrationFile = Annotated[
 
 
 @contextmanager
+def extras() -> Iterator[None]:
+    """Says which extra brings a package that a research module could not import."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in OF_TRAIN:
+            raise
+        raise MissingExtraError(package, "train") from error
+
+
+@contextmanager
 def sentences() -> Iterator[None]:
     """Turns the errors of a person's mistake into one sentence and an exit status."""
     try:
-        yield
+        with extras():
+            yield
     except (CalibratorError, OSError) as error:
         status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
         typer.echo(f"pinocchio: {error}", err=True)

@@ -2,29 +2,25 @@
 
 P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09), from the encoder's [CLS] and
 mean states; the log-odds of a side tower (`tower`) are added where the checkpoint has one. One
-forward pass, no network, no other weights.
+forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
+torch on other devices than the CPU (`torch_encoder`); all else is numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch import Tensor, nn
-from transformers import BertConfig, BertModel
 
-from calibrator.checkpoint import CheckpointConfig, EncoderConfig, read_config, sha256_of
-from calibrator.errors import CheckpointError
-from calibrator.familiarity import PREFIX, Familiarity, modest
+from calibrator.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
+from calibrator.errors import CheckpointError, MissingExtraError
+from calibrator.familiarity import Familiarity, modest
 from calibrator.layout import (
-    PAD,
     TokenRow,
     assemble,
     encode,
@@ -35,99 +31,23 @@ from calibrator.layout import (
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
-from calibrator.tower import PREFIX as TOWER
 from calibrator.tower import Tower, tower_row
+from calibrator.weights import Array, Floats, encoder_weights, read_weights
 
-SCALE = ".scale"  # ends the name of the scales of a packed table
-
-
-class CrossEncoderModel(nn.Module):
-    """Token rows (B, T) -> logits (B, 2) of the labels `i` (incorrect) and `ii` (correct)."""
-
-    def __init__(self, config: EncoderConfig, attention: str = "sdpa") -> None:
-        super().__init__()
-        bert = BertConfig(
-            vocab_size=config.vocabulary,
-            hidden_size=config.hidden,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            intermediate_size=config.intermediate,
-            max_position_embeddings=config.positions,
-            hidden_dropout_prob=0.0,  # drawing its noise costs a tenth of a training step on a CPU,
-            attention_probs_dropout_prob=0.0,  # and in few epochs nothing is learned by heart
-        )
-        bert._attn_implementation = attention
-        self.encoder = BertModel(bert, add_pooling_layer=False)
-        self.head = nn.Sequential(
-            nn.Linear(2 * config.hidden, config.hidden),
-            nn.GELU(),
-            nn.Dropout(0.1),
-            nn.Linear(config.hidden, 2),
-        )
-
-    def weaken(self, factor: float) -> None:
-        """Multiplies the logits by `factor`; at 0 the model says nothing, and can still learn."""
-        last = cast(nn.Linear, self.head[-1])
-        with torch.no_grad():
-            last.weight.mul_(factor)
-            last.bias.mul_(factor)
-
-    def ready_for_training(self) -> None:
-        """bf16 weights, and the word embeddings as they ship, not to be trained."""
-        words = self.encoder.embeddings.word_embeddings.weight
-        with torch.no_grad():
-            words.copy_(unpacked(*packed(words)))
-        self.to(torch.bfloat16)
-        words.requires_grad_(False)
-
-    def features(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Token rows (B, T) -> the states of [CLS] and their mean, (B, 2 * hidden)."""
-        states = self.encoder(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
-        kept = mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
-        mean = (states * kept).sum(1) / kept.sum(1)
-        return torch.cat([states[:, 0], mean], dim=1)
-
-    def forward(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(ids, mask, segments))  # (B, 2)
-        return logits.float()
+ON_CPU = ("auto", "cpu")
 
 
-def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
-    """Pads rows on the right: ids, mask and segments, each (B, longest)."""
-    longest = max(len(row.ids) for row in rows)
-    ids = torch.full((len(rows), longest), PAD)
-    mask, segments = torch.zeros_like(ids), torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        mask[i, : len(row.ids)] = 1
-        segments[i, row.segment_b : len(row.ids)] = 1
-    return ids, mask, segments
+class Encoder(Protocol):
+    """Reads token rows."""
+
+    def __call__(self, rows: Sequence[TokenRow]) -> tuple[Floats, Floats]:
+        """Features (B, 2 * hidden), the states of [CLS] and their mean, and logits (B, 2)."""
+        ...
 
 
 def judged(items: Sequence[Item]) -> list[Item]:
     """Items as they are judged: sentences that address the reader of an answer are taken off."""
     return [replace(item, answer=stripped(item.answer)) for item in items]
-
-
-def packed(table: Tensor) -> tuple[Tensor, Tensor]:
-    """A table (N, D) as int8 with an fp16 scale for each row: half of bf16, 8 bits a number."""
-    scale = (table.float().abs().amax(1) / 127).clamp(min=1e-6).half()
-    return torch.round(table.float() / scale.float()[:, None]).to(torch.int8), scale
-
-
-def unpacked(table: Tensor, scale: Tensor) -> Tensor:
-    return table.float() * scale.float()[:, None]
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first GPU where there is one; raises CheckpointError for what is not there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # so torch says that it has no CUDA
-        reason = str(error).splitlines()[0]
-        raise CheckpointError(f"device {name!r} cannot be used here: {reason}") from error
 
 
 class CrossEncoder:
@@ -136,18 +56,14 @@ class CrossEncoder:
     def __init__(
         self,
         config: CheckpointConfig,
-        model: CrossEncoderModel,
+        encoder: Encoder,
         tokenizer: Tokenizer,
-        device: torch.device,
-        threads: int | None = None,
         familiarity: Familiarity | None = None,
         tower: Tower | None = None,
     ) -> None:
         self.config = config
-        self.model = model.to(device).eval()
+        self.encoder = encoder
         self.tokenizer = tokenizer
-        self.device = device
-        self.threads = threads
         self.familiarity = familiarity
         self.tower = tower
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
@@ -202,20 +118,16 @@ class CrossEncoder:
         return self.tower.logits(rows, names)
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """One forward pass for all items; padding does not change a score."""
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)  # OpenMP keeps this for each calling thread
+        """One pass for each item; neighbours do not change a score."""
         items = judged(items)
         pieces = self._pieces(items)
         rows = self._assemble(items, pieces)
-        with torch.inference_mode():
-            features = self.model.features(*(t.to(self.device) for t in collate(rows)))
-            logits = self.model.head(features).double().cpu().numpy()
-            odds = logits[:, 1] - logits[:, 0] + self._tower_logits(items, pieces)
-            scores = sigmoid(odds).tolist()
-            distances = [0.0] * len(rows)
-            if self.familiarity is not None:
-                distances = self.familiarity.distances(features.cpu()).tolist()
+        features, logits = self.encoder(rows)
+        odds = np.diff(logits.astype(np.float64))[:, 0] + self._tower_logits(items, pieces)
+        scores = sigmoid(odds).tolist()
+        distances = [0.0] * len(rows)
+        if self.familiarity is not None:
+            distances = self.familiarity.distances(features).tolist()
         return [self._score(*found) for found in zip(scores, distances, rows, strict=True)]
 
     def _score(self, score: float, distance: float, row: TokenRow) -> Score:
@@ -224,40 +136,58 @@ class CrossEncoder:
         return Score(score, modest(confidence, distance, self.config.base_rate), row.is_truncated)
 
 
-def _encoder_weights(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The encoder's and head's weights in fp32; those packed in int8 are unpacked."""
-    own = {k: t for k, t in state.items() if not k.startswith((PREFIX, TOWER))}
-    return {
-        k: unpacked(t, own[k + SCALE]) if k + SCALE in own else t.float()
-        for k, t in own.items()
-        if not k.endswith(SCALE)
-    }
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint folder holds; `weights` are the encoder's and its head's."""
+
+    config: CheckpointConfig
+    weights: dict[str, Array]
+    tokenizer: Tokenizer
+    familiarity: Familiarity | None
+    tower: Tower | None
 
 
-def load_cross_encoder(
-    folder: Path, device: str = "auto", *, threads: int | None = None
-) -> CrossEncoder:
-    """Loads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Reads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
     config = read_config(folder)
-    weights = folder / "model.safetensors"
+    path = folder / WEIGHTS
     try:
-        if sha256_of(weights) != config.weights_sha256:
-            raise CheckpointError(
-                f"{weights} is not the file that calibrator.json names (sha256 differs)"
-            )
-        state = load_file(weights)
+        state = read_weights(path, config.weights_sha256)
         tokenizer = load_tokenizer(folder)
     except CheckpointError:
         raise
     except Exception as error:  # tokenizers raises nothing more precise
         raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
     try:
-        model = CrossEncoderModel(config.encoder)
-        familiarity = Familiarity.from_state(state)
-        tower = Tower.from_state({k: t.numpy() for k, t in state.items() if k.startswith(TOWER)})
-        model.load_state_dict(_encoder_weights(state), strict=True)
-    except (RuntimeError, ValueError, TypeError, ArithmeticError, KeyError) as error:
-        raise CheckpointError(f"{weights} does not fit calibrator.json: {error}") from error
-    return CrossEncoder(
-        config, model, tokenizer, choose_device(device), threads, familiarity, tower
-    )
+        familiarity, tower = Familiarity.from_state(state), Tower.from_state(state)
+        weights = encoder_weights(state, config.encoder)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
+    return Checkpoint(config, weights, tokenizer, familiarity, tower)
+
+
+def load_cross_encoder(
+    folder: Path, device: str = "auto", *, threads: int | None = None
+) -> CrossEncoder:
+    """A checkpoint ready to score, on the CPU (`auto`, `cpu`) or on a device of torch's.
+
+    Raises CheckpointError for a folder that cannot be used or a device that is not there, and
+    MissingExtraError where the device needs torch and there is none.
+    """
+    found = read_checkpoint(folder)
+    encoder = _encoder(found.config.encoder, found.weights, device, threads)
+    return CrossEncoder(found.config, encoder, found.tokenizer, found.familiarity, found.tower)
+
+
+def _encoder(
+    config: EncoderConfig, weights: Mapping[str, Array], device: str, threads: int | None
+) -> Encoder:
+    if device in ON_CPU:
+        from calibrator.onnx_encoder import OnnxEncoder
+
+        return OnnxEncoder(config, weights, threads)
+    try:
+        from calibrator.torch_encoder import load_torch_encoder
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{error.name} (for device {device!r})", "torch") from error
+    return load_torch_encoder(config, weights, device)

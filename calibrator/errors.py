@@ -10,8 +10,8 @@
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
     └── MissingExtraError     a package of an optional extra is not installed
 
-Errors of torch, tokenizers and the hub's client are translated where a checkpoint is loaded
-(`checkpoint.py`, `cross_encoder.py`) and chained.
+Errors of safetensors, tokenizers, torch and the hub's client are translated where a checkpoint is
+loaded (`checkpoint.py`, `cross_encoder.py`, `torch_encoder.py`) and chained.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from calibrator.recalibration import logit, sigmoid
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
 
 PREFIX = "familiarity."
 RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
@@ -30,34 +31,34 @@ class Familiarity:
     benchmarks' whitened means, `threshold` is the distance that counts as 1.
     """
 
-    def __init__(self, whitening: Tensor, centroids: Tensor, threshold: Tensor) -> None:
-        self.whitening = whitening.float()
-        self.centroids = centroids.float()
-        self.threshold = threshold.float()
+    def __init__(self, whitening: Array, centroids: Array, threshold: Array) -> None:
+        self.whitening = whitening.astype(np.float32)
+        self.centroids = centroids.astype(np.float32)
+        self.threshold = threshold.astype(np.float32)
 
-    def distances(self, features: Tensor) -> Tensor:
+    def distances(self, features: Floats) -> Floats:
         """The squared distance to the nearest centroid over the threshold, (B,)."""
-        white = features.float() @ self.whitening
-        nearest = torch.cdist(white, self.centroids).square().amin(dim=1)
-        return nearest / self.threshold
+        white = features @ self.whitening
+        apart = white[:, None, :] - self.centroids  # (B, K, D)
+        return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
 
-    def state(self) -> dict[str, Tensor]:
-        """Tensors for the checkpoint's weights file."""
+    def state(self) -> dict[str, Array]:
+        """Arrays for the checkpoint's weights file."""
         return {
-            PREFIX + "whitening": self.whitening.half(),
-            PREFIX + "centroids": self.centroids.half(),
+            PREFIX + "whitening": self.whitening.astype(np.float16),
+            PREFIX + "centroids": self.centroids.astype(np.float16),
             PREFIX + "threshold": self.threshold,
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> Familiarity | None:
+    def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
         """What `state` gave; None for weights without it."""
-        parts = {k.removeprefix(PREFIX): t for k, t in state.items() if k.startswith(PREFIX)}
+        parts = {k.removeprefix(PREFIX): a for k, a in state.items() if k.startswith(PREFIX)}
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 
 
 def fit_familiarity(
-    features: NDArray[np.float32], groups: Sequence[str | None], held_out: NDArray[np.float32]
+    features: Floats, groups: Sequence[str | None], held_out: Floats
 ) -> Familiarity | None:
     """Fits on features (N, D) of known rows and their benchmarks; the threshold on `held_out`.
 
@@ -74,12 +75,11 @@ def fit_familiarity(
     values, vectors = np.linalg.eigh(
         covariance + RIDGE * np.trace(covariance) / size * np.eye(size)
     )
-    whitening = torch.tensor(vectors / np.sqrt(values * size)).float()  # (D, D), a column each
-    centroids = torch.tensor(np.stack(list(means.values()))).float() @ whitening
-    fitted = Familiarity(whitening, centroids, torch.ones(1))
-    held = fitted.distances(torch.tensor(held_out)).numpy()
-    fitted.threshold = torch.tensor([float(np.quantile(held, KNOWN_SHARE))])
-    return fitted
+    whitening = (vectors / np.sqrt(values * size)).astype(np.float32)  # (D, D), a column each
+    centroids = np.stack(list(means.values())) @ whitening
+    fitted = Familiarity(whitening, centroids, np.ones(1))
+    threshold = np.quantile(fitted.distances(held_out), KNOWN_SHARE)
+    return Familiarity(whitening, centroids, np.array([threshold]))
 
 
 def modest(confidence: float, distance: float, base_rate: float) -> float:

@@ -12,22 +12,22 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from calibrator.checkpoint import CheckpointConfig, sha256_of, write_config
-from calibrator.cross_encoder import SCALE, CrossEncoderModel, collate, packed
+from calibrator.checkpoint import WEIGHTS, CheckpointConfig, sha256_of, write_config
 from calibrator.familiarity import Familiarity, fit_familiarity
 from calibrator.layout import TokenRow, assemble
 from calibrator.metrics import auroc, brier, ece
 from calibrator.recalibration import Platt, fit_platt
+from calibrator.torch_encoder import CrossEncoderModel, collate
 from calibrator.tower import PREFIX as TOWER
 from calibrator.tower_stage import TowerStage
 from calibrator.training_data import Batch, Example, Visits
+from calibrator.weights import SCALE, WORDS, packed
 
 if TYPE_CHECKING:
     from calibrator.train import Run, TrainData
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
 FEATURE_BATCH = 32
-WORDS = "encoder.embeddings.word_embeddings.weight"
 
 Floats = NDArray[np.float64]
 
@@ -128,16 +128,19 @@ def write_checkpoint(
     target = run.folder / "checkpoint"
     target.mkdir(exist_ok=True)
     weights = {name: t.contiguous().cpu() for name, t in run.model.state_dict().items()}
-    weights[WORDS], weights[WORDS + SCALE] = packed(weights[WORDS])
+    table, scale = packed(weights[WORDS].float().numpy())
+    others: dict[str, Any] = {WORDS: table, WORDS + SCALE: scale}
     for number, member in enumerate(tower.members):
-        weights |= {f"{TOWER}{number}.{name}": torch.tensor(a) for name, a in member.items()}
-    save_file(weights | (familiarity.state() if familiarity else {}), target / "model.safetensors")
+        others |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
+    others |= familiarity.state() if familiarity else {}
+    weights |= {name: torch.tensor(array) for name, array in others.items()}
+    save_file(weights, target / WEIGHTS)
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
     unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
     training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
     config = CheckpointConfig(
         name=run.config.name,
-        weights_sha256=sha256_of(target / "model.safetensors"),
+        weights_sha256=sha256_of(target / WEIGHTS),
         base_rate=round(data.base_rate, 4),
         encoder=run.encoder_config,
         layout=run.config.layout,

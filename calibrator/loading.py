@@ -1,4 +1,4 @@
-"""From a name to a scorer. torch is imported only when a checkpoint that needs it is loaded."""
+"""From a name to a scorer. torch is imported only for a device that needs it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def load_scorer(
 ) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
-    `threads` bounds the CPU threads of one score; None leaves torch its default, all cores.
-    `recalibration` is a file of `pinocchio recalibrate` for this very calibrator. Raises
-    CheckpointError or HubError.
+    `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
+    of `pinocchio recalibrate` for this very calibrator. Raises CheckpointError, HubError, or
+    MissingExtraError where `device` needs torch.
     """
     scorer = _load(name, device, threads)
     if recalibration is None:

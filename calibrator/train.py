@@ -33,17 +33,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from calibrator.averaging import AveragedAdam
 from calibrator.checkpoint import CheckpointConfig, resolve_checkpoint, sha256_of
-from calibrator.cross_encoder import (
-    CrossEncoderModel,
-    choose_device,
-    collate,
-    load_cross_encoder,
-)
+from calibrator.cross_encoder import read_checkpoint
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.finishing import BASE_SHA256, finish, predict
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.rows import Row
+from calibrator.torch_encoder import CrossEncoderModel, choose_device, collate, load_weights
 from calibrator.tower_stage import TowerStage, fit_stage, wants_tower
 from calibrator.tower_training import TowerConfig
 from calibrator.training_data import (
@@ -166,8 +162,8 @@ def load_start(model: CrossEncoderModel, name: str) -> None:
     Of a checkpoint without a side tower the head's last layer begins at zero: what it said, the
     tower says too (stacked on validation questions, its logit got a weight of 0.04).
     """
-    found = load_cross_encoder(resolve_checkpoint(name), "cpu")
-    model.load_state_dict(found.model.state_dict(), strict=True)
+    found = read_checkpoint(resolve_checkpoint(name))
+    load_weights(model, found.weights)
     if found.tower is None:
         model.weaken(0)
 

@@ -20,7 +20,7 @@ __all__ = ["Pinocchio", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the calibrator, and torch with it, only when it is asked for."""
+    """Imports the calibrator, and what it runs on, only when it is asked for."""
     if name == "Pinocchio":
         from calibrator import Pinocchio
 

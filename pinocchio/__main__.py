@@ -28,10 +28,10 @@ def main() -> None:
     import typer
 
     import calibrator
-    from proxy import key_commands, policy_commands
+    from proxy import key_commands, policy_commands, record_commands
     from proxy.commands import cli
 
-    for commands in (calibrator.cli, policy_commands.cli):
+    for commands in (calibrator.cli, policy_commands.cli, record_commands.cli):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     cli.add_typer(key_commands.cli, name="keys")
     typer.main.get_command(cli)(prog_name="pinocchio")

@@ -23,9 +23,11 @@ from policies.actions import (
     Escalate,
     Hold,
     asks_a_model,
+    duration_s,
 )
 from policies.asking import Asking, surest
-from policies.certificate import Certificate, Grant, Scope, parse_certificate
+from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
+from policies.confidence import MaxError
 from policies.costs import Costs
 from policies.decision import (
     Decision,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         load_fixtures,
     )
     from policies.linting import circles, lint
+    from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
     from policies.schema import json_schema
@@ -92,6 +95,7 @@ _LAZY = {
     "json_schema": "policies.schema",
     "lint": "policies.linting",
     "load_fixtures": "policies.fixtures",
+    "promoted": "policies.promotion",
     "one_per_question": "policies.certification",
     "replay": "policies.replays",
     "study": "policies.certification_study",
@@ -134,6 +138,7 @@ __all__ = [
     "Hold",
     "InvalidDocumentError",
     "Labelled",
+    "MaxError",
     "Needed",
     "Outcome",
     "Policy",
@@ -157,11 +162,13 @@ __all__ = [
     "decide",
     "decide_calls",
     "decision_as_values",
+    "duration_s",
     "explain",
     "facts_as_values",
     "facts_from_values",
     "json_schema",
     "lint",
+    "load_certificate",
     "load_document",
     "load_fixtures",
     "load_policy",
@@ -171,6 +178,7 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "promoted",
     "reaches",
     "replay",
     "stream_mode",

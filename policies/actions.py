@@ -258,17 +258,22 @@ def _escalate(node: Node) -> Escalate | Hold:
     return Escalate(first, node["keep"].choice(KEEPS, "best"), otherwise, tuple(further))
 
 
+def duration_s(text: str) -> float | None:
+    """Return how long `30s`, `30m`, `2h` or `7d` is, None for any other text."""
+    match = DURATION.fullmatch(text)
+    return int(match["count"]) * _UNITS_S[match["unit"]] if match else None
+
+
 def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
     """Read a duration such as `30m`, in seconds."""
     if not node.is_present:
         return default
-    match = DURATION.fullmatch(node.value) if isinstance(node.value, str) else None
-    if match is None:
+    seconds = duration_s(node.value) if isinstance(node.value, str) else None
+    if seconds is None:
         node.report(
             f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown(node.value)}"
         )
         return default
-    seconds = int(match["count"]) * _UNITS_S[match["unit"]]
     if not 0 < seconds <= longest:
         node.report(f"{node} must be more than 0s and at most {longest_text}, not {node.value}")
     return seconds

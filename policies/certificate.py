@@ -80,6 +80,11 @@ class Grant:
         return self.calibrator, self.max_error, scope.model, scope.team, scope.rule
 
     @property
+    def digest(self) -> str:
+        """Tells this grant from any other, also from a later one about the same."""
+        return _digest(asdict(self))
+
+    @property
     def is_proved(self) -> bool:
         """Whether the counts prove what the grant says."""
         tail = lower_tail(self.wrong, self.accepted, self.max_error)
@@ -192,6 +197,9 @@ def _read_grant(values: Mapping[str, Any]) -> Grant:
         raise ValueError("a threshold or an error rate is no probability")
     if not 0 < grant.confidence < 1 or not 0 <= grant.wrong <= grant.accepted <= grant.labels:
         raise ValueError("the counts of a grant contradict each other")
+    is_counts = all(type(count) is int and count >= 0 for count in grant.scores)
+    if len(grant.scores) != BINS or not is_counts:
+        raise ValueError(f"the scores of a grant are not counts in {BINS} bins")
     return grant
 
 

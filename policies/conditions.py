@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from policies.confidence import Confidence, read_confidence
+from policies.confidence import Confidence, LowestShare, MaxError, read_confidence
 from policies.facts import Facts, ToolCall
 from policies.features import Feature
 from policies.globs import Globs
@@ -99,6 +99,18 @@ class When:
     def given(self) -> list[str]:
         """The names of the conditions that are given, as in YAML."""
         return [name for name in CONDITIONS if getattr(self, name) is not None]
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """The names of the facts that the conditions look at; `arguments` are those of tools."""
+        names = {"tools" if name == "calls" else name for name in self.given()}
+        if isinstance(self.confidence, LowestShare):
+            names.add("share_below")
+        if isinstance(self.confidence, MaxError):
+            names.add("calibrator")
+        if self.tools is not None and any(each.arguments for each in self.tools.patterns or ()):
+            names.add("arguments")
+        return frozenset(names)
 
     @property
     def needs_tool_call(self) -> bool:

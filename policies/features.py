@@ -38,6 +38,7 @@ SERVED: Final[frozenset[Feature]] = frozenset(
         "annotate",
         "ask",
         "block message",
+        "calibrator",
         "clarify generate",
         "deliver notice",
         "escalate ladder",
@@ -45,6 +46,10 @@ SERVED: Final[frozenset[Feature]] = frozenset(
         "hold expiry",
         "hold wait",
         "key",
+        "length",
+        "recent share",
+        "refusal",
+        "rule shadow",
         "team",
     }
 )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import translate
+from functools import lru_cache
 from typing import Final
 
 _SPECIAL: Final = frozenset("*?[")
@@ -52,6 +53,11 @@ def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[
     return lambda text: text is not None and matches(text) is not None
 
 
+@lru_cache(maxsize=4_096)
+def _matching(pattern: str) -> Callable[[str | None], bool]:
+    return Globs((pattern,)).match
+
+
 def _covers(wide: str, narrow: str) -> bool:
     """Tried with nothing and with strange letters for each star of `narrow`.
 
@@ -61,7 +67,7 @@ def _covers(wide: str, narrow: str) -> bool:
         return True
     if "[" in wide or "[" in narrow:
         return wide == "*"
-    match = Globs((wide,)).match
+    match = _matching(wide)
     strange = (
         narrow.replace("?", "\x01").replace("*", filler) for filler in ("", "\x02", "\x02\x03\x02")
     )

@@ -11,10 +11,11 @@ in a circle, tools that nobody has, promises that no certificate keeps, replies 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 from policies.actions import Deliver, Escalate, Hold, severity
 from policies.conditions import ToolCalls, When
@@ -26,6 +27,8 @@ from policies.reading import suggestion
 from policies.rules import Rule
 
 _EVERYTHING = Band(-math.inf, math.inf)
+_Conditions: TypeAlias = tuple[Rule, Mapping[str, Any]]
+"""A rule and its conditions but that on confidence."""
 
 
 def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
@@ -49,8 +52,12 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
     """Rules all of whose replies are decided on by rules above them."""
+    above: list[_Conditions] = []
     for rule in policy.rules:
-        if shadowing := _shadowing(policy, rule):
+        shadowing = _shadowing(above, rule)
+        if not rule.is_shadow:
+            above.append((rule, _but_confidence(rule.when)))
+        if shadowing:
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
             same = shadowing[0].when == rule.when and shadowing[0].then != rule.then
@@ -59,11 +66,10 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
             yield _warning(policy, rule, f"can never match: {they} {names} {why}")
 
 
-def _shadowing(policy: Policy, rule: Rule) -> list[Rule]:
+def _shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
     """The rules above it that leave a rule, or what is left of one, nothing to decide on."""
-    above = takewhile(lambda each: each.name != rule.name, policy.rules)
-    deciding = [e for e in above if not e.is_shadow and _covers(e.when, rule.when)]
-    return _covering(rule, deciding)
+    narrow = _but_confidence(rule.when)
+    return _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
 def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
@@ -91,13 +97,11 @@ def _band(when: When) -> Band | None:
     return when.confidence if isinstance(when.confidence, Band) else None
 
 
-def _covers(wide: When, narrow: When) -> bool:
-    """Whether all that `narrow` matches is matched by `wide`, the confidence left aside."""
-    for name in wide.given():
-        one, other = getattr(wide, name), getattr(narrow, name)
-        if name != "confidence" and (other is None or not _condition_covers(one, other)):
-            return False
-    return True
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+    """Whether all that the conditions of `narrow` match is matched by those of `wide`."""
+    return wide.keys() <= narrow.keys() and all(
+        _condition_covers(condition, narrow[name]) for name, condition in wide.items()
+    )
 
 
 def _condition_covers(one: Any, other: Any) -> bool:
@@ -120,14 +124,12 @@ def _but_confidence(when: When) -> Mapping[str, Any]:
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
     """Pairs of rules that differ in nothing but their bands of confidence, the upper rule first."""
-    rules = [rule for rule in policy.rules if not rule.is_shadow]
-    for upper, lower in combinations(rules, 2):
-        one, other = upper.when.confidence, lower.when.confidence
-        if (
-            isinstance(one, Band)
-            and isinstance(other, Band)
-            and _but_confidence(upper.when) == _but_confidence(lower.when)
-        ):
+    alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
+    for rule in policy.rules:
+        if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
+            alike[tuple(_but_confidence(rule.when).items())].append((rule, band))
+    for rules in alike.values():
+        for (upper, one), (lower, other) in combinations(rules, 2):
             yield upper, one, lower, other
 
 
@@ -195,7 +197,9 @@ def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
     if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
         return False
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
-    return not _shadowing(policy, narrowed)
+    above = takewhile(lambda each: each.name != rule.name, policy.rules)
+    deciding = [(each, _but_confidence(each.when)) for each in above if not each.is_shadow]
+    return not _shadowing(deciding, narrowed)
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:

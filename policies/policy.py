@@ -87,6 +87,10 @@ class Policy:
     """The rules in the form in which they are matched."""
     looks_at_tools: bool = field(init=False, repr=False, compare=False)
     """Whether any rule looks at the tools that a reply calls."""
+    looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The names of the facts that rules look at, see `When.facts`."""
+    follows_traffic: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule goes by more than its reply: by recent ones, or by a certificate."""
     decisions: dict[tuple[int, bool, tuple[int, ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -97,6 +101,10 @@ class Policy:
         object.__setattr__(self, "compiled", in_order)
         looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
         object.__setattr__(self, "looks_at_tools", looks_at_tools)
+        looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)
+        object.__setattr__(self, "looks_at", looks_at)
+        follows_traffic = not looks_at.isdisjoint(("share_below", "calibrator"))
+        object.__setattr__(self, "follows_traffic", follows_traffic)
 
     @property
     def is_enforced(self) -> bool:

@@ -217,13 +217,9 @@ def _days(exchanges: Sequence[Exchange]) -> float | None:
 
 def _lacking(exchanges: Sequence[Exchange], policies: Sequence[Policy]) -> dict[str, int]:
     """How many exchanges lack each fact that a rule looks at."""
-    looked_at = {"tools" if name == "calls" else name for p in policies for name in _facts_of(p)}
+    looked_at = frozenset[str]().union(*(policy.looks_at for policy in policies))
     counts = Counter(name for each in exchanges for name in each.lacks & looked_at)
     return dict(counts.most_common())
-
-
-def _facts_of(policy: Policy) -> set[str]:
-    return {name for rule in policy.rules for name in rule.when.given()}
 
 
 def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:

@@ -65,8 +65,8 @@ class Answer:
     def has_tool_calls(self) -> bool:
         return any(tool_calls(choice.message) for choice in self.choices)
 
-    def facts(self, asked: CompletionRequest) -> list[Facts]:
-        """What a policy may look at, one for each choice."""
+    def facts(self, asked: CompletionRequest, calibrator: str | None) -> list[Facts]:
+        """What a policy may look at, one for each choice; `calibrator` gave the confidences."""
         n = asked.format.count(asked.payload)
         return [
             Facts(
@@ -80,6 +80,9 @@ class Answer:
                 asked.tags,
                 asked.caller.team,
                 asked.caller.key,
+                refusal=choice.is_refusal or bool(choice.message.get("refusal")),
+                length=text_length(choice.message.get("content")),
+                calibrator=calibrator,
             )
             for choice, confidence in zip(self.choices, self.confidences, strict=True)
         ]
@@ -98,6 +101,15 @@ class Answer:
             else event.raw
             for position, event in enumerate(self.events)
         )
+
+
+def text_length(content: Any) -> int:
+    """How many characters of text there are in a message's content, a string or a list of parts."""
+    if isinstance(content, str):
+        return len(content)
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:

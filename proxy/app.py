@@ -42,6 +42,7 @@ from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import JSON
+from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
 
 
@@ -98,8 +99,17 @@ def create_app_of(
     keep_days = config.records.keep_days
     records = Records(config.store, keep_days) if keep_days else None
     store = Store(config.store, config.limits.max_held)
+    traffic, verdicts = Traffic(config.store), Verdicts(store)
     parts = Parts(
-        scoring, store, records, Results(), Verdicts(store), Conversations(), Buckets(), is_open
+        scoring,
+        store,
+        records,
+        Results(),
+        verdicts,
+        Conversations(),
+        Buckets(),
+        traffic,
+        is_open,
     )
     return App(setup, parts, reload)
 
@@ -219,12 +229,14 @@ class App:
         await self._parts.store.open()
         if self._parts.records is not None:
             self._parts.records.open()
+        await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
 
     async def _stop(self) -> None:
         self._parts.scoring.close()
         await self._reloading.stop()
         await self._parts.verdicts.aclose()
+        await self._parts.traffic.aclose()
         await self._parts.store.aclose()
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)

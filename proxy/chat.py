@@ -245,7 +245,7 @@ class Way:
     async def _decided(self, answer: Answer) -> Reply:
         outcome = await self._judge(answer)
         if outcome.decision is not None and isinstance(outcome.decision.applied, Escalate):
-            answer, outcome = await self._escalate(answer, outcome.decision)
+            answer, outcome = await self._escalate(answer, outcome, outcome.decision)
         return await self._apply(answer, outcome)
 
     async def _read(self, reply: UpstreamReply) -> Answer | Unread:
@@ -266,8 +266,10 @@ class Way:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
         if not answer.confidences:
             await self._score(answer, self.asked.model)
-        decisions = [self.parts.governing.decide(facts) for facts in answer.facts(self.asked)]
-        return self._outcome(answer, decisions)
+        facts = answer.facts(self.asked, self.parts.scoring.name)
+        outcome = self._outcome(answer, [self.parts.governing.decide(each) for each in facts])
+        outcome.facts = facts
+        return outcome
 
     async def _score(self, answer: Answer, model: str) -> None:
         """`model` is the one that was asked, for an answer that does not name its own."""
@@ -323,7 +325,9 @@ class Way:
             return self._unread(call.reply, call.unread)
         return await self._relayed(call.reply, unscorable_reason(call.reply) or "")
 
-    async def _escalate(self, answer: Answer, decision: Decision) -> tuple[Answer, Outcome]:
+    async def _escalate(
+        self, answer: Answer, before: Outcome, decision: Decision
+    ) -> tuple[Answer, Outcome]:
         """Other models are asked, one after the other; one of the replies is kept."""
         calls = self._calls()
         first = calls.kept(answer)
@@ -331,13 +335,15 @@ class Way:
         if kept is not first:
             self._remember(kept.whole.completion)
         outcome = self._outcome(kept.whole, decisions)
+        outcome.facts, outcome.shadowed = before.facts, before.shadowed
         outcome.escalated_from = first.model if kept.model != first.model else None
         if outcome.action == "deliver":
             outcome.action = "escalate"
         return kept.whole, outcome
 
     def _decided_again(self, answer: Answer, decision: Decision) -> list[Decision]:
-        after, facts = self.parts.governing.after_escalation, answer.facts(self.asked)
+        after = self.parts.governing.after_escalation
+        facts = answer.facts(self.asked, self.parts.scoring.name)
         return [after(decision, each) for each in facts]
 
     async def _clarify(self, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:

@@ -61,7 +61,7 @@ def check(
     ] = None,
 ) -> None:
     """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
-    from policies import stream_report
+    from policies import lint, stream_report
     from proxy.server import check_setup, load_setup
 
     try:
@@ -79,6 +79,9 @@ def check(
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    for each in setup.book:
+        for warning in lint(each):
+            typer.echo(f"  warning: {warning}")
 
 
 @reviews.command("list")

@@ -64,6 +64,17 @@ def _path(value: Any) -> Any:
     return Path(value) if isinstance(value, str) and value else value
 
 
+def _keys(value: Any) -> Any:
+    """An empty list of keys is what `open` says; keys themselves never stand in the file."""
+    if isinstance(value, list):
+        if value:
+            raise ValueError(
+                "keys do not stand here; say 'required' and make them with `pinocchio keys create`"
+            )
+        return "open"
+    return value
+
+
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
@@ -215,7 +226,7 @@ class Config(Section):
     attach: AttachConfig = AttachConfig()
     store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
     records: RecordsConfig = RecordsConfig()
-    keys: Literal["open", "required"] = "open"
+    keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     limits: LimitsConfig = LimitsConfig()
 

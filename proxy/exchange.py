@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import time
@@ -19,6 +20,7 @@ from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
+from proxy.recorded_facts import written
 from proxy.records import Records
 from proxy.scoring import Status
 
@@ -182,6 +184,7 @@ class Exchange:
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
             "label": outcome.label,
+            "shadowed": outcome.shadowed_values() or None,
         }
 
     def _calls(self) -> Sequence[dict[str, Any]]:
@@ -195,6 +198,7 @@ class Exchange:
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
         told: tuple[Any, ...] = (None,) * 10
+        judged: tuple[str | None, str | None] = None, None
         score_ms = None
         if outcome is not None:
             score_ms = outcome.score_ms
@@ -210,6 +214,8 @@ class Exchange:
                 outcome.escalated_from,
                 outcome.label,
             )
+            if outcome.facts:
+                judged = _judged(outcome, self.model)
         asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (
             self.request_id,
@@ -225,4 +231,11 @@ class Exchange:
             caller.team,
             caller.key,
             caller.generation,
+            *judged,
         )
+
+
+def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:
+    """The facts, and what rules in shadow said about them, as a record keeps them."""
+    shadowed = json.dumps(outcome.shadowed_values()) if outcome.shadowed else None
+    return written(outcome.facts, model, outcome.confidence), shadowed

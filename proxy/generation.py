@@ -31,6 +31,7 @@ from proxy.routing import Router
 from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import Surfaces
+from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
@@ -70,6 +71,7 @@ class Parts:
     verdicts: Verdicts
     conversations: Conversations
     buckets: Buckets
+    traffic: Traffic
     is_loopback: bool
 
 
@@ -112,7 +114,7 @@ class Generation:
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
         completions = Completions(
             config,
-            Governing((policy,)),
+            Governing((policy,), parts.traffic),
             self.setup.book,
             self.router,
             parts.scoring,

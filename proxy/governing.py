@@ -23,6 +23,7 @@ from policies import (
 )
 from proxy.completion_request import CompletionRequest
 from proxy.errors import BadRequestError
+from proxy.traffic import Traffic
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 
@@ -30,8 +31,9 @@ STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 class Governing:
     """`policies` decide together; what follows from them alone is found out once."""
 
-    def __init__(self, policies: tuple[Policy, ...]) -> None:
+    def __init__(self, policies: tuple[Policy, ...], traffic: Traffic) -> None:
         self.policies = policies
+        self._traffic = traffic
         enforced = [policy for policy in policies if policy.is_enforced]
         self.is_enforced = bool(enforced)
         self.asking = next((each.ask for each in enforced if each.ask is not None), None)
@@ -41,7 +43,7 @@ class Governing:
             for action in (*(rule.then for rule in policy.rules), policy.default)
         )
         self.decide: Callable[[Facts], Decision] = partial(decide, policies[0])
-        if len(policies) > 1:
+        if len(policies) > 1 or policies[0].follows_traffic:
             self.decide = self._decide_together
         self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
 
@@ -55,14 +57,23 @@ class Governing:
                 f"policy {policy.name!r} asks several times, which no request can ask for",
                 code="unusable_policy",
             )
-        return Governing((*self.policies, policy))
+        return Governing((*self.policies, policy), self._traffic)
 
     def _decide_together(self, facts: Facts) -> Decision:
-        return strictest(decide(policy, facts) for policy in self.policies)
+        return strictest(decide(self._now(policy, facts), facts) for policy in self.policies)
 
     def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
         """What happens to the reply that an escalation kept."""
-        return strictest(after_escalation(policy, decision, facts) for policy in self.policies)
+        return strictest(
+            after_escalation(self._now(policy, facts, is_new=False), decision, facts)
+            for policy in self.policies
+        )
+
+    def _now(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
+        """The policy as it stands now; what it looks at beyond the reply is filled in."""
+        if not policy.follows_traffic:
+            return policy
+        return self._traffic.policy_for(policy, facts, is_new=is_new)
 
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
         """How the stream of a request has to be sent so that each policy can decide on it."""

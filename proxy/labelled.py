@@ -57,7 +57,7 @@ class ScoredRow:
 def load_scored(
     paths: Sequence[Path], calibrator: str, device: str
 ) -> tuple[list[ScoredRow], list[RowError]]:
-    """Read labelled rows; those without a `confidence` are scored by the calibrator.
+    """Read labelled rows; those without a `confidence` are scored as the proxy would score them.
 
     Raises CalibratorError, also for files without a labelled row.
     """
@@ -78,7 +78,7 @@ def load_scored(
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
         scorer = load_scorer(calibrator, device)
-        found = score_items(scorer, [rows[index].item() for index in unscored])
+        found = score_items(scorer, [rows[index].item("served") for index in unscored])
         for index, score in zip(unscored, found, strict=True):
             scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)
     return [scored[index] for index in sorted(scored)], bad

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from policies import Annotate, Decision, Deliver, strictest
+from policies import Annotate, Decision, Deliver, Facts, Shadowed, strictest
 from proxy import headers as names
 from proxy.formats import Choice
 from proxy.scoring import Confidence, Status
@@ -39,6 +39,8 @@ class Outcome:
     clarification: Literal["template", "generated"] | None = None  # of what is clarified
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: list[tuple[Choice, Confidence, Decision | None]] = field(default_factory=list)
+    facts: Sequence[Facts] = ()  # that the policy was first asked about
+    shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0
     score_ms: float | None = None
 
@@ -110,8 +112,14 @@ class Outcome:
             member["clarification"] = self.clarification
         if self.calls:
             member["calls"] = self.calls
+        if self.shadowed:
+            member["shadowed"] = self.shadowed_values()
         member["choices"] = [_choice_member(*choice) for choice in self.choices]
         return member
+
+    def shadowed_values(self) -> list[dict[str, str]]:
+        """What rules in shadow would have done, as it is told everywhere."""
+        return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
 
 
 _STATUSES = {status: status.value.encode() for status in Status}
@@ -188,7 +196,15 @@ def summarise(
         confidence=lowest.value,
         calibrator=calibrator,
         choices=list(zip(choices, confidences, each, strict=True)),
+        shadowed=_together([decision.shadowed for decision in decisions]),
     )
+
+
+def _together(shadowed: Sequence[tuple[Shadowed, ...]]) -> tuple[Shadowed, ...]:
+    """What rules in shadow say about any of the choices, each once."""
+    if len(shadowed) == 1:
+        return shadowed[0]
+    return tuple(dict.fromkeys(each for one in shadowed for each in one))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -197,6 +213,8 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
         return None
     lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
     lowest.choices = sorted((c for o in outcomes for c in o.choices), key=lambda c: c[0].index)
+    lowest.facts = [facts for o in outcomes for facts in o.facts]
+    lowest.shadowed = _together([o.shadowed for o in outcomes])
     decisions = [o.decision for o in outcomes if o.decision is not None]
     lowest.decision = strictest(decisions) if decisions else None
     return lowest

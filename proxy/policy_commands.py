@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proxy.commands import ConfigOption
+from proxy.record_commands import recorded_exchanges
+
 if TYPE_CHECKING:
-    from policies import Certification, Grant, Policy, Scope
+    from policies import Certification, Exchange, Grant, Policy, Scope
     from proxy.labelled import ScoredRow
 
 cli = typer.Typer(no_args_is_help=True)
@@ -196,7 +199,9 @@ def _write_certificate(
     kept = tuple(each for each in known if each.subject != grant.subject)
     issued = datetime.now(UTC).date().isoformat()
     certificate = Certificate((*kept, grant), issued)
-    path.write_text(certificate.to_json(), encoding="utf-8")
+    written = path.with_name(f"{path.name}.new")  # a running proxy never reads half of it
+    written.write_text(certificate.to_json(), encoding="utf-8")
+    written.replace(path)
     typer.echo(f"written to {path}", err=True)
 
 
@@ -227,9 +232,16 @@ def run_fixtures(
 def replay(
     policies: Annotated[str, typer.Option("--policies", help="The new policy: a pack or a file.")],
     rows: Annotated[
-        list[Path], typer.Option(help="Labelled rows, scored or not; one --rows for each file.")
-    ],
-    before: Annotated[str | None, typer.Option(help="The policy to compare with.")] = None,
+        list[Path] | None,
+        typer.Option(help="Labelled rows, scored or not; one --rows for each file."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Instead of rows: the record, as far back as 12h or 30d.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(help="The policy to compare with; of a record, the configured.")
+    ] = None,
+    config: ConfigOption = None,
     workflows: Annotated[
         bool, typer.Option(help="Add the paper's three workflows and cost tables.")
     ] = False,
@@ -241,11 +253,19 @@ def replay(
     from policies import workflow_report
 
     with _sentences():
-        read = _rows(rows, calibrator, device)
-        old = _load(before) if before else None
-        typer.echo(str(run(_load(policies), [row.exchange() for row in read], before=old)))
+        if bool(rows) == bool(since):
+            raise ValueError("a replay needs --rows or --since, one of them")
+        if since:
+            exchanges, old = recorded_exchanges(config, since)
+            outcomes = _recorded_outcomes(exchanges)
+        else:
+            read = _rows(rows or [], calibrator, device)
+            exchanges, old = [row.exchange() for row in read], None
+            outcomes = _outcomes(read)
+        old = _load(before) if before else old
+        typer.echo(str(run(_load(policies), exchanges, before=old)))
         if workflows:
-            typer.echo("\n".join(workflow_report(_outcomes(read))))
+            typer.echo("\n".join(workflow_report(outcomes)))
 
 
 def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
@@ -254,6 +274,17 @@ def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
     return [
         Outcome(row.confidence, row.is_correct, row.row.model or "", row.row.question_id)
         for row in rows
+    ]
+
+
+def _recorded_outcomes(exchanges: Sequence[Exchange]) -> list[Any]:
+    """The replies that have a verdict; each counts as one to a question of its own."""
+    from policies import Outcome
+
+    return [
+        Outcome(each.facts.confidence, each.is_correct, each.facts.model, str(index))
+        for index, each in enumerate(exchanges)
+        if each.is_correct is not None and each.facts.confidence is not None
     ]
 
 

@@ -52,6 +52,8 @@ exchanges = sa.Table(
     sa.Column("team", sa.String),
     sa.Column("key", sa.String),  # the name that policies see
     sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
+    sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
+    sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600

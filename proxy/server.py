@@ -17,10 +17,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import structlog
 import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
-from policies import InvalidDocumentError, load_document
+from policies import InvalidDocumentError, lint, load_document
 from proxy.app import App, create_app_of
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.database import open_engine, path_of
@@ -34,6 +35,8 @@ from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routing import Router
 from proxy.websocket_server import websocket_settings
+
+log = structlog.get_logger(__name__)
 
 GRACE_S = 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
@@ -169,6 +172,9 @@ def serve(
         settle_memory()
         for line in invitation(setup, url):
             say(line)
+        for each in setup.book:
+            for warning in lint(each):  # only now: with a thousand rules it takes seconds
+                log.warning("policy_warning", policy=each.name, warning=str(warning))
 
     reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
     app = create_app_of(setup, on_ready=say_try, reload=reload, is_open=is_loopback(host))

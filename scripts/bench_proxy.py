@@ -24,12 +24,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import aiohttp
-from bench_calibrator import checkpoint_folder, score_ms
+from bench_calibrator import FOLDER, score_ms, score_table
 from bench_http import QUESTION
-from bench_servers import Server, start, start_proxy
+from bench_servers import SERVERS, Server, start, start_proxy
 from bench_table import say, shown, table
 
-SERVERS = Path(__file__).parent / "bench_servers.py"
 DIRECT, HTTPX, OFF, ON = "direct", "httpx", "off", "on"  # as the columns are called
 CONCURRENCIES = (1, 8)
 REQUEST = json.dumps({"model": "bench", "messages": [{"role": "user", "content": QUESTION}]})
@@ -215,14 +214,6 @@ def http_table(concurrency: int, found: dict[str, Figures]) -> str:
     return table(rows)
 
 
-def score_table(found: dict[str, dict[str, float]]) -> str:
-    lengths = next(iter(found.values()))
-    rows = [["one score, ms", *(f"{length} tokens" for length in lengths)]]
-    for count, times in found.items():
-        rows.append([f"threads: {count}", *map(shown, times.values())])
-    return table(rows)
-
-
 def main() -> None:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.splitlines()[0])
@@ -232,10 +223,9 @@ def main() -> None:
     plan = QUICK if options.quick else FULL
     busy = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
-        checkpoint = checkpoint_folder(Path(scratch))
         say("milliseconds of one score ...")
-        scores = score_ms(checkpoint, plan.scores, plan.score_at_most_s)
-        with running(str(checkpoint), Path(scratch)) as servers:
+        scores = score_ms(plan.scores, plan.score_at_most_s)
+        with running(str(FOLDER), Path(scratch)) as servers:
             http = run_rounds(servers, plan)
     machine = (
         f"{os.cpu_count()} CPUs, load before {busy:.1f}, Python {platform.python_version()}, "
@@ -243,10 +233,10 @@ def main() -> None:
     )
     if options.json:
         by_way = {c: {w: without_nan(f) for w, f in found.items()} for c, found in http.items()}
-        facts = {"machine": machine, "checkpoint": checkpoint.name, "plan": asdict(plan)}
+        facts = {"machine": machine, "checkpoint": FOLDER.name, "plan": asdict(plan)}
         print(json.dumps({**facts, "http": by_way, "score_ms": scores}, indent=1))
         return
-    print(f"{machine}, calibrator: {checkpoint.name}")
+    print(f"{machine}, calibrator: {FOLDER.name}")
     print(NOTES.format(**asdict(plan)))
     for concurrency, found in http.items():
         print(http_table(concurrency, found), end="\n\n")

@@ -26,6 +26,8 @@ import uvicorn
 from bench_http import ANSWER, completion
 from bench_process import cpu_s, launched
 
+SERVERS = Path(__file__)
+
 
 @dataclass(frozen=True, slots=True)
 class Server:

@@ -9,12 +9,13 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ import uvicorn
 from openai import OpenAI
 
 from calibrator import Item, Score, Scorer
-from policies import parse_policy
+from policies import load_policy, parse_policy
 from proxy.app import create_app
 from proxy.config import Config
 from proxy.server import server_settings
@@ -117,7 +118,7 @@ class LiveProxy:
         upstream_url: str,
         folder: Path,
         *,
-        policy: str = OBSERVE,
+        policy: str | Path = OBSERVE,
         scorer: Scorer | None = None,
         load: Callable[[], Scorer] | None = None,
         is_open: bool = True,
@@ -143,7 +144,7 @@ class LiveProxy:
         is_configured = "checkpoint" in sections.get("calibrator", {})
         app = create_app(
             config,
-            parse_policy(policy, "test.yaml"),
+            load_policy(policy) if isinstance(policy, Path) else parse_policy(policy, "test.yaml"),
             load=load or (None if is_configured else lambda: self.scorer),
             is_open=is_open,
         )
@@ -186,6 +187,17 @@ class LiveProxy:
 
     def post_raw(self, body: bytes | Json, **headers: str) -> RawReply:
         return post_raw(f"{self.base_url}/chat/completions", body, **headers)
+
+    def recorded(self, request_id: str, *columns: str) -> list[Any]:
+        """These columns of one exchange's record, which hold JSON, once it is written."""
+        query = f"SELECT {', '.join(columns)} FROM exchanges WHERE request_id = ?"
+
+        def rows() -> list[Any]:
+            with closing(sqlite3.connect(self.store_path)) as connection:
+                return connection.execute(query, (request_id,)).fetchall()
+
+        until(rows)
+        return [None if value is None else json.loads(value) for value in rows()[0]]
 
     def wait_until_ready(self) -> None:
         until(lambda: self.http.get("/readyz").status_code == 200)

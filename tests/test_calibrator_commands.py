@@ -199,6 +199,21 @@ def test_help_is_quick(command: list[str]) -> None:
     assert "Usage: pinocchio" in done.stdout
 
 
+def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: Path) -> None:
+    """Where torch is not installed, `pinocchio train` is one sentence and exit 1."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pinocchio.__main__ import main\n"
+        f"sys.argv = ['pinocchio', 'train', {str(rows)!r}, '-o', {str(tmp_path / 'run')!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "pinocchio: torch is not installed; it comes with: pip install 'pinocchio-proxy[train]'\n",
+    )
+
+
 def test_scoring_with_a_fake_needs_no_torch(rows: Path) -> None:
     """Demos and dry runs start at once."""
     code = (

@@ -142,6 +142,11 @@ def test_sizes(load: Load, size: str, expected: int) -> None:
     assert load(f"limits: {{max_body: {size}}}").limits.max_body == expected
 
 
+def test_an_empty_list_of_keys_leaves_the_proxy_open(load: Load) -> None:
+    """`keys: []` is what `keys: open` is."""
+    assert load("keys: []").keys == load("keys: open").keys == "open"
+
+
 def test_a_configuration_cannot_change() -> None:
     """All parsing is at load; what requests see is immutable."""
     config = Config()
@@ -261,7 +266,12 @@ MISTAKES = [
         1,
         "store: this version stores in sqlite:///PATH only, not in 'postgres://x'",
     ),
-    ("keys: []", 1, "keys: Input should be 'open' or 'required'"),
+    (
+        "keys: [abc]",
+        1,
+        "keys: keys do not stand here; say 'required' and make them with `pinocchio keys create`",
+    ),
+    ("keys: closed", 1, "keys: Input should be 'open' or 'required'"),
     ("teams: {a: {}}", 1, "teams: teams are told apart by their keys: add 'keys: required'"),
     (
         "keys: required\n" + DEMO + "teams:\n  'a b': {}",

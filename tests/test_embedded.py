@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -94,6 +96,34 @@ def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
     assert statistics.mean(distances) < 0.12
     assert distances[-3] < 0.25
     assert distances[-1] < 0.4
+
+
+def test_it_scores_where_there_is_no_torch() -> None:
+    """Loading and scoring import neither torch nor transformers, which a plain install lacks."""
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "from calibrator import Item, load_scorer\n"
+        "print(load_scorer('embedded').score_batch([Item('2 + 2?', '4')])[0].confidence)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert 0 < float(done.stdout) < 1
+
+
+def test_a_device_of_torchs_needs_its_extra() -> None:
+    """Without torch, `device: cuda` is one sentence that says what to install."""
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from calibrator import load_scorer\n"
+        "load_scorer('embedded', 'cuda')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == (
+        "calibrator.errors.MissingExtraError: torch (for device 'cuda') is not installed; it comes "
+        "with: pip install 'pinocchio-proxy[torch]'"
+    )
 
 
 def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:

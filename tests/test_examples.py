@@ -143,6 +143,44 @@ def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
         assert json.loads(body)["pinocchio"]["confidence"] == 0.73
 
 
+def with_pinocchio(*command: str, url: str = "") -> str:
+    """As `run`, with the command line of this checkout; stderr may say what was written."""
+    told = {"PINOCCHIO_URL": url, "PINOCCHIO": f"{sys.executable} -m pinocchio"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment() | told
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_policy_is_proved_on_labelled_replies() -> None:
+    shown = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
+    assert list(shown) == ["recalibrate", "certify", "test", "replay"]
+    assert re.search(r"ECE 0\.126 -> 0\.022", shown["recalibrate"])
+    assert "needed: about 95 more" in shown["certify"]
+    assert "0 of 5 fixtures differ" in shown["test"]
+    delivered = re.search(r"gate@\S+: 14\.1% of 2000 replies delivered\n(.*)", shown["replay"])
+    assert delivered is not None
+    assert "20 of 281 labelled are wrong (7.1%" in delivered[1]
+    assert not list((EXAMPLES / "policy").glob("*.json*")), "nothing is kept"
+
+
+def test_the_record_explains_a_decision_and_replays_another_policy(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path, "--policy", "helpdesk") as proxy:
+        wait_until_ready(proxy)
+        script, config = EXAMPLES / "policy" / "look_back.sh", tmp_path / "proxy.yaml"
+        config.write_text(config.read_text() + "policies: helpdesk\n")
+        output = with_pinocchio(str(script), "--config", str(config), url=proxy.base_url)
+    shown = sections(output)
+    assert "yes  default: deliver" in shown["explain"]
+    assert shown["explain"].endswith("the same decision\n")
+    assert shown["verdict"].endswith(" is wrong\n")
+    assert "1 of 1 replies are treated differently" in shown["replay"]
+    assert "1 of 1 labelled are wrong" in shown["replay"]
+
+
 def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: Path) -> None:
     if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
         pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")

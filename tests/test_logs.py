@@ -25,6 +25,7 @@ SOMETIMES = {
     "would_action",
     "policy",
     "review_id",
+    "shadowed",
     "calls",
     "key",
     "team",

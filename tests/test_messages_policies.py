@@ -54,6 +54,17 @@ def start(running: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
+def test_a_stop_reason_of_refusal_is_a_refusal(
+    start: Start, upstream: MessagesUpstream, is_stream: bool
+) -> None:
+    """Rules on `refusal` match what Anthropic's models end so; other endings are none."""
+    proxy = start(policy=policy("block", when="refusal: true"))
+    for model, action in (("refuses", "block"), ("too-long", "deliver")):
+        reply = ask(proxy, asked("p=0.9", model, stream=is_stream))
+        assert reply.headers[ACTION] == action
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
 def test_a_held_reply_is_a_message_that_says_so(
     start: Start, upstream: MessagesUpstream, is_stream: bool
 ) -> None:

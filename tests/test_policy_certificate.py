@@ -227,6 +227,10 @@ def changed(**values: Any) -> str:
         (changed(threshold=float("nan")), "the certificate is damaged"),
         (changed(accepted=10_000), "the certificate is damaged"),
         (changed(more=1), "the certificate is damaged"),
+        *(
+            (Certificate((replace(GRANT, scores=scores),)).to_json(), "the certificate is damaged")
+            for scores in ((), (1,) * 99, (-1,) * 100, (0.5,) * 100)
+        ),
         (
             Certificate((replace(GRANT, wrong=9),)).to_json(),
             "the counts for all replies do not prove its threshold",

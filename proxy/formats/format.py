@@ -34,6 +34,7 @@ class Choice:
     message: Json = field(default_factory=dict)
     finish_reason: str | None = None
     logprobs: Json | None = None
+    is_refusal: bool = False  # where no text of a refusal says so
 
 
 @dataclass(frozen=True, slots=True)

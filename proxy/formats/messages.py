@@ -18,6 +18,7 @@ from proxy.formats.format import (
 )
 from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
+    REFUSAL,
     MessagesAssembler,
     finish_reason,
     is_call,
@@ -30,7 +31,7 @@ from proxy.formats.openai import annotated
 from proxy.json_splice import dumps
 from proxy.sse import Event
 
-STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": "refusal"}
+STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": REFUSAL}
 HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer
 AFTER_LOOKED_AT = 20_100  # the same for what followed on it
 _FORCING = ("any", "tool")  # kinds of tool_choice
@@ -94,7 +95,8 @@ class MessagesFormat:
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
-        return [Choice(0, message_of(blocks), finish_reason(reason))]
+        ending = finish_reason(reason)
+        return [Choice(0, message_of(blocks), ending, is_refusal=reason == REFUSAL)]
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()

@@ -17,6 +17,7 @@ from proxy.formats.merging import Pieces, index_of, joined, merge
 from proxy.json_splice import dumps, json_object
 from proxy.sse import Event, event_bytes
 
+REFUSAL = "refusal"
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -24,7 +25,7 @@ _FINISH_REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
-    "refusal": "content_filter",
+    REFUSAL: "content_filter",
 }
 _FINISH = Sight((0,))
 _END = Sight(is_end=True)
@@ -163,7 +164,8 @@ class MessagesAssembler(Assembler):
             [joined(self._blocks[index]) for index in order],
             [joined(self._arguments.get(index)) for index in order],
         )
-        return [Choice(0, message, finish_reason(self._message.get("stop_reason")))]
+        reason = self._message.get("stop_reason")
+        return [Choice(0, message, finish_reason(reason), is_refusal=reason == REFUSAL)]
 
     def completion(self) -> Json:
         blocks = [self._whole(index) for index in sorted(self._blocks)]

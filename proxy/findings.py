@@ -1,0 +1,98 @@
+"""What was found out about replies later: verdicts, and certificates that no longer hold.
+
+One of the modules that know the database. A verdict is a person's label of a recorded reply; a
+withdrawn grant is one that monitors have stopped relying on, and stays so after a restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.database import cause, metadata, open_engine
+from proxy.errors import StoreError
+
+verdicts = sa.Table(
+    "verdicts",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),  # in the order in which they were given
+    sa.Column("request_id", sa.String, nullable=False, unique=True),
+    sa.Column("is_correct", sa.Boolean, nullable=False),
+    sa.Column("given_at", sa.Float, nullable=False),  # seconds since the epoch
+)
+_withdrawn = sa.Table(
+    "withdrawn_grants",
+    metadata,
+    sa.Column("grant_digest", sa.String, primary_key=True),
+    sa.Column("policy", sa.String, nullable=False),
+    sa.Column("scope", sa.String, nullable=False),
+    sa.Column("reason", sa.String, nullable=False),  # a word of `policies.withdrawal`
+    sa.Column("withdrawn_at", sa.Float, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A grant that does not count any more, by its digest; for people, what it was about."""
+
+    grant_digest: str
+    policy: str
+    scope: str
+    reason: str
+    withdrawn_at: float
+
+
+class Findings:
+    """Every method raises StoreError when the database cannot be used, and may wait for it."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_engine(url)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def withdrawals(self) -> list[Withdrawal]:
+        """All of them, the oldest first."""
+        with reading(self.engine) as connection:
+            rows = connection.execute(_withdrawn.select().order_by(_withdrawn.c.withdrawn_at))
+            return [Withdrawal(*row) for row in rows]
+
+    def withdraw(self, withdrawal: Withdrawal) -> None:
+        """Keeps it; the first reason for a grant stands."""
+        statement = insert(_withdrawn).values(
+            grant_digest=withdrawal.grant_digest,
+            policy=withdrawal.policy,
+            scope=withdrawal.scope,
+            reason=withdrawal.reason,
+            withdrawn_at=withdrawal.withdrawn_at,
+        )
+        self._write(statement.on_conflict_do_nothing())
+
+    def give_verdict(self, request_id: str, is_correct: bool) -> None:
+        """Keeps a label of a reply, in place of the one before."""
+        values = {"is_correct": is_correct, "given_at": time.time()}
+        statement = insert(verdicts).values(request_id=request_id, **values)
+        self._write(statement.on_conflict_do_update(index_elements=["request_id"], set_=values))
+
+    def _write(self, statement: sa.Insert) -> None:
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(statement)
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection to read from; raises StoreError."""
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise StoreError(f"the store cannot be read: {cause(error)}") from error

@@ -1,0 +1,260 @@
+"""The commands on what was recorded: `explain`, `promote` and `reviews verdict`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from proxy.commands import ConfigOption, reviews, stop
+from proxy.errors import ExitStatus, StartupError, StoreError
+
+if TYPE_CHECKING:
+    from policies import Decision, Exchange, Explanation, Policy
+    from proxy.findings import Findings
+    from proxy.generation import Setup
+    from proxy.recorded import Recorded
+
+cli = typer.Typer(no_args_is_help=True)
+
+RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
+Since = Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@contextmanager
+def opened_record(
+    config: Path | None, policy: str | None = None
+) -> Iterator[tuple[Setup, Findings]]:
+    """The configuration with its record; ends the process where there is none."""
+    from proxy.database import path_of
+    from proxy.findings import Findings
+    from proxy.server import load_setup
+
+    try:
+        setup = load_setup(config, policy)
+        if not path_of(setup.config.store).is_file():
+            message = f"there is no record: {path_of(setup.config.store)} does not exist"
+            raise stop(ExitStatus.STORE_UNAVAILABLE, message)
+        findings = Findings(setup.config.store)
+        try:
+            yield setup, findings
+        finally:
+            findings.close()
+    except StartupError as error:
+        raise stop(error.status, str(error)) from error
+    except StoreError as error:
+        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+
+
+def seconds(text: str) -> float:
+    """A duration such as `30d`; ends the process for anything else."""
+    from policies import duration_s
+
+    if (found := duration_s(text)) is None:
+        message = f"--since must be a duration such as 90m, 12h or 30d, not {text!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    return found
+
+
+def recorded_exchanges(config: Path | None, span: str) -> tuple[list[Exchange], Policy]:
+    """What policies decided on within the last `span`, and the configured policy."""
+    from proxy.recorded import since
+
+    start = time.time() - seconds(span)
+    with opened_record(config) as (setup, findings):
+        found = since(findings.engine, start)
+        exchanges = [exchange for each in found for exchange in each.exchanges()]
+        return exchanges, as_it_stands(setup.policy, findings)
+
+
+def as_it_stands(policy: Policy, findings: Findings) -> Policy:
+    """The policy without the grants of its certificate that were withdrawn."""
+    from policies import certified
+    from proxy.certified import still_granted
+
+    withdrawn = {each.grant_digest for each in findings.withdrawals()}
+    return certified(policy, still_granted(policy.certificate, withdrawn))
+
+
+@cli.command()
+def explain(
+    request_id: RequestId,
+    config: ConfigOption = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Instead of the configured one of that name.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
+    from policies import explain as run
+    from proxy.recorded import find
+
+    with opened_record(config, policy) as (setup, findings):
+        recorded = find(findings.engine, request_id)
+        if recorded is None:
+            raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
+        named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
+        now = as_it_stands(next(iter(named), setup.policy), findings)
+    explanations = [run(now, facts) for facts in recorded.facts]
+    if as_json:
+        typer.echo(json.dumps(_explained_values(recorded, now, explanations)))
+    else:
+        typer.echo("\n".join(_explained(recorded, now, explanations)))
+
+
+def _explained(
+    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+) -> Iterator[str]:
+    from policies import strictest
+
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
+    model = recorded.facts[0].model if recorded.facts else recorded.model  # the one asked for
+    yield f"{recorded.request_id} at {at}: model {model}, status {recorded.status}"
+    if not recorded.facts:
+        why = recorded.reason or recorded.error or recorded.confidence_status
+        yield f"no policy decided on it: {why}"
+        return
+    sure = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
+    yield f"confidence {sure} ({recorded.confidence_status}) by {recorded.calibrator}"
+    yield f"then  {recorded.policy}: {_then(recorded)}"
+    if recorded.would_action:
+        yield f"      in shadow, so the action was {recorded.action}"
+    if recorded.escalated_from:
+        yield f"      escalated from {recorded.escalated_from}; below is what its reply led to"
+    for rule, action in recorded.shadowed:
+        yield f"      rule {rule} in shadow would {action}"
+    for index, explanation in enumerate(explanations):
+        choice = f" choice {index}," if len(explanations) > 1 else ""
+        yield f"now{choice}  {explanation}"
+    if lacks := sorted(recorded.lacks & policy.looks_at):
+        yield f"the record lacks what a rule looks at: {', '.join(lacks)}"
+    now = strictest(each.decision for each in explanations)
+    yield "the same decision" if _is_same(recorded, now) else "another decision than then"
+
+
+def _explained_values(
+    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+) -> dict[str, object]:
+    from policies import facts_as_values, strictest
+
+    now = strictest(each.decision for each in explanations) if explanations else None
+    return {
+        "request_id": recorded.request_id,
+        "then": {"policy": recorded.policy, "action": _then(recorded)},
+        "now": {"policy": now.label, "action": now.action.name} if now else None,
+        "is_same": _is_same(recorded, now) if now else None,
+        "facts": [facts_as_values(facts) for facts in recorded.facts],
+        "rules": [
+            [{"rule": r.rule, "verdict": r.verdict, "reasons": r.reasons} for r in each.rules]
+            for each in explanations
+        ],
+        "lacks": sorted(recorded.lacks & policy.looks_at),
+    }
+
+
+def _then(recorded: Recorded) -> str | None:
+    """What the policy said; in shadow, something else was done."""
+    return recorded.would_action or recorded.action
+
+
+def _is_same(recorded: Recorded, now: Decision) -> bool:
+    """Whether the same rule decides in the same way.
+
+    The record has the end of an escalation, which depends on another reply than the facts.
+    """
+    if recorded.action == "escalate" or recorded.escalated_from:
+        return now.action.name == "escalate"
+    rule = now.label.partition("/")[2].partition("@")[0]
+    return rule == recorded.rule and now.action.name in (_then(recorded), "escalate")
+
+
+@cli.command()
+def promote(
+    policy: Annotated[Path, typer.Argument(help="The policy file, which is changed in place.")],
+    rule: Annotated[str | None, typer.Option(help="This rule alone, not the policy.")] = None,
+    since: Since = "30d",
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, typer.Option(help="Only show the counts.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Take a policy, or a rule of it, out of shadow, after showing what it would have done."""
+    from policies import InvalidDocumentError, parse_policy, promoted
+    from proxy.recorded import since as recorded_since
+
+    try:
+        text = policy.read_bytes().decode()  # line ends stay
+        now = parse_policy(text, str(policy))
+        changed = promoted(text, str(policy), rule)
+    except (InvalidDocumentError, OSError, ValueError) as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+    span = seconds(since)
+    with opened_record(config) as (_, findings):
+        found = recorded_since(findings.engine, time.time() - span)
+        beside = [_beside(each, rule) for each in found if _is_by(each, now)]
+    typer.echo(f"{len(beside)} replies decided by this version of policy {now.name}, last {since}")
+    for line in _agreement(beside):
+        typer.echo(f"  {line}")
+    after = parse_policy(changed, str(policy))
+    if after.on_score_error != now.on_score_error:
+        typer.echo(f"without a score, a reply is then: {after.on_score_error.name}")
+    if dry_run or not (yes or typer.confirm(f"promote {rule or now.name}?")):
+        return
+    policy.write_bytes(changed.encode())
+    typer.echo(f"{policy}: {f'rule {rule!r}' if rule else f'policy {now.name}'} is live")
+
+
+def _is_by(recorded: Recorded, policy: Policy) -> bool:
+    """Whether this version of the policy decided, whatever its certificate was."""
+    digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
+    return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
+
+
+class _Beside(NamedTuple):
+    """What would have been done, None for nothing, what was done, and a verdict on the reply."""
+
+    would: str | None
+    action: str | None
+    is_correct: bool | None
+
+
+def _beside(recorded: Recorded, rule: str | None) -> _Beside:
+    would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
+    return _Beside(would, recorded.action, recorded.is_correct)
+
+
+def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
+    replies = [each for each in all_replies if each.would is not None]
+    counts = Counter((each.would, each.action) for each in replies)
+    for (would, action), count in counts.most_common():
+        agrees = "agrees" if would == action else "differs"
+        yield f"{count:7}  would {would}, was {action}: {agrees}"
+    differing = [each for each in replies if each.would != each.action]
+    yield f"{len(replies) - len(differing)} of {len(replies)} agree with what was done"
+    labels = [each.is_correct for each in differing if each.is_correct is not None]
+    if labels:
+        wrong = labels.count(False)
+        yield f"of those that differ, {len(labels)} have a verdict and {wrong} were wrong"
+
+
+@reviews.command("verdict")
+def verdict(
+    request_id: RequestId,
+    label: Annotated[Literal["correct", "wrong"], typer.Argument(help="What the reply was.")],
+    config: ConfigOption = None,
+) -> None:
+    """Label a recorded reply; verdicts are counted in replays and watch certificates."""
+    from proxy.recorded import find
+
+    with opened_record(config) as (_, findings):
+        recorded = find(findings.engine, request_id)
+        if recorded is None:
+            raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
+        findings.give_verdict(recorded.request_id, label == "correct")
+    typer.echo(f"{recorded.request_id} is {label}")

@@ -1,0 +1,146 @@
+"""Reading the record: one exchange, or those since a time, with the facts policies went by.
+
+One of the modules that know the database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from policies import Exchange, Facts
+from proxy.findings import reading, verdicts
+from proxy.recorded_facts import facts_in
+from proxy.records import exchanges
+
+MOST_RECENT: Final = 50_000
+"""So many exchanges are looked at to know what recent confidences were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One exchange; `facts` has one entry for each choice that a policy decided on, or none.
+
+    `lacks` names the facts that this record does not have, which then stand at their defaults.
+    `is_correct` is a verdict, None where nobody gave one.
+    """
+
+    request_id: str
+    started_at: float
+    status: int
+    error: str | None
+    model: str | None
+    confidence: float | None
+    confidence_status: str | None
+    reason: str | None
+    action: str | None
+    would_action: str | None
+    policy: str | None
+    calibrator: str | None
+    escalated_from: str | None
+    facts: tuple[Facts, ...]
+    lacks: frozenset[str]
+    shadowed: tuple[tuple[str, str], ...]
+    is_correct: bool | None
+
+    @property
+    def policy_name(self) -> str:
+        """The name in the label `policy/rule@digest`."""
+        return (self.policy or "").partition("/")[0]
+
+    @property
+    def rule(self) -> str:
+        """The rule in the label, as it is written there."""
+        return (self.policy or "").partition("/")[2].partition("@")[0]
+
+    def exchanges(self) -> list[Exchange]:
+        """What a replay looks at; a verdict is about a reply that has one choice."""
+        label = self.is_correct if len(self.facts) == 1 else None
+        return [Exchange(facts, label, self.started_at, self.lacks) for facts in self.facts]
+
+
+def find(engine: sa.Engine, id: str) -> Recorded | None:
+    """The exchange with this request id, or the one whose reply is held under it."""
+    column = exchanges.c.request_id if id.startswith("req_") else exchanges.c.review_id
+    return next(_select(engine, _recorded().where(column == id)), None)
+
+
+def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
+    """What policies decided on from a time on, in seconds since the epoch, the oldest first."""
+    later = exchanges.c.request_id >= f"req_{max(0, int(started_at * 1_000)):012x}"
+    decided = exchanges.c.policy.is_not(None)
+    return _select(engine, _recorded().where(later, decided).order_by(exchanges.c.request_id))
+
+
+def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
+    """The verdicts given after the one with this number, each with its own and its exchange."""
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    columns = *exchanges.c, verdicts.c.is_correct, verdicts.c.id.label("verdict_id")
+    query = sa.select(*columns).select_from(joined).where(verdicts.c.id > id)
+    query = query.order_by(verdicts.c.id)
+    with reading(engine) as connection:
+        found = connection.execute(query)
+        rows = [dict(zip(found.keys(), row, strict=True)) for row in found]
+    return [(row["verdict_id"], _read(row)) for row in rows]
+
+
+def recent_confidences(engine: sa.Engine, policy: str) -> list[tuple[str, float]]:
+    """Models asked and confidences of the replies that a policy decided on lately, oldest first."""
+    columns = exchanges.c.facts, exchanges.c.model, exchanges.c.confidence
+    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
+    query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
+    with reading(engine) as connection:
+        rows = connection.execute(query).all()
+    found = []
+    for text, model, confidence in reversed(rows):
+        for values in json.loads(text or "[{}]"):  # as in `recorded_facts`, in a tenth of the time
+            if (known := values.get("confidence", confidence)) is not None:
+                found.append((values.get("model", model or ""), known))
+    return found
+
+
+def _recorded() -> sa.Select[Any]:
+    given = exchanges.c.request_id == verdicts.c.request_id
+    joined = exchanges.outerjoin(verdicts, given)
+    return sa.select(*exchanges.c, verdicts.c.is_correct).select_from(joined)
+
+
+def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:
+    with reading(engine) as connection:
+        found = connection.execute(query)
+        names = tuple(found.keys())
+        for row in found:
+            yield _read(dict(zip(names, row, strict=True)))
+
+
+_PLAIN: Final = (
+    "request_id",
+    "started_at",
+    "status",
+    "error",
+    "model",
+    "confidence",
+    "confidence_status",
+    "reason",
+    "action",
+    "would_action",
+    "policy",
+    "calibrator",
+    "escalated_from",
+    "is_correct",
+)
+
+
+def _read(row: Mapping[str, Any]) -> Recorded:
+    facts, lacks = facts_in(row)
+    shadowed = json.loads(row["shadowed"]) if row["shadowed"] else ()
+    return Recorded(
+        facts=facts,
+        lacks=lacks,
+        shadowed=tuple((each["rule"], each["action"]) for each in shadowed),
+        **{name: row[name] for name in _PLAIN},
+    )

@@ -1,0 +1,92 @@
+"""The facts of an exchange as its record keeps them: what no other column says, as JSON.
+
+    '[{"finish_reason":"stop","length":412,"tools":["send_email"]}]'
+
+One object for each choice that was judged. Of tool calls the names are kept; arguments are text,
+which a record does not hold. What stands at its default is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from policies import Facts, ToolCall
+
+MOST_CHARACTERS: Final = 16_384
+NOT_KEPT: Final = "arguments are not recorded"
+"""In place of a call's arguments: no JSON, so that no policy takes them for harmless."""
+OLD_LACKS: Final = frozenset(
+    ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
+)
+"""What the records lack that were written before facts were kept."""
+
+
+def written(facts: Sequence[Facts], model: str | None, confidence: float | None) -> str | None:
+    """The facts but for what stands beside them: the model asked, the one confidence.
+
+    None for what is too long to be kept, such as thousands of tool calls.
+    """
+    kept = [_values(each, model, confidence) for each in facts]
+    try:
+        text = orjson.dumps(kept).decode()
+    except orjson.JSONEncodeError:  # half a surrogate pair, which JSON can carry
+        text = json.dumps(kept)
+    return text if len(text) <= MOST_CHARACTERS else None
+
+
+def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[str, Any]:
+    """Only what is needed, in a microsecond: every request goes through here."""
+    values: dict[str, Any] = {}
+    if facts.confidence != confidence:
+        values["confidence"] = facts.confidence
+    if facts.model != model:
+        values["model"] = facts.model
+    if facts.finish_reason is not None:
+        values["finish_reason"] = facts.finish_reason
+    if facts.length:
+        values["length"] = facts.length
+    if facts.tools:
+        values["tools"] = [call.name for call in facts.tools]
+    if facts.refusal:
+        values["refusal"] = True
+    if facts.n != 1:
+        values["n"] = facts.n
+    if facts.tags:
+        values["tags"] = sorted(facts.tags)
+    if facts.domain is not None:
+        values["domain"] = facts.domain
+    if facts.share_below is not None:
+        values["share_below"] = facts.share_below
+    return values
+
+
+def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
+    """The facts in a row of the record, and the names of those that it lacks.
+
+    None where no policy decided: of what is no completion there are no facts.
+    """
+    if row["policy"] is None:
+        return (), frozenset()
+    if row["facts"] is None:
+        return (_facts({}, row),), OLD_LACKS
+    facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
+    has_calls = any(each.tools for each in facts)
+    return facts, frozenset({"arguments"}) if has_calls else frozenset()
+
+
+def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
+    kept = {**values, "tags": frozenset(values.get("tags", ()))}
+    kept["tools"] = tuple(ToolCall(name, NOT_KEPT) for name in values.get("tools", ()))
+    beside = {
+        "confidence": row["confidence"],
+        "model": row["model"] or "",
+        "stream": bool(row["is_stream"]),
+        "calibrator": row["calibrator"],
+        "team": row["team"],
+        "key": row["key"],
+    }
+    return Facts(**(beside | kept))

@@ -1,0 +1,215 @@
+"""What a policy goes by beyond the reply before it: recent confidences, and its certificate.
+
+Only policies with `lowest_share` or `max_error` come here (`Policy.follows_traffic`). All of it
+happens on the event loop but for files and the database, which a task looks at every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from policies import (
+    Certificate,
+    Facts,
+    InvalidDocumentError,
+    Policy,
+    RecentConfidences,
+    load_certificate,
+)
+from proxy.certified import CertifiedPolicy
+from proxy.errors import StoreError
+from proxy.findings import Findings, Withdrawal
+from proxy.recorded import Recorded, recent_confidences, verdicts_after
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+MOST_MODELS: Final = 256  # of which recent confidences are known; clients choose their names
+
+Signature = tuple[int, int, int]
+"""What changes with a file: its inode, size and time."""
+
+
+@dataclass(slots=True)
+class _News:
+    """What a look at files and the database brought."""
+
+    certificates: list[tuple[CertifiedPolicy, Certificate | None]]
+    withdrawn: list[Withdrawal]
+    verdicts: list[tuple[int, Recorded]]
+
+
+class Traffic:
+    """One for a proxy; what it knows is kept apart for each policy."""
+
+    def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._url = url
+        self._look_every_s = look_every_s
+        self._recent: dict[tuple[str, str], RecentConfidences] = {}
+        self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
+        self._signatures: dict[Path, Signature | None] = {}
+        self._last_verdict = 0
+        self._found: list[Withdrawal] = []  # all that is known
+        self._unwritten: list[Withdrawal] = []
+        self._findings: Findings | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._one_look = asyncio.Lock()
+
+    async def open(self, policies: Iterable[Policy]) -> None:
+        """Takes up what the record knows about these policies; raises StoreError."""
+        following = [policy for policy in policies if policy.follows_traffic]
+        for policy in following:
+            self._follow(policy)
+            if "share_below" in policy.looks_at:
+                for model, confidence in await asyncio.to_thread(self._recorded, policy.name):
+                    self._recent_of(policy, model).add(confidence)
+        if following:
+            await self._look()
+
+    async def aclose(self) -> None:
+        """Writes what is not written yet."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        if self._findings is not None:
+            try:
+                await asyncio.to_thread(self._write)
+            except StoreError as error:
+                log.error("withdrawal_not_written", reason=error.message)
+            self._findings.close()
+            self._findings = None
+
+    def policy_for(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
+        """Fills in what the facts lack, and gives the policy as its certificate stands now.
+
+        A reply that `is_new` counts as traffic. Monitors look at requests for one choice alone:
+        several choices for one question are no independent evidence.
+        """
+        if "share_below" in policy.looks_at:
+            self._rank(policy, facts, is_new)
+        followed = self._follow(policy)
+        if is_new and facts.n == 1 and (found := followed.see(facts)):
+            self._note(found)
+        return followed.policy
+
+    def _rank(self, policy: Policy, facts: Facts, is_new: bool) -> None:
+        if facts.confidence is None:
+            return
+        recent = self._recent_of(policy, facts.model)
+        facts.share_below = recent.share_below(facts.confidence)
+        if is_new:
+            recent.add(facts.confidence)
+
+    def _recent_of(self, policy: Policy, model: str) -> RecentConfidences:
+        """Those of a policy and model; of too many, the one not seen for longest is forgotten."""
+        key = policy.name, model
+        recent = self._recent.pop(key, None) or RecentConfidences()
+        self._recent[key] = recent
+        if len(self._recent) > MOST_MODELS:
+            del self._recent[next(iter(self._recent))]
+        return recent
+
+    def _follow(self, policy: Policy) -> CertifiedPolicy:
+        """What is known about a policy; one that was loaded anew is taken up."""
+        key = policy.name, policy.source
+        followed = self._followed.get(key)
+        if followed is None or followed.given is not policy:
+            followed = self._followed[key] = CertifiedPolicy(policy, self._found, followed)
+            if policy.certificate_path is not None and self._looking is None:
+                self._looking = asyncio.create_task(self._keep_looking())
+        return followed
+
+    def _note(self, found: Withdrawal) -> None:
+        """For all policies, and to be written; the log has it already."""
+        self._found.append(found)
+        self._unwritten.append(found)
+        for followed in self._followed.values():
+            followed.drop([found])
+
+    # --- files and the database -----------------------------------------------------------------
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except StoreError as error:
+                log.error("traffic_not_read", reason=error.message)
+            await asyncio.sleep(self._look_every_s)
+
+    async def _look(self) -> None:
+        """Takes in what changed in files and in the database since the last look."""
+        async with self._one_look:
+            news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
+            self._take_in(news)
+
+    def _take_in(self, news: _News) -> None:
+        for each, certificate in news.certificates:
+            each.renew(certificate)
+        self._found = news.withdrawn + self._unwritten
+        for each in self._followed.values():
+            each.drop(news.withdrawn)
+        for id, verdict in news.verdicts:
+            self._last_verdict = id
+            for each in self._followed.values():
+                if found := each.hear(verdict):
+                    self._note(found)
+
+    def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
+        """On a thread."""
+        self._write()
+        paths = {each.given.certificate_path for each in followed}
+        read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
+        certificates = [
+            (each, certificate)
+            for each in followed
+            if (path := each.given.certificate_path)
+            for certificate in read.get(path, ())
+        ]
+        findings = self._opened()
+        verdicts = verdicts_after(findings.engine, self._last_verdict)
+        return _News(certificates, findings.withdrawals(), verdicts)
+
+    def _recorded(self, policy: str) -> list[tuple[str, float]]:
+        """On a thread."""
+        return recent_confidences(self._opened().engine, policy)
+
+    def _opened(self) -> Findings:
+        if self._findings is None:
+            self._findings = Findings(self._url)
+        return self._findings
+
+    def _write(self) -> None:
+        """On a thread."""
+        while self._unwritten:
+            self._opened().withdraw(self._unwritten[0])
+            del self._unwritten[0]
+
+    def _has_changed(self, path: Path) -> bool:
+        try:
+            status = path.stat()
+            now = status.st_ino, status.st_size, status.st_mtime_ns
+        except OSError:
+            now = None
+        is_known = path in self._signatures and self._signatures[path] == now
+        self._signatures[path] = now
+        return not is_known
+
+
+def _certificates(path: Path) -> list[Certificate | None]:
+    """The certificate in a file, None where it is gone; nothing where it cannot be used."""
+    try:
+        certificate = load_certificate(path)
+    except InvalidDocumentError as error:
+        log.error("certificate_refused", reason=str(error), effect="the one before stays in force")
+        return []
+    grants = len(certificate.grants) if certificate else 0
+    log.info("certificate_loaded", path=str(path), grants=grants)
+    return [certificate]

@@ -1,0 +1,86 @@
+"""Promoting: one word of a policy's file changes, and nothing else about the policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies import InvalidDocumentError, parse_policy, promoted
+
+POLICY = """\
+version: 1
+name: desk
+mode: shadow        # until March
+rules:
+  # what nobody should see
+  - name: strict
+    when: {confidence: {below: 0.6}}
+    then: block
+    shadow: true    # counts first
+  - {name: a, when: {n: 1}, then: hold, shadow: true}
+  - {name: b, when: {n: 2}, then: hold, "shadow" : true, }
+default: deliver    # shadow: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        (None, "mode: shadow ", "mode: enforce "),
+        ("strict", "    shadow: true    # counts", "    shadow: false    # counts"),
+        ("a", "then: hold, shadow: true}", "then: hold, shadow: false}"),
+        ("b", '"shadow" : true, }', '"shadow" : false, }'),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_one_word_changes(rule: str | None, old: str, new: str, line_end: str) -> None:
+    """Comments, layout and line ends stay."""
+    text = POLICY.replace("\n", line_end)
+    assert promoted(text, "desk.yaml", rule) == text.replace(old, new)
+
+
+def test_of_several_rules_on_a_line_the_right_one_is_promoted() -> None:
+    """The place is found by what it means."""
+    one = "{name: a, when: {n: 1}, then: hold, shadow: true}"
+    two = one.replace("name: a", "name: b").replace("n: 1", "n: 2")
+    text = f"version: 1\nname: p\nrules: [{one}, {two}]\ndefault: deliver\n"
+    assert promoted(text, "p.yaml", "b") == text.replace(two, two.replace("true", "false"))
+
+
+def test_a_rule_named_like_the_key_confuses_nobody() -> None:
+    """What looks like the key inside a text is left alone."""
+    text = (
+        "version: 1\nname: p\nrules:\n"
+        '  - {name: "shadow: true", when: {n: 1}, then: hold, shadow: true}\ndefault: deliver\n'
+    )
+    after = parse_policy(promoted(text, "p.yaml", "shadow: true"), "p.yaml")
+    assert [(rule.name, rule.is_shadow) for rule in after.rules] == [("shadow: true", False)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "problem"),
+    [
+        ("strct", POLICY, "policy desk has no rule 'strct'; did you mean 'strict'?"),
+        (
+            "strict",
+            POLICY.replace("shadow: true    #", "shadow: false   #"),
+            "rule 'strict' of policy desk is not in shadow",
+        ),
+        (None, POLICY.replace("mode: shadow", "mode: enforce"), "policy desk is enforced already"),
+        (
+            "a",
+            POLICY.replace("hold, shadow: true", "hold, shadow:\n     true"),
+            "change it by hand",
+        ),
+    ],
+)
+def test_what_cannot_be_promoted_is_one_sentence(rule: str | None, text: str, problem: str) -> None:
+    """Nothing is half done."""
+    with pytest.raises(ValueError, match=problem.replace("?", r"\?")):
+        promoted(text, "desk.yaml", rule)
+
+
+def test_a_promotion_that_makes_no_policy_is_refused() -> None:
+    """A rule for everything hides those below once it is live."""
+    rules = "[{name: all, then: hold, shadow: true}, {name: b, when: {n: 1}, then: block}]"
+    with pytest.raises(InvalidDocumentError, match="can never match"):
+        promoted(f"version: 1\nname: p\nrules: {rules}\ndefault: deliver\n", "p.yaml", "all")
