@@ -220,11 +220,15 @@ def _held(node: Node, queue: str) -> Hold:
         node["wait"].report(f"{node['wait']} is nothing without reply: wait")
     if node["on_expiry"].is_present:
         node["on_expiry"].use("hold expiry")
+    expires_s = _duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d")
+    wait_s = _duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m")
+    if reply == "wait" and wait_s > expires_s:
+        node.report(f"{node} waits for {wait_s:g}s and expires after {expires_s:g}s; wait less")
     return Hold(
         queue=queue,
         reply=reply,
-        expires_s=_duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d"),
-        wait_s=_duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m"),
+        expires_s=expires_s,
+        wait_s=wait_s,
         otherwise=node["otherwise"].choice(OTHERWISE, None),
         on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
     )

@@ -35,10 +35,16 @@ FEATURES: Final[frozenset[Feature]] = frozenset(get_args(Feature))
 
 SERVED: Final[frozenset[Feature]] = frozenset(
     {
+        "annotate",
         "ask",
+        "block message",
         "calibrator",
         "clarify generate",
+        "deliver notice",
         "escalate ladder",
+        "hold async",
+        "hold expiry",
+        "hold wait",
         "key",
         "length",
         "recent share",

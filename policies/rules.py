@@ -64,6 +64,11 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
         name = _read_rule_name(item["name"], taken)
         then = read_action(item["then"])
         when = read_when(item["when"], restrains=not isinstance(then, Deliver | Annotate))
+        if isinstance(then, Deliver) and then.notice is not None and when.needs_tool_call:
+            item["then"].report(
+                f"{item['then']} puts a notice behind the text of a reply, and the rule is about "
+                "tool calls; annotate them, or hold them"
+            )
         is_shadow = item["shadow"].flag(default=False)
         if is_shadow:
             item["shadow"].use("rule shadow")

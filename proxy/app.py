@@ -43,6 +43,7 @@ from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
+from proxy.verdicts import Verdicts
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -98,8 +99,18 @@ def create_app_of(
     keep_days = config.records.keep_days
     records = Records(config.store, keep_days) if keep_days else None
     store = Store(config.store, config.limits.max_held)
-    traffic = Traffic(config.store)
-    parts = Parts(scoring, store, records, Results(), Conversations(), Buckets(), traffic, is_open)
+    traffic, verdicts = Traffic(config.store), Verdicts(store)
+    parts = Parts(
+        scoring,
+        store,
+        records,
+        Results(),
+        verdicts,
+        Conversations(),
+        Buckets(),
+        traffic,
+        is_open,
+    )
     return App(setup, parts, reload)
 
 
@@ -224,6 +235,7 @@ class App:
     async def _stop(self) -> None:
         self._parts.scoring.close()
         await self._reloading.stop()
+        await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
         if self._parts.records is not None:

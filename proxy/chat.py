@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import structlog
 
@@ -28,6 +29,7 @@ from proxy.answer import (
     rewritten,
     unscorable_reason,
 )
+from proxy.approvals import Earlier
 from proxy.asgi import Reply, Request
 from proxy.asking import SeveralCalls
 from proxy.calls import Call, Calls
@@ -44,17 +46,20 @@ from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.governing import Governing
 from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import is_done, late
-from proxy.held import held_reply, new_held_id, placeholder_for, released_id
+from proxy.held import answer_from, comes_later, outcome_from, postpone, released_id
+from proxy.holding import Holding
+from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
-from proxy.outcome import Outcome, joined, summarise
+from proxy.outcome import Outcome, summarise
 from proxy.policy_book import PolicyBook
 from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Scoring, Status
 from proxy.sse import Event
-from proxy.store import Store
+from proxy.store import BLOCKED, RELEASED, HeldReply, Store
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
+from proxy.verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
 
@@ -77,17 +82,24 @@ class Completions:
     scoring: Scoring
     store: Store
     results: Results
+    verdicts: Verdicts
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
+    holding: Holding = field(init=False)
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
+        self.holding = Holding(
+            self.governing.policies, self.store, self.conversations, self.verdicts
+        )
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
-        self.may_take_long = self.governing.asks_again or score_s > commit_s
+        self.may_take_long = (
+            self.governing.asks_again or self.holding.may_wait or score_s > commit_s
+        )
 
     def asked_for(self, request: Request) -> Completions:
         """These parts, with the policy that the request asks for deciding too.
@@ -110,9 +122,12 @@ class Completions:
         with exchange:
             parts = self.asked_for(request)
             asked = parse_completion_request(request, format)
+            digest = parts.holding.request_digest(asked, request)
+            if digest and (earlier := await parts.holding.earlier(format, digest, request)):
+                return await Way(parts, exchange, asked).go_on(earlier)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
-            return await Way(parts, exchange, asked).go()
+            return await Way(parts, exchange, asked, digest).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """With the text that it goes on with, and upstream's id of a reply released under ours."""
@@ -130,7 +145,9 @@ class Way:
     parts: Completions
     exchange: Exchange
     asked: CompletionRequest
+    digest: str | None = None  # of the request, to which calls that are held are bound
     mode: StreamMode = LIVE  # of a stream
+    earlier: HeldReply | None = None  # what was held for the same request before
     is_status_out: bool = False  # then an error can no longer be one of HTTP
 
     async def go(self) -> Reply:
@@ -148,6 +165,14 @@ class Way:
         if reply.is_whole and not self.parts.may_take_long:
             return await self._settled(reply)  # only the score is waited for, which has a deadline
         return await self._in_time(self._settled(reply), reply, is_stream)
+
+    async def go_on(self, earlier: Earlier) -> Reply:
+        """With the reply that was held when the same was asked before; nobody is asked again."""
+        self.earlier = earlier.held
+        self.exchange.model, self.exchange.is_stream = self.asked.model, self.asked.is_stream
+        answer = answer_from(earlier.held, self.asked)
+        work = self._apply(answer, outcome_from(earlier, self.exchange.request_id))
+        return await self._in_time(work, answer, self.asked.is_stream)
 
     def _stream_mode(self) -> StreamMode:
         """What the policy, going by the request, can do with the answer at most."""
@@ -336,7 +361,8 @@ class Way:
 
     async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""
-        is_kept = outcome.decision is None or type(outcome.decision.applied) is Deliver
+        applied = outcome.decision.applied if outcome.decision else None
+        is_kept = type(applied) is Deliver and applied.notice is None
         completion = None if is_kept else await self._changed(answer, outcome)
         self.exchange.finish(outcome, answer.status)
         member = outcome.member() if self.parts.config.attach.body else None
@@ -360,31 +386,40 @@ class Way:
         if isinstance(action, Clarify):
             action = await self._clarify(answer, outcome, action)
         if isinstance(action, Block):
-            self._raise_in_time(outcome, actions.blocked_error(), answer)
-            return actions.blocked(answer, self.asked.format)
-        return actions.changed(answer, self.asked.format, action)
+            self._raise_in_time(outcome, actions.blocked_error(action), answer)
+            return actions.blocked(answer, self.asked.format, action)
+        return actions.changed(answer, self.asked, action)
 
-    async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json:
-        """Stores the answer, then gives the placeholder or raises HeldForReviewError."""
-        id, key_hash = new_held_id(self.asked.format), hash_key(self.exchange.request)
-        held = held_reply(answer, self.asked, outcome, hold, id=id, key_hash=key_hash)
+    async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
+        """What stands for an answer that is held; None where it has been released by now.
+
+        Raises ProxyError where that is an error.
+        """
+        asked, holding = self.asked, self.parts.holding
         try:
-            await self.parts.store.hold(held, self.exchange.request.caller)
+            held = self.earlier or await holding.hold(
+                answer, asked, outcome, hold, self.exchange.request, self.digest
+            )
+            self.exchange.note_held(outcome, held.id)
+            standing = await holding.standing(held, asked.format, hold)
         except StoreError as error:
             self._raise(outcome, error)
-        outcome.review_id = id
-        if self.asked.format is RESPONSES:
-            self.parts.conversations.note_held(answer.completion.get("id"), key_hash, id)
-        if actions.wants_error(hold, answer, self.asked):
-            self._raise_in_time(outcome, actions.held_error(id, self.asked.format), answer)
-        return placeholder_for(answer, self.asked.format, id)
+        outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
+        if standing == RELEASED:
+            return None
+        told = actions.withheld_error(standing, hold, answer, asked, held.id)
+        if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
+            postpone(answer, asked.format, held.id)
+        elif told is not None:
+            self._raise_in_time(outcome, told, answer)
+        return actions.withheld(standing, answer, asked.format, held.id)
 
     def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
         """Raises the error unless a JSON body has begun, in which nothing could tell it."""
         if answer.events is not None or not self.is_status_out:
             self._raise(outcome, error)
 
-    def _raise(self, outcome: Outcome, error: ProxyError) -> None:
+    def _raise(self, outcome: Outcome, error: ProxyError) -> NoReturn:
         """An error that carries the outcome in its headers, as a reply would."""
         self.exchange.stamp(outcome)
         given = {name for name, _ in error.headers}
@@ -395,16 +430,16 @@ class Way:
         return outcome.headers() if self.parts.config.attach.headers else []
 
     async def _in_time(
-        self, work: Awaitable[Reply], reply: UpstreamReply, is_stream: bool
+        self, work: Awaitable[Reply], head: UpstreamReply | Answer, is_stream: bool
     ) -> Reply:
         """Nothing is written before the outcome, for `commit_after_s` at most; after that the
         status is out and pings keep the connection alive until there is one."""
         task, limits = asyncio.ensure_future(work), self.parts.config.limits
         if await is_done(task, within_s=limits.commit_after_s):
             return task.result()
-        self.is_status_out, self.exchange.status = True, reply.status
+        self.is_status_out, self.exchange.status = True, head.status
         opening = self.exchange.unscored(Status.PENDING, "buffered", self.parts.scoring.name)
-        kept = without(to_client(reply.headers), b"content-length", b"content-encoding")
+        kept = without(to_client(head.headers), b"content-length", b"content-encoding")
         headers = [*kept, *self._headers(opening)]
         body = asyncio.ensure_future(self._late_body(task))
 
@@ -412,7 +447,7 @@ class Way:
             body.cancel()
 
         error_event = self.asked.format.error_event if is_stream else None
-        return Reply(reply.status, headers, late(body, error_event), on_close=stop)
+        return Reply(head.status, headers, late(body, error_event), on_close=stop)
 
     async def _late_body(self, task: asyncio.Future[Reply]) -> bytes:
         """The body of the reply that the task ends in; its headers are out, without an encoding."""
@@ -454,39 +489,8 @@ class Way:
         exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()
-        self._keep_result(opening)
+        record = LiveRecord(exchange, self.parts.results, scoring.name, self.parts.recordings)
+        record.keep_result(opening)
         headers = [*without(to_client(reply.headers), b"content-length"), *self._headers(opening)]
-        body = self._recorded(stream, reply)
+        body = record.recorded(stream, reply)
         return Reply(reply.status, headers, body, on_close=reply.aclose)
-
-    async def _recorded(self, stream: LiveStream, reply: UpstreamReply) -> AsyncIterator[bytes]:
-        """The stream's bytes; its end waits for no score, and neither does a client that left."""
-        try:
-            async for part in stream.relay(reply.chunks, self.exchange.in_upstream):
-                yield part
-        finally:
-            if stream.is_judged:
-                self._record(stream, reply.status)
-            else:
-                recordings = self.parts.recordings
-                recording = asyncio.create_task(self._record_late(stream, reply.status))
-                recordings.add(recording)
-                recording.add_done_callback(recordings.discard)
-
-    async def _record_late(self, stream: LiveStream, status: int) -> None:
-        await stream.judgements()
-        self._record(stream, status)
-
-    def _record(self, stream: LiveStream, status: int) -> None:
-        """The request's line and result, now that all is known."""
-        exchange = self.exchange
-        unscored = exchange.unscored(Status.SKIPPED, stream.reason, self.parts.scoring.name)
-        if stream.is_settled:  # which has written the line
-            self._keep_result(exchange.outcome or unscored)
-        else:
-            outcome = joined(stream.outcomes()) or unscored
-            self._keep_result(exchange.finish(outcome, status))
-
-    def _keep_result(self, outcome: Outcome) -> None:
-        exchange = self.exchange
-        self.parts.results.keep(exchange.request_id, hash_key(exchange.request), outcome.member())

@@ -7,11 +7,14 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from proxy.errors import ExitStatus, StartupError, StoreError
+
+if TYPE_CHECKING:
+    from proxy.store import HeldReply
 
 cli = typer.Typer(no_args_is_help=True)
 reviews = typer.Typer(no_args_is_help=True, help="List, read, release and reject held replies.")
@@ -89,7 +92,7 @@ def list_reviews(
     as_json: JsonOption = False,
 ) -> None:
     """Held replies, the surest errors first."""
-    from proxy.store import STATES, HeldReply, Store
+    from proxy.store import STATES, Store
 
     if state not in STATES:
         raise stop(
@@ -106,14 +109,15 @@ def list_reviews(
             sure = "no score" if held.confidence is None else f"{held.confidence:.4f}"
             age = _minutes(time.time() - held.created_at)
             typer.echo(
-                f"{held.id}  {sure}  {held.queue}  {held.model}  {age}  {held.question[:60]!r}"
+                f"{held.id}  {sure}  {held.queue}  {held.model}  {age}  {_end(held)}"
+                f"  {held.question[:60]!r}"
             )
 
 
 @reviews.command("show")
 def show_review(id: str, config: ConfigOption = None) -> None:
     """One held reply, with what upstream answered."""
-    from proxy.store import HeldReply, Store
+    from proxy.store import Store
 
     async def read(store: Store) -> HeldReply | None:
         return await store.get(id)
@@ -139,7 +143,7 @@ def reject(id: str, config: ConfigOption = None) -> None:
 
 
 def _decide(id: str, config: Path | None, state: str) -> None:
-    from proxy.store import HeldReply, Store
+    from proxy.store import Store
 
     async def change(store: Store) -> tuple[bool, HeldReply | None]:
         return await store.decide(id, state), await store.get(id)
@@ -173,10 +177,20 @@ def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
         raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 
 
-def _facts(held: object) -> dict[str, object]:
+def _facts(held: HeldReply) -> dict[str, object]:
     names = ("id", "state", "queue", "model", "policy", "confidence", "calibrator", "question")
-    times = ("created_at", "expires_at", "decided_at")
-    return {name: getattr(held, name) for name in names + times}
+    times = ("created_at", "expires_at", "decided_at", "taken_at")
+    facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
+    calls = json.loads(held.calls) if held.calls else []
+    return facts | {"on_expiry": held.on_expiry, "standing": held.standing, "calls": calls}
+
+
+def _end(held: HeldReply) -> str:
+    """When a reply expires and what comes of it then, or what has."""
+    if held.state == "held":
+        left_s = max(0.0, held.expires_at - time.time())
+        return f"{held.on_expiry} in {left_s / 60:.0f} min"
+    return held.state if held.state == held.standing else f"{held.state}, now {held.standing}"
 
 
 def _minutes(seconds: float) -> str:

@@ -8,6 +8,7 @@
     ├── NotFoundError               404  no such held reply or result, or not for this key
     ├── UnknownModelError           404  no route of the configuration matches the model
     ├── HeldForReviewError          422  a policy holds the reply and answers with an error
+    ├── RejectedError               422  a reviewer rejected the reply, or decided on it too late
     ├── BlockedByPolicyError        422  a policy blocks the reply
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
@@ -102,6 +103,11 @@ class UnknownModelError(ProxyError):
 
 class HeldForReviewError(ProxyError):
     status, type, code = 422, "policy_error", "held_for_review"
+    may_be_retried = False
+
+
+class RejectedError(ProxyError):
+    status, type, code = 422, "policy_error", "held_reply_rejected"
     may_be_retried = False
 
 

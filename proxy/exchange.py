@@ -135,6 +135,11 @@ class Exchange:
         self.outcome = outcome
         return outcome
 
+    def note_held(self, outcome: Outcome, review_id: str) -> None:
+        """Also for a client that leaves while a reviewer is waited for."""
+        outcome.review_id, outcome.action = review_id, "hold"
+        self.stamp(outcome)
+
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamps the outcome, and closes."""
         self.stamp(outcome)
@@ -178,6 +183,7 @@ class Exchange:
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
+            "label": outcome.label,
             "shadowed": outcome.shadowed_values() or None,
         }
 
@@ -191,7 +197,7 @@ class Exchange:
         caller = request.caller
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
-        told: tuple[Any, ...] = (None,) * 9
+        told: tuple[Any, ...] = (None,) * 10
         judged: tuple[str | None, str | None] = None, None
         score_ms = None
         if outcome is not None:
@@ -206,6 +212,7 @@ class Exchange:
                 outcome.calibrator,
                 outcome.review_id,
                 outcome.escalated_from,
+                outcome.label,
             )
             if outcome.facts:
                 judged = _judged(outcome, self.model)

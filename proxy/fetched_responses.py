@@ -53,7 +53,7 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
     held_id = parts.conversations.held_id(id, key_hash)
     if held_id or id.startswith(RESPONSES.held_prefix):
         attach = parts.config.attach
-        reply = await fetch_held(parts.store, RESPONSES, held_id or id, key_hash, attach)
+        reply = await fetch_held(parts.store, RESPONSES, held_id or id, request, attach)
         return _streamed(reply) if is_stream else reply
     exchange = Exchange(request, parts.records)
     with exchange:

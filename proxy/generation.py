@@ -32,6 +32,7 @@ from proxy.scoring import Scoring
 from proxy.store import Store
 from proxy.surfaces import Surfaces
 from proxy.traffic import Traffic
+from proxy.verdicts import Verdicts
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
@@ -67,6 +68,7 @@ class Parts:
     store: Store
     records: Records | None
     results: Results
+    verdicts: Verdicts
     conversations: Conversations
     buckets: Buckets
     traffic: Traffic
@@ -118,6 +120,7 @@ class Generation:
             parts.scoring,
             parts.store,
             parts.results,
+            parts.verdicts,
             parts.records,
             parts.conversations,
         )

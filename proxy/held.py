@@ -10,14 +10,17 @@ from typing import Any
 from policies import Hold
 from proxy import headers as names
 from proxy.answer import Answer
-from proxy.asgi import Reply
+from proxy.approvals import Earlier, may_go_out
+from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest
 from proxy.config import AttachConfig
-from proxy.errors import NotFoundError
+from proxy.errors import BlockedByPolicyError, NotFoundError
+from proxy.exchange import hash_key
 from proxy.formats import FORMATS, MEMBER, Format, Json
 from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
-from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.scoring import Status
+from proxy.store import BLOCKED, HELD, RELEASED, HeldReply, Store
 from proxy.upstream import Headers
 
 PLACEHOLDER_TEXT = (
@@ -59,6 +62,7 @@ def held_reply(
         reply=answer.stored(),
         created_at=now,
         expires_at=now + hold.expires_s,
+        on_expiry=hold.on_expiry,
     )
 
 
@@ -77,27 +81,92 @@ def _placeholder(format: Format, id: str, created: int, model: str) -> Json:
 
 
 async def fetch_held(
-    store: Store, format: Format, id: str, key_hash: str, attach: AttachConfig
+    store: Store, format: Format, id: str, request: Request, attach: AttachConfig
 ) -> Reply:
-    """What the client that asked gets under a held reply's id: placeholder, reply or 404.
+    """What the client that asked gets under a held reply's id: placeholder, reply or error.
 
-    Raises NotFoundError for an unknown id, a foreign key, and what was rejected or has expired.
+    Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired or
+    was taken before; BlockedByPolicyError for what a policy blocks since nobody decided on it.
     """
     held = await store.get(id)
-    if held is None or not hmac.compare_digest(held.key_hash, key_hash):
+    if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
         raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
-    is_late = held.state == HELD and held.expires_at <= time.time()
-    state = EXPIRED if is_late else held.state
-    if state == HELD:
+    standing, status = held.standing, 200
+    fields: Headers = [(b"content-type", b"application/json")]
+    if standing == HELD:
         body = dumps(_placeholder(format, id, int(held.created_at), held.model))
-    elif state == RELEASED:
+        if wants_async(request.headers):
+            status, fields = 202, later_headers(format, id)
+    elif standing == BLOCKED:
+        raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
+    elif standing != RELEASED:
+        raise NotFoundError(f"the held reply {id} was {standing}", code=f"held_reply_{standing}")
+    elif await may_go_out(store, format, held):
         body = replace_member(held.reply, "id", id)  # the id by which it was asked for
     else:
-        raise NotFoundError(f"the held reply {id} was {state}", code=f"held_reply_{state}")
-    facts = _facts(held, "hold" if state == HELD else "deliver")
+        raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
+    facts = _facts(held, "hold" if standing == HELD else "deliver")
     body = add_member(body, MEMBER, facts) if attach.body else body
-    fields: Headers = [(b"content-type", b"application/json")]
-    return Reply(200, [*fields, *(_headers(facts) if attach.headers else [])], body)
+    return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
+
+
+def wants_async(headers: Headers) -> bool:
+    """Whether a client would rather fetch the reply later (RFC 7240)."""
+    preferred = b",".join(value for name, value in headers if name == b"prefer").lower()
+    return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
+
+
+def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
+    """Whether a hold is answered with a 202, which no stream can be."""
+    is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
+    return is_later and wants_async(request.headers)
+
+
+def postpone(answer: Answer, format: Format, id: str) -> None:
+    """Makes a 202 of an answer; it is an object, whatever upstream sent."""
+    answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
+
+
+def later_headers(format: Format, id: str) -> Headers:
+    """The fields of a 202: where the reply will be."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"location", f"/v1{format.fetch_path}/{id}".encode()),
+        (b"preference-applied", b"respond-async"),
+    ]
+
+
+def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
+    """A stored reply as the answer to a request; as a stream where that is asked for."""
+    completion = json_object(held.reply) or {}
+    kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
+    answer = Answer(
+        200,
+        [(b"content-type", kind)],
+        completion,
+        asked.format.choices(completion),
+        held.reply,
+        held.reply,
+        events=[] if asked.is_stream else None,
+    )
+    answer.is_restarted = asked.is_stream  # its events are written anew
+    return answer
+
+
+def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
+    """What is told of a reply that was scored and decided on when it was first asked for."""
+    held = earlier.held
+    is_scored = held.confidence is not None
+    return Outcome(
+        request_id,
+        Status.SCORED if is_scored else Status.SKIPPED,
+        None if is_scored else "held_before",
+        held.confidence,
+        "hold",
+        earlier.decision,
+        held.calibrator,
+        held.id,
+    )
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
+from urllib.parse import quote
 
-from policies import Decision, Facts, Shadowed, strictest
+from policies import Annotate, Decision, Deliver, Facts, Shadowed, strictest
 from proxy import headers as names
 from proxy.formats import Choice
 from proxy.scoring import Confidence, Status
 from proxy.upstream import Headers
 
 DIGITS = 4
+_PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
 
 
 def shown(value: float) -> float:
@@ -49,6 +51,11 @@ class Outcome:
             return None
         return self.decision.action.name
 
+    @property
+    def label(self) -> str | None:
+        """What the policy annotates the reply with."""
+        return _label(self.decision)
+
     def headers(self) -> Headers:
         """Our response headers; those without a value are absent."""
         decision = self.decision
@@ -58,6 +65,7 @@ class Outcome:
             decision.mode if decision else None,
             self.would_action,
             self.calibrator,
+            _label(decision),
         )
         fields = [
             (names.STATUS, _STATUSES[self.status]),
@@ -93,6 +101,7 @@ class Outcome:
             member["mode"] = decision.mode
             if not decision.is_enforced:
                 member["would_action"] = decision.action.name
+            member |= _added(decision)
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
         if self.review_id is not None:
@@ -116,17 +125,38 @@ class Outcome:
 _STATUSES = {status: status.value.encode() for status in Status}
 
 
+def _label(decision: Decision | None) -> str | None:
+    applied = decision.applied if decision is not None else None
+    return applied.label if type(applied) is Annotate else None
+
+
+def _added(decision: Decision) -> dict[str, str]:
+    """What a policy adds to a reply besides a number: a label, or a notice."""
+    applied = decision.applied
+    if type(applied) is Annotate:
+        return {"label": applied.label}
+    if type(applied) is Deliver and applied.notice is not None:
+        return {"notice": applied.notice}
+    return {}
+
+
 @lru_cache(maxsize=4_096)
 def _told(
-    action: str, policy: str | None, mode: str | None, would: str | None, calibrator: str | None
+    action: str,
+    policy: str | None,
+    mode: str | None,
+    would: str | None,
+    calibrator: str | None,
+    label: str | None,
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """The fields that are the same for many replies."""
+    """The fields that are the same for many replies; a label in ASCII, percent-encoded."""
     values = (
         (names.ACTION, action),
         (names.POLICY, policy),
         (names.MODE, mode),
         (names.WOULD_ACTION, would),
         (names.CALIBRATOR, calibrator),
+        (names.LABEL, None if label is None else quote(label, safe=_PLAIN)),
     )
     return tuple((name, value.encode("latin-1")) for name, value in values if value is not None)
 
@@ -143,6 +173,7 @@ def _choice_member(
         member["reason"] = confidence.reason
     if decision is not None:
         member["action"] = decision.applied.name
+        member |= _added(decision)
     return member
 
 

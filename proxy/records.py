@@ -44,6 +44,7 @@ exchanges = sa.Table(
     sa.Column("calibrator", sa.String),
     sa.Column("review_id", sa.String),
     sa.Column("escalated_from", sa.String),
+    sa.Column("label", sa.String),  # of an annotated reply
     sa.Column("total_ms", sa.Float, nullable=False),
     sa.Column("overhead_ms", sa.Float, nullable=False),
     sa.Column("score_ms", sa.Float),

@@ -106,7 +106,7 @@ class Surfaces:
         format = held_format(id)
         if format is None:
             return await self.relay(request)
-        return await fetch_held(self.store, format, id, hash_key(request), self.attach)
+        return await fetch_held(self.store, format, id, request, self.attach)
 
 
 def path_after_v1(path: str) -> str:

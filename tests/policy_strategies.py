@@ -106,20 +106,23 @@ actions = (
 )
 
 
+def _fitting(when: Values, then: Any) -> Values:
+    """A notice needs a text, so that a rule about tool calls cannot have one."""
+    has_notice = isinstance(then, dict) and "deliver" in then
+    return {"when": when, "then": "deliver" if has_notice and "tools" in when else then}
+
+
+whens_and_actions = st.builds(_fitting, whens.filter(bool), actions)
+
+
 @st.composite
 def documents(draw: st.DrawFn, rules_at_most: int = 5) -> Values:
     """The values of a valid policy, which promises nothing that it then delivers anyway."""
     rules = []
     for index in range(draw(st.integers(0, rules_at_most))):
         # only the last rule may be without conditions
-        rules.append(
-            {
-                "name": f"r{index}",
-                "when": draw(whens.filter(bool)),
-                "then": draw(actions),
-                "shadow": draw(st.booleans()),
-            }
-        )
+        rule = draw(whens_and_actions)
+        rules.append({"name": f"r{index}", **rule, "shadow": draw(st.booleans())})
     document: Values = {"version": 1, "name": "drawn", "rules": rules, "default": draw(actions)}
     if any("max_error" in rule["when"].get("confidence", {}) for rule in rules):
         document["default"] = "hold"

@@ -23,7 +23,6 @@ from policies import (
 )
 from policies.actions import SEVERITY, severity
 from tests.policy_strategies import (
-    actions,
     bands,
     counts,
     documents,
@@ -32,7 +31,7 @@ from tests.policy_strategies import (
     parsed,
     policies,
     tools,
-    whens,
+    whens_and_actions,
 )
 
 
@@ -58,14 +57,14 @@ def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
 
 
 @settings(deadline=None)
-@given(documents(), whens.filter(bool), actions, st.booleans(), facts)
+@given(documents(), whens_and_actions, st.booleans(), facts)
 def test_a_rule_below_changes_nothing_that_matched_above(
-    document: dict[str, Any], when: dict[str, Any], then: Any, is_shadow: bool, given_facts: Facts
+    document: dict[str, Any], rule: dict[str, Any], is_shadow: bool, given_facts: Facts
 ) -> None:
     """With one more rule at the end, whatever a rule decided is decided as before."""
     longer = deepcopy(document)
-    longer["rules"].append({"name": "below", "when": when, "then": then, "shadow": is_shadow})
-    if "max_error" in when.get("confidence", {}):
+    longer["rules"].append({"name": "below", **rule, "shadow": is_shadow})
+    if "max_error" in rule["when"].get("confidence", {}):
         longer["default"] = document["default"] = "hold"
     given_facts.tools = given_facts.tools[:1]
     before, after = decide(parsed(document), given_facts), decide(parsed(longer), given_facts)

@@ -240,6 +240,13 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     told = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
     assert told == (ids[1], "held", "why? p=0.1")
 
+    assert "reject in 10080 min" in lines[0]
+    assert (facts[0]["on_expiry"], facts[0]["standing"], facts[0]["calls"]) == (
+        "reject",
+        "held",
+        [],
+    )
+
     shown = json.loads(reviews(holding, "show", ids[0]).stdout)
     assert shown["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
     assert shown["confidence"] == 0.3

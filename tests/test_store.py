@@ -141,6 +141,76 @@ async def test_the_same_id_is_not_held_twice(store: Store) -> None:
     assert await store.get(REPLY.id) == REPLY
 
 
+OLD = """
+PRAGMA journal_mode=WAL;
+CREATE TABLE held_replies (id VARCHAR NOT NULL, key_hash VARCHAR NOT NULL, state VARCHAR NOT NULL,
+queue VARCHAR NOT NULL, model VARCHAR NOT NULL, policy VARCHAR NOT NULL, confidence FLOAT,
+calibrator VARCHAR, question TEXT NOT NULL, reply BLOB NOT NULL, created_at FLOAT NOT NULL,
+expires_at FLOAT NOT NULL, decided_at FLOAT, PRIMARY KEY (id));
+INSERT INTO held_replies VALUES
+('chatcmpl-held-1', 'k', 'held', 'review', 'gpt', 'p/r@1', 0.2, NULL, 'why?', '{}', 1, 4e9, NULL);
+"""
+
+
+async def test_a_file_of_an_older_version_opens(path: Path) -> None:
+    """What was held before columns were added is there, and the file takes new replies."""
+    with sqlite3.connect(path) as database:
+        database.executescript(OLD)
+    database.close()
+    stores = [Store(f"sqlite:///{path}") for _ in range(4)]
+    await asyncio.gather(*(store.open() for store in stores))  # of which one adds the columns
+    old = await stores[0].get(REPLY.id)
+    assert old is not None
+    assert (old.standing, old.on_expiry, old.is_bound) == (HELD, "reject", False)
+    await stores[1].hold(replace(REPLY, id="new", request_digest="d", calls="[]"))
+    assert [held.id for held in await stores[2].of_request("d", REPLY.key_hash)] == ["new"]
+    assert await stores[3].decide(REPLY.id, RELEASED)
+    for store in stores:
+        await store.aclose()
+
+
+async def test_the_replies_of_a_request(store: Store) -> None:
+    """They are found by the request and its key, the newest first."""
+    for id, digest, created in (("a", "x", 1.0), ("b", "x", 2.0), ("c", "y", 3.0)):
+        await store.hold(replace(REPLY, id=id, request_digest=digest, created_at=created))
+    assert [held.id for held in await store.of_request("x", REPLY.key_hash)] == ["b", "a"]
+    assert await store.of_request("x", "1" * 64) == []
+
+
+async def test_most_requests_have_none(store: Store, path: Path) -> None:
+    """What was never held is told at once, also of what another process holds; a fault is no no."""
+    assert not store.may_have("x")
+    other = Store(f"sqlite:///{path}")
+    await other.open()
+    await other.hold(replace(REPLY, request_digest="x"))
+    assert store.may_have("x")
+    assert not store.may_have("y")
+    await other.aclose()
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE held_replies")
+    database.close()
+    assert store.may_have("y")
+
+
+async def test_a_bound_reply_is_taken_once(store: Store) -> None:
+    """It can be taken again for a while, counted from the first time, and then no longer."""
+    await store.hold(REPLY)
+    assert [await store.take(REPLY.id, 0.3) for _ in range(3)] == [True] * 3
+    await asyncio.sleep(0.2)
+    assert await store.take(REPLY.id, 0.3)
+    await asyncio.sleep(0.2)
+    assert not await store.take(REPLY.id, 0.3)
+
+
+async def test_which_are_undecided(store: Store) -> None:
+    """Of the ids that are asked for, those that are still held."""
+    for id in "abc":
+        await store.hold(replace(REPLY, id=id))
+    await store.decide("a", RELEASED)
+    await store.decide("b", REJECTED)
+    assert await store.undecided(["a", "b", "c", "unknown"]) == {"c"}
+
+
 async def test_half_characters_are_stored(store: Store) -> None:
     """Text that has no UTF-8, as JSON escapes can make it, is stored readably."""
     await store.hold(replace(REPLY, question="\ud83c", model="\udfff"))
@@ -177,6 +247,9 @@ async def test_a_database_that_breaks_later(store: Store, path: Path) -> None:
         store.list(),
         store.decide(REPLY.id, RELEASED),
         store.expire(),
+        store.of_request("x", "y"),
+        store.undecided(["a"]),
+        store.take(REPLY.id, 1),
     ):
         with pytest.raises(StoreError):
             await work

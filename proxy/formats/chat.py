@@ -8,7 +8,16 @@ from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.formats.alike import LEARNT_FROM, AlikeEvents, alike, parted, plain_objects
-from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Ending, Json, Sight
+from proxy.formats.format import (
+    MEMBER,
+    NOTHING,
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    Sight,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
@@ -62,6 +71,12 @@ class ChatFormat(ChoicesFormat):
             for c in self.choices(completion)
         ]
         return {**completion, "choices": choices}
+
+    def noticed_choice(self, choice: Json, notice: str) -> Json:
+        message = choice["message"]
+        if not isinstance(text := message.get("content"), str) or not text:
+            return choice
+        return {**choice, "message": {**message, "content": text + NOTICE_GAP + notice}}
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}

@@ -10,6 +10,7 @@ from proxy.formats.format import (
     MEMBER,
     MOST_TOKENS,
     NOTHING,
+    NOTICE_GAP,
     Assembler,
     Choice,
     Ending,
@@ -63,6 +64,10 @@ class CompletionsFormat(ChoicesFormat):
             for c in self.choices(completion)
         ]
         return {**completion, "choices": choices}
+
+    def noticed_choice(self, choice: Json, notice: str) -> Json:
+        text = choice["text"]
+        return {**choice, "text": text + NOTICE_GAP + notice} if text else choice
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}

@@ -17,6 +17,7 @@ from proxy.formats.marks import Marks
 from proxy.sse import Event
 
 Json = dict[str, Any]
+NOTICE_GAP = "\n\n"  # between a text and the notice behind it
 MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
@@ -143,6 +144,10 @@ class Format(Protocol):
 
     def restated(self, completion: Json, text: str, ending: Ending) -> Json:
         """The completion with `text` in place of its content and tool calls."""
+        ...
+
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        """The completion with a notice behind its text; None where it has no text."""
         ...
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:

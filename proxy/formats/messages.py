@@ -7,7 +7,15 @@ from typing import Any
 
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, MOST_TOKENS, Assembler, Choice, Ending, Json
+from proxy.formats.format import (
+    MEMBER,
+    MOST_TOKENS,
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
     REFUSAL,
@@ -103,6 +111,13 @@ class MessagesFormat:
             "stop_reason": STOP_REASONS[ending],
             "stop_sequence": None,
         }
+
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        """In a block of its own, so that citations of the text stay right."""
+        if not _text_of(completion["content"]):
+            return None
+        block = {"type": "text", "text": NOTICE_GAP + notice}
+        return {**completion, "content": [*completion["content"], block]}
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "type": "message", "role": "assistant", "model": model}

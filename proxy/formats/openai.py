@@ -48,6 +48,14 @@ class ChoicesFormat(ABC):
             )
         return choices
 
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        choices = [self.noticed_choice(choice, notice) for choice in completion["choices"]]
+        return {**completion, "choices": choices} if choices != completion["choices"] else None
+
+    @abstractmethod
+    def noticed_choice(self, choice: Json, notice: str) -> Json:
+        """The choice with a notice behind its text, or as it is where it has none."""
+
     def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
         return annotated(event, member)
 

@@ -8,11 +8,17 @@ from typing import Any
 from calibrator import NotScorableError, question_text
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
-from proxy.formats.format import Assembler, Choice, Ending, Json, NoAnswerError
+from proxy.formats.format import NOTICE_GAP, Assembler, Choice, Ending, Json, NoAnswerError
 from proxy.formats.marks import Marks
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
-from proxy.formats.responses_items import answer_message, as_items, chat_messages, chat_tools
+from proxy.formats.responses_items import (
+    answer_message,
+    as_items,
+    chat_messages,
+    chat_tools,
+    with_text,
+)
 from proxy.formats.responses_stream import ResponsesAssembler, finish_reason
 from proxy.sse import Event
 
@@ -108,6 +114,17 @@ class ResponsesFormat:
             "output": [message],
         }
         return restated | ({"output_text": text} if "output_text" in completion else {})
+
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        """Behind the last text of the last message."""
+        items, added = list(completion["output"]), NOTICE_GAP + notice
+        for at in reversed(range(len(items))):
+            if changed := with_text(items[at], added):
+                items[at] = changed
+                whole = completion.get("output_text")
+                told = {"output_text": whole + added} if isinstance(whole, str) else {}
+                return {**completion, "output": items, **told}
+        return None
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty: Json = {

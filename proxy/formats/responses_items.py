@@ -73,6 +73,23 @@ def answer_message(items: Iterable[Any]) -> Json:
     return {**message, "tool_calls": calls} if calls else message
 
 
+def with_text(item: Any, added: str) -> Json | None:
+    """A message with more behind its last text; None for what has no text."""
+    parts = item.get("content") if isinstance(item, dict) else None
+    if item_type(item) != "message" or not isinstance(parts, list):
+        return None
+    for at in reversed(range(len(parts))):
+        text = parts[at].get("text") if item_type(parts[at]) == "output_text" else None
+        if isinstance(text, str) and text:
+            grown = {**parts[at], "text": text + added}
+            return {**item, "content": [*parts[:at], grown, *parts[at + 1 :]]}
+    return None
+
+
+def item_type(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else None
+
+
 def _texts(parts: Any, key: str) -> list[str]:
     """The texts that stand under `key` in content parts."""
     listed = parts if isinstance(parts, list) else []

@@ -1,0 +1,78 @@
+"""An agent with gated tools: calls that are likely wrong wait for a person, the others run.
+
+    scripts/serve --config examples/agents/proxy.yaml        # in another terminal
+    .venv/bin/python examples/agents/agent.py "On order 48213, please give the customer back just \
+the shipping costs of 6.90 euros."
+    .venv/bin/pinocchio reviews release ID --config examples/agents/proxy.yaml
+
+It may be killed at any moment and started again: it sends the same request again, and the proxy
+answers with what became of the call that it holds, without asking the model a second time.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from openai import OpenAI, UnprocessableEntityError
+from tools import TOOLS, perform
+
+URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
+KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
+MEMORY = Path(os.environ.get("AGENT_MEMORY", "memory.json"))
+ASK_AGAIN_AFTER_S = float(os.environ.get("AGENT_ASK_AGAIN_AFTER_S", "2"))
+
+client = OpenAI(base_url=URL, api_key=KEY, max_retries=8)
+
+
+def main(question: str) -> None:
+    messages: list[Any] = [{"role": "user", "content": question}]
+    if MEMORY.exists():
+        messages = json.loads(MEMORY.read_text())
+    while True:
+        for call in unanswered_calls(messages):
+            function = call["function"]
+            result = perform(call["id"], function["name"], json.loads(function["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+            remember(messages)
+        if messages[-1]["role"] == "assistant":
+            print("answer:", messages[-1]["content"])
+            return
+        messages.append(ask(messages))
+        remember(messages)
+
+
+def ask(messages: list[Any]) -> Any:
+    """The model's next message; waits while a reviewer has not decided on it."""
+    told = None
+    while True:
+        try:
+            reply = client.chat.completions.create(model="demo", messages=messages, tools=TOOLS)
+            return reply.choices[0].message.to_dict()
+        except UnprocessableEntityError as error:
+            if error.code != "held_for_review":
+                sys.exit(f"refused: {error.code}")  # by a reviewer, or by a policy
+            id = error.response.headers["x-pinocchio-review-id"]
+            if id != told:
+                print("held:", id, flush=True)
+            told = id
+            time.sleep(ASK_AGAIN_AFTER_S)
+
+
+def unanswered_calls(messages: list[Any]) -> list[Any]:
+    asked = [call for message in messages for call in message.get("tool_calls") or ()]
+    answered = {message.get("tool_call_id") for message in messages}
+    return [call for call in asked if call["id"] not in answered]
+
+
+def remember(messages: list[Any]) -> None:
+    """At once or not at all."""
+    new = MEMORY.with_suffix(".new")
+    new.write_text(json.dumps(messages))
+    new.replace(MEMORY)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

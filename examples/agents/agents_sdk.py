@@ -1,0 +1,68 @@
+"""The same with the OpenAI Agents SDK: a held call is an error of the run, which is started again.
+
+    pip install openai-agents
+    python examples/agents/agents_sdk.py "On order 48213, please give the customer back just the \
+shipping costs of 6.90 euros."
+
+A run that is started again begins with its first request. Where calls that are not gated come
+before the held one, they are asked for again too: keep such runs in a file, as `agent.py` does.
+"""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.tool_context import ToolContext
+from openai import AsyncOpenAI, UnprocessableEntityError
+from tools import perform
+
+URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
+KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
+ASK_AGAIN_AFTER_S = float(os.environ.get("AGENT_ASK_AGAIN_AFTER_S", "2"))
+
+set_tracing_disabled(True)
+
+
+@function_tool
+def refund_order(context: ToolContext[Any], order_id: str, amount: float) -> str:
+    """Pay back an amount of an order to the customer."""
+    done = {"order_id": order_id, "amount": amount}
+    return perform(context.tool_call_id, "refund_order", done)
+
+
+@function_tool
+def set_room_temperature(context: ToolContext[Any], room: str, celsius: float) -> str:
+    """Set the target temperature of a room."""
+    done = {"room": room, "celsius": celsius}
+    return perform(context.tool_call_id, "set_room_temperature", done)
+
+
+async def main(question: str) -> None:
+    client = AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=8)
+    model = OpenAIChatCompletionsModel(model="demo", openai_client=client)
+    helper = Agent("helper", model=model, tools=[refund_order, set_room_temperature])
+    told = None
+    while True:
+        try:
+            print("answer:", (await Runner.run(helper, question)).final_output)
+            return
+        except UnprocessableEntityError as error:
+            if error.code != "held_for_review":
+                sys.exit(f"refused: {error.code}")  # by a reviewer, or by a policy
+            id = error.response.headers["x-pinocchio-review-id"]
+            if id != told:
+                print("held:", id, flush=True)
+            told = id
+            await asyncio.sleep(ASK_AGAIN_AFTER_S)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

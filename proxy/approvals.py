@@ -1,0 +1,233 @@
+"""Held tool calls are bound to the request that they answer, and to nothing else.
+
+A client that sends the same request again gets what became of the reply that was held for it: the
+same error or placeholder while it waits, the stored bytes once a reviewer has released them, and no
+second call upstream. A released reply is handed out once; for `AGAIN_S` it can be read again, by a
+client that crashed before it could act on it.
+
+Bound are the key that asked, the digest of the request, the rule that held the reply, the calls and
+the expiry. Where one of these is another, nothing is found and the request goes its usual way. Only
+requests that offer tools are looked up, and only where a policy can hold: others cost nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import structlog
+
+from policies import Action, Decision, Escalate, Hold, Policy
+from proxy.answer import tool_calls
+from proxy.completion_request import CompletionRequest
+from proxy.formats import Format, Json
+from proxy.json_splice import json_object
+from proxy.store import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+
+log = structlog.get_logger(__name__)
+
+AGAIN_S = 60.0
+_IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
+_ORDER = (RELEASED, HELD, REJECTED)  # of what is found for one request; blocked comes last
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A reply that was held for the same request before, and the decision that holds it."""
+
+    held: HeldReply
+    decision: Decision
+
+
+class Approvals:
+    """Binds what policies hold that decide together, and finds it again."""
+
+    def __init__(self, policies: Sequence[Policy], store: Store) -> None:
+        self._store = store
+        self._policies = sorted(policy.name for policy in policies)
+        self._digests: dict[tuple[str, str], str] = {}  # by the names of policy and rule
+        self._decisions: dict[str, Decision] = {}  # by these digests
+        for policy in policies:
+            others = [each.digest for each in policies if each is not policy]
+            for decision in _holding(policy):
+                digest = _digest_of_rule(policy, decision, others)
+                self._digests[policy.name, decision.rule] = digest
+                self._decisions[digest] = decision
+
+    @property
+    def holds(self) -> list[Hold]:
+        """All that can be done with a reply that is held."""
+        return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
+
+    def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
+        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        payload = asked.payload
+        if not self._decisions or not (payload.get("tools") or payload.get("functions")):
+            return None
+        return digest_of_request(asked, [query, *self._policies])
+
+    def bound(
+        self, held: HeldReply, decision: Decision, format: Format, request_digest: str
+    ) -> HeldReply:
+        """The record of a held reply with what it is bound to."""
+        return replace(
+            held,
+            request_digest=request_digest,
+            rule_digest=self._digests.get((decision.policy, decision.rule)),
+            calls=digest_of_calls(format, held.reply),
+        )
+
+    async def find(self, format: Format, request_digest: str, key_hash: str) -> Earlier | None:
+        """What a request goes on with: a released reply first, then one that waits.
+
+        A released reply counts as handed out. Raises StoreError.
+        """
+        if not self._store.may_have(request_digest):
+            return None
+        found = [
+            Earlier(held, self._decisions[held.rule_digest])
+            for held in await self._store.of_request(request_digest, key_hash)
+            if held.rule_digest in self._decisions and _is_in_force(held)
+        ]
+        for earlier in sorted(found, key=lambda each: _rank(each.held.standing)):
+            if earlier.held.standing != RELEASED or await may_go_out(
+                self._store, format, earlier.held
+            ):
+                return earlier
+        return None
+
+
+async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
+    """Whether a released reply may be handed out now; raises StoreError.
+
+    One that is bound goes out once, and only with the calls that were approved.
+    """
+    if not held.is_bound:
+        return True
+    if digest_of_calls(format, held.reply) != held.calls:
+        log.error("held_reply_changed", review_id=held.id)
+        return False
+    return await store.take(held.id, AGAIN_S)
+
+
+def _is_in_force(held: HeldReply) -> bool:
+    """A rejection counts for as long as a release would."""
+    if held.standing == REJECTED:
+        return held.expires_at > time.time()
+    return held.standing != EXPIRED
+
+
+def _rank(standing: str) -> int:
+    return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
+
+
+# What is bound
+
+
+def digest_of_request(asked: CompletionRequest, besides: Sequence[str] = ()) -> str | None:
+    """SHA-256 of what a request asks for, whatever its layout; None if it is nested too deeply.
+
+    All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
+    as rules look at them. Only the ids of calls are replaced by their order: an agent that starts
+    anew is given others for the same calls. `besides` is what does not stand in the body.
+    """
+    try:
+        payload = _exactly(asked.body)
+        if isinstance(payload, dict):
+            _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
+        facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
+        return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
+    except RecursionError:
+        return None
+
+
+def _exactly(body: bytes) -> Any:
+    """What a body says, numbers to their last digit; of an encoded one its bytes count."""
+    try:
+        return json.loads(body.decode("utf-8-sig"), parse_float=_as_written)
+    except ValueError:
+        return hashlib.sha256(body).hexdigest()
+
+
+def _as_written(number: str) -> Json:
+    return {"number": number}
+
+
+def _rename_ids(turns: list[Any]) -> None:
+    """Of messages and items, and of the calls and blocks in them; what is inside of those stays."""
+    names: dict[str, str] = {}
+    for turn in turns:
+        for part in (turn, *_listed(turn, "tool_calls"), *_listed(turn, "content")):
+            if isinstance(part, dict) and part.get("type") != "item_reference":  # says what by id
+                for key in _IDS:
+                    if isinstance(id := part.get(key), str):
+                        part[key] = names.setdefault(id, f"id-{len(names)}")
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    listed = value.get(name) if isinstance(value, dict) else None
+    return listed if isinstance(listed, list) else []
+
+
+def digest_of_calls(format: Format, reply: bytes) -> str:
+    """The tools that a stored reply calls, each with the SHA-256 of its canonical arguments."""
+    completion = json_object(reply) or {}
+    calls = [
+        {"tool": call.name, "arguments_sha256": _digest_of_arguments(call.arguments)}
+        for choice in format.choices(completion)
+        for call in tool_calls(choice.message)
+    ]
+    return json.dumps(calls)
+
+
+def _digest_of_arguments(arguments: str) -> str:
+    """Of arguments that are no JSON, their text counts."""
+    try:
+        canonical = _canonical(json.loads(arguments))
+    except (ValueError, RecursionError):
+        canonical = arguments.encode(errors="backslashreplace")
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    """The same bytes for the same JSON value; raises RecursionError."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a large integer, half a surrogate pair, or nested deeply
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _holding(policy: Policy) -> Iterator[Decision]:
+    """The decisions of a policy that can hold a reply."""
+    if not policy.is_enforced:
+        return
+    for rule in policy.rules:
+        if not rule.is_shadow and (hold := _hold_in(rule.then)):
+            yield Decision(hold, policy.name, policy.digest, rule.name, "rule", policy.mode)
+    if policy.needs_score and (hold := _hold_in(policy.on_score_error)):
+        name = "on_score_error"
+        yield Decision(hold, policy.name, policy.digest, name, "score_error", policy.mode)
+    if hold := _hold_in(policy.default):
+        yield Decision(hold, policy.name, policy.digest, "default", "default", policy.mode)
+
+
+def _hold_in(action: Action | None) -> Hold | None:
+    """The hold that an action is, or may end in."""
+    last = action.otherwise if isinstance(action, Escalate) else action
+    return last if isinstance(last, Hold) else None
+
+
+def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -> str:
+    """Changes with the rule's conditions, those above it, its action, and the `others` policies.
+
+    All of the policy stands above its default, and above what a missing score leads to.
+    """
+    conditions = {rule.name: rule.digest for rule in policy.rules}
+    above = conditions.get(decision.rule, policy.digest)
+    told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    return hashlib.sha256(_canonical(told)).hexdigest()

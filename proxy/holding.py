@@ -1,0 +1,85 @@
+"""Carrying a hold out: an answer is stored, perhaps waited for, and bound to its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from policies import Hold, Policy
+from proxy.answer import Answer
+from proxy.approvals import Approvals, Earlier, may_go_out
+from proxy.asgi import Request
+from proxy.completion_request import CompletionRequest
+from proxy.conversations import Conversations
+from proxy.errors import StoreError
+from proxy.exchange import hash_key
+from proxy.formats import RESPONSES, Format
+from proxy.held import held_reply, new_held_id
+from proxy.outcome import Outcome
+from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.verdicts import Verdicts
+
+log = structlog.get_logger(__name__)
+
+
+class Holding:
+    """What policies hold that decide together; `hold` and `standing` raise StoreError."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        store: Store,
+        conversations: Conversations,
+        verdicts: Verdicts,
+    ) -> None:
+        self._store = store
+        self._conversations = conversations
+        self._verdicts = verdicts
+        self._approvals = Approvals(policies, store)
+        self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
+
+    def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
+        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        return self._approvals.request_digest(asked, request.query)
+
+    async def earlier(
+        self, format: Format, request_digest: str, request: Request
+    ) -> Earlier | None:
+        """What was held when the same was asked before; where nobody can tell, nothing was.
+
+        The request is then judged like any other, so that no call goes out unseen.
+        """
+        try:
+            return await self._approvals.find(format, request_digest, hash_key(request))
+        except StoreError as error:
+            log.warning("earlier_replies_unknown", reason=error.message)
+            return None
+
+    async def hold(
+        self,
+        answer: Answer,
+        asked: CompletionRequest,
+        outcome: Outcome,
+        hold: Hold,
+        request: Request,
+        request_digest: str | None,
+    ) -> HeldReply:
+        """Stores an answer for a reviewer; calls in it are bound to their request."""
+        id, key_hash = new_held_id(asked.format), hash_key(request)
+        held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
+        if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
+            held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
+        await self._store.hold(held, request.caller)
+        if asked.format is RESPONSES:
+            self._conversations.note_held(answer.completion.get("id"), key_hash, id)
+        return held
+
+    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:
+        """What a held reply comes to, after a while of waiting if the policy says so."""
+        if held.standing != HELD or hold.reply != "wait":
+            return held.standing
+        standing = await self._verdicts.wait(held, hold.wait_s)
+        if standing == RELEASED and not await may_go_out(self._store, format, held):
+            return EXPIRED
+        return standing
