@@ -218,6 +218,9 @@ class _Arrivals:
     def _tell(self) -> None:
         os.read(self._ear, 1)  # never more than one at a time
         self._is_coming = False  # first, so that what is reported from now on wakes again
+        self._hand_out()
+
+    def _hand_out(self) -> None:
         arrived = self._arrived
         while arrived:
             waiting = arrived.popleft()
@@ -226,11 +229,13 @@ class _Arrivals:
                 waiting()
 
     def close(self) -> None:
-        self._is_coming = True  # nothing is written any more
+        """What has arrived is still told; nothing may arrive any more."""
+        self._is_coming = True  # so that nothing is written
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.remove_reader(self._ear)
         os.close(self._ear)
         os.close(self._mouth)
+        self._hand_out()
 
 
 def _described(error: BaseException) -> dict[str, str]:
