@@ -28,6 +28,7 @@ from calibrator.layout import (
     load_tokenizer,
     tag_text,
 )
+from calibrator.ngrams import is_cut
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
@@ -76,7 +77,7 @@ class EmbeddedCalibrator:
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
         """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
         items = judged(items)
-        return self._assemble(items, self._pieces(items))
+        return self._assemble(self._pieces(items))
 
     def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
         """The word pieces of each item's tags, question and answer."""
@@ -84,17 +85,14 @@ class EmbeddedCalibrator:
         ids = encode(self.tokenizer, texts, self.config.layout)
         return [ids[at : at + 3] for at in range(0, len(ids), 3)]
 
-    def _assemble(
-        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
-    ) -> list[TokenRow]:
+    def _assemble(self, pieces: Sequence[Sequence[list[int]]]) -> list[TokenRow]:
         layout = self.config.layout
-        rows = [assemble(tags, question, answer, layout) for tags, question, answer in pieces]
-        return [
-            replace(row, is_truncated=True)
-            if is_clipped(item.question, layout) or is_clipped(item.answer, layout)
-            else row
-            for item, row in zip(items, rows, strict=True)
-        ]
+        return [assemble(tags, question, answer, layout) for tags, question, answer in pieces]
+
+    def _is_clipped(self, item: Item) -> bool:
+        """Whether the tokenizer saw the two ends alone of a text."""
+        layout = self.config.layout
+        return is_clipped(item.question, layout) or is_clipped(item.answer, layout)
 
     def _tags(self, item: Item) -> str:
         benchmark = item.benchmark if item.benchmark in self._benchmarks else None
@@ -120,23 +118,30 @@ class EmbeddedCalibrator:
         """One pass for each item; neighbours do not change a score."""
         items = judged(items)
         pieces = self._pieces(items)
-        rows = self._assemble(items, pieces)
-        odds = np.zeros(len(rows))
+        odds = np.zeros(len(items))
         if self.tower is not None:
             odds, features = self._in_tower(items, pieces)
-        if self.encoder is not None:
+        if self.encoder is None:
+            cut = [is_cut(question, answer) for _, question, answer in pieces]
+        else:
+            rows = self._assemble(pieces)
+            cut = [row.is_truncated for row in rows]
             features, logits = self.encoder(rows)
             odds = odds + np.diff(logits.astype(np.float64))[:, 0]
-        scores = sigmoid(odds).tolist()
-        distances = [0.0] * len(rows)
+        distances = [0.0] * len(items)
         if self.familiarity is not None:
             distances = self.familiarity.distances(features).tolist()
-        return [self._score(*found) for found in zip(scores, distances, rows, strict=True)]
+        return [
+            Score(score, self._confidence(score, distance), was_cut or self._is_clipped(item))
+            for score, distance, was_cut, item in zip(
+                sigmoid(odds).tolist(), distances, cut, items, strict=True
+            )
+        ]
 
-    def _score(self, score: float, distance: float, row: TokenRow) -> Score:
+    def _confidence(self, score: float, distance: float) -> float:
         recalibration = self.config.recalibration
         confidence = recalibration.apply(score) if recalibration else score
-        return Score(score, modest(confidence, distance, self.config.base_rate), row.is_truncated)
+        return modest(confidence, distance, self.config.base_rate)
 
 
 @dataclass(frozen=True, slots=True)

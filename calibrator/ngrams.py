@@ -48,6 +48,12 @@ def grams_of(
     )
 
 
+def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
+    """Whether a text has more word pieces than are looked at."""
+    most_asked, most_said = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL
+    return len(question_ids) > most_asked or len(answer_ids) > most_said
+
+
 def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
     return [*pieces[:head], *pieces[head:][-tail:]]
 

@@ -118,3 +118,10 @@ def test_a_score_does_not_depend_on_its_batch(scorer: Scorer) -> None:
     alone = [scorer.score_batch([item])[0] for item in items]
     for one, other in zip(together, alone, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_only_what_was_not_read_whole_is_called_truncated(scorer: Scorer) -> None:
+    """A few hundred words are read whole; of a book the two ends are, and the score says so."""
+    short, long = "one two three " * 120, "one two three " * 400
+    items = [Item("Count.", short), Item("Count.", long), Item(long, "3"), Item("?", "x" * 10_000)]
+    assert [score.is_truncated for score in scorer.score_batch(items)] == [False, True, True, True]

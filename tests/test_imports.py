@@ -30,10 +30,10 @@ MODEL_AND_TRAINING = [
     f"calibrator.{name}"
     for name in (
         "averaging",
+        "encoder_training",
         "finishing",
         "torch_encoder",
         "tower_training",
-        "train",
     )
 ]
 
