@@ -1,8 +1,8 @@
 """What happens when something is left out of training, or there is less of it (K04, K05, K08).
 
 A study is a plan of folds; a fold says which rows are trained on and which are judged. Whatever can
-be fitted on rows and then score others, `Fit`, runs the plan: TF-IDF in seconds a fold, a
-transformer in hours. Judged rows are always of questions that no fold trains on.
+be fitted on rows and then score others, `Fit`, runs the plan: TF-IDF in seconds a fold, the
+calibrator in minutes. Judged rows are always of questions that no fold trains on.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def study(
     files: Files,
     train: TrainFiles = None,
     method: Annotated[
-        Literal["tfidf", "transformer"],
-        typer.Option(help="What is trained each time: seconds, or hours, for each fold."),
+        Literal["tfidf", "embedded"],
+        typer.Option(help="What is trained each time: seconds, or minutes, for each fold."),
     ] = "tfidf",
     rows: Annotated[
         int | None, typer.Option(min=100, help="Probe, or train on, so many rows only.")
@@ -50,7 +50,7 @@ def study(
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of the transformer's runs, to go on from.")
+        Path | None, typer.Option(help="Folder of the calibrator's runs, to go on from.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the study as JSON.")
@@ -112,11 +112,11 @@ def _leave_out(
         def fit(train: Any, judged: Any) -> Any:
             return counts.scores(train, judged, "served")
     else:
+        from calibrator.embedded_fit import EmbeddedFit
         from calibrator.train import TrainConfig
-        from calibrator.transformer_fit import TransformerFit
 
         config = TrainConfig(data=(), name="study", device=device)
-        fit = TransformerFit([*chosen, *test], folder, config, say)
+        fit = EmbeddedFit([*chosen, *test], folder, config, say)
     return run(name, "TF-IDF" if method == "tfidf" else "embedded", fit, chosen, test, say)
 
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
+from calibrator.embedded_fit import EmbeddedFit
 from calibrator.layout import Layout
 from calibrator.rows import parse_row
 from calibrator.studies import read_study
 from calibrator.train import TrainConfig
 from calibrator.training_data import Selection
-from calibrator.transformer_fit import TransformerFit
 from tests.labelled_rows import raw_rows, write
 
 
@@ -87,7 +87,7 @@ def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -
     assert "Traceback" not in result.stderr
 
 
-def test_the_transformer_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
+def test_the_calibrator_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
     """K04: a fold's rows go through the ordinary training; asked again, it does not train again."""
     rows = [parse_row(raw) for raw in raw_rows(88, seed=1, replies=2)]
     config = replace(
@@ -95,11 +95,11 @@ def test_the_transformer_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
         selection=Selection(rows=60, validation_share=0.25),
     )
     said: list[str] = []
-    fit = TransformerFit(rows, tmp_path, config, said.append)
+    fit = EmbeddedFit(rows, tmp_path, config, said.append)
     found = fit(np.arange(80), np.arange(80, 88))
     assert found.shape == (8,)
     assert ((found > 0) & (found < 1)).all()
     (run_folder,) = tmp_path.iterdir()
     assert (run_folder / "rows.jsonl").read_text().count("\n") == 80
     assert (fit(np.arange(80), np.arange(80, 88)) == found).all()
-    assert any("going on after" in sentence for sentence in said)
+    assert sum(sentence.startswith("tower: 1 of") for sentence in said) == 1

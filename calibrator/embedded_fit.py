@@ -21,10 +21,10 @@ from calibrator.train import TrainConfig
 from calibrator.train import train as run
 
 
-class TransformerFit:
+class EmbeddedFit:
     """A `Fit` of `calibrator.studies`: `config` says how to train, its `data` is the fold's.
 
-    `folder` keeps the runs, about 300 MB each.
+    `folder` keeps the runs, about 100 MB each.
     """
 
     def __init__(
