@@ -267,5 +267,5 @@ def invitation(setup: Setup, url: str) -> list[str]:
         *lines,
         f"  On the demo's {len(rows())} answers the embedded calibrator ranks right above wrong "
         f"with AUROC {EMBEDDED_AUROC:.2f}",
-        "  (0.5 is chance): 22 million parameters know few facts, mostly how right answers look.",
+        "  (0.5 is chance): it knows few facts, mostly how right answers look.",
     ]
