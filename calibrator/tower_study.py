@@ -1,8 +1,9 @@
-"""Measures the side tower alone, to choose its settings: `python -m calibrator.tower_study`.
+"""Measures the tower alone, to choose its settings: `python -m calibrator.tower_study`.
 
-One tower is fitted on training questions and judged on validation questions (as served: named),
-on model families that were left out (without a name) and on benchmarks that were left out. The
-test files are never read. The table in `ablations.md` was made with it.
+The towers that would ship are fitted on training questions and judged on validation questions (as
+served: named), on model families that were left out (without a name) and on benchmarks that were
+left out, all at once or each alone. The test files are never read. The figures of what training did
+not see, and a table in `ablations.md`, were made with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from calibrator.disagreement import disagreement
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
 from calibrator.rows import Row
+from calibrator.tower import TowerRow
 from calibrator.tower_stage import tower_rows
 from calibrator.tower_training import (
     MIN_NAME_ROWS,
@@ -72,51 +74,104 @@ def main(
     leave_out: Annotated[
         bool, typer.Option(help="Leave out six model families and eight benchmarks.")
     ] = False,
+    each: Annotated[
+        bool, typer.Option(help="Instead: each of them alone, one after the other.")
+    ] = False,
     seed: int = 1,
 ) -> None:
-    """Fit a tower for each setting; print AUROC pooled, over benchmarks and within questions."""
+    """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
     variants = {"as it ships": TowerConfig()}
     variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
     rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
-    share = np.array([share_of(row.question_id) for row in rows])
-    of_family = np.array([(row.model or "").startswith(FAMILIES) for row in rows]) & leave_out
-    of_benchmark = np.array([row.benchmark in BENCHMARKS for row in rows]) & leave_out
-    known = ~of_family & ~of_benchmark
-    data = tower_data(rows, chosen := (share >= HELD_SHARE) & known)
-    groups: dict[str, tuple[Mask, bool]] = {
-        "known": ((share < HELD_SHARE) & known, True),
-        "known, no names": ((share < HELD_SHARE) & known, False),
-        "families left out": ((share < HELD_SHARE) & of_family & ~of_benchmark, False),
-        "benchmarks left out": ((share < LEFT_OUT_SHARE) & of_benchmark & ~of_family, True),
-    }
+    study = TowerStudy(rows, seed)
     for setting, config in variants.items():
         typer.echo(setting)
-        names = int(data.names.max()) + 1
-        model = fit_tower(data, np.flatnonzero(chosen), names, config, seed)
-        for group, (mask, is_named) in groups.items():
-            if mask.any():
-                at = np.flatnonzero(mask)
-                found = figures([rows[i] for i in at], tower_logits(model, data, at, is_named))
-                typer.echo(
-                    f"  {group:20} {len(at):6} rows  " + "  ".join(f"{f:.4f}" for f in found)
-                )
+        if each:
+            study.each_alone(config)
+        else:
+            study.all_at_once(config, leave_out)
 
 
-def tower_data(rows: list[Row], chosen: Mask) -> TowerData:
-    """All rows as the tower reads them; names are those of the chosen rows."""
+class TowerStudy:
+    """Rows as the tower reads them, made once for all settings."""
+
+    def __init__(self, rows: list[Row], seed: int) -> None:
+        self.rows, self.seed = rows, seed
+        self.read = read_rows_for_tower(rows)
+        self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
+        self.share = np.array([share_of(row.question_id) for row in rows])
+        self.models = np.array([(row.model or "").lower() for row in rows])
+        self.benchmarks = np.array([row.benchmark or "" for row in rows])
+
+    def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
+        """Known questions, families and benchmarks, judged by towers that saw none of them."""
+        of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
+        of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
+        known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
+        groups = {
+            "known": (held & known, True),
+            "known, no names": (held & known, False),
+            "families left out": (held & of_family & ~of_benchmark, False),
+            "benchmarks left out": (
+                (self.share < LEFT_OUT_SHARE) & of_benchmark & ~of_family,
+                True,
+            ),
+        }
+        scores = self.scores(config, ~held & known, list(groups.values()))
+        for name, (mask, _) in groups.items():
+            self.tell(name, np.flatnonzero(mask), scores.pop(0))
+
+    def each_alone(self, config: TowerConfig) -> None:
+        """Each family on questions held out, each benchmark; then the rows of each kind pooled."""
+        held = self.share < HELD_SHARE
+        families = {
+            name: np.array([model.startswith(name) for model in self.models]) for name in FAMILIES
+        }
+        self._alone("families", config, {n: (mask, held & mask) for n, mask in families.items()})
+        some = self.share < LEFT_OUT_SHARE
+        benchmarks = {name: self.benchmarks == name for name in BENCHMARKS}
+        self._alone("benchmarks", config, {n: (m, some & m) for n, m in benchmarks.items()})
+
+    def _alone(self, kind: str, config: TowerConfig, parts: dict[str, tuple[Mask, Mask]]) -> None:
+        judged: list[NDArray[np.int64]] = []
+        given: list[NDArray[np.float32]] = []
+        for name, (left_out, mask) in parts.items():
+            (found,) = self.scores(config, (self.share >= HELD_SHARE) & ~left_out, [(mask, True)])
+            judged.append(np.flatnonzero(mask))
+            given.append(found)
+            self.tell(name, judged[-1], found)
+        self.tell(f"all {kind}", np.concatenate(judged), np.concatenate(given))
+
+    def scores(
+        self, config: TowerConfig, chosen: Mask, groups: list[tuple[Mask, bool]]
+    ) -> list[NDArray[np.float32]]:
+        """The mean logits of each group's rows, with names or without, of towers fitted on the
+        chosen rows."""
+        names = name_numbers(self.models, chosen)
+        data = TowerData(self.read, names, self.labels, np.zeros(len(self.rows), dtype=np.int64))
+        sums = [np.zeros(int(mask.sum()), dtype=np.float32) for mask, _ in groups]
+        for number in range(config.members):
+            model = fit_tower(
+                data, np.flatnonzero(chosen), int(names.max()) + 1, config, self.seed + number
+            )
+            for total, (mask, is_named) in zip(sums, groups, strict=True):
+                total += tower_logits(model, data, np.flatnonzero(mask), is_named) / config.members
+        return sums
+
+    def tell(self, name: str, at: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        if len(at):
+            found = figures([self.rows[i] for i in at], scores)
+            shown = "  ".join(f"{figure:.4f}" for figure in found)
+            typer.echo(f"  {name:20} {len(at):6} rows  {shown}")
+
+
+def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:
     tokenizer = load_tokenizer(base_folder())
-    examples = tokenize(rows, tokenizer, Layout(max_tokens=192), for_tower=True)
-    return TowerData(
-        tower_rows(examples),
-        name_numbers(rows, chosen),
-        np.array([row.correct or 0 for row in rows], dtype=np.float32),
-        np.zeros(len(rows), dtype=np.int64),
-    )
+    return tower_rows(tokenize(rows, tokenizer, Layout(max_tokens=192), for_tower=True))
 
 
-def name_numbers(rows: list[Row], chosen: Mask) -> NDArray[np.int64]:
+def name_numbers(models: NDArray[np.str_], chosen: Mask) -> NDArray[np.int64]:
     """A number for each row's model, 0 where the chosen rows hold too few of it."""
-    models = np.array([(row.model or "").lower() for row in rows])
     names, counts = np.unique(models[chosen], return_counts=True)
     kept = [name for name, count in zip(names, counts, strict=True) if count >= MIN_NAME_ROWS]
     numbers = {name: number + 1 for number, name in enumerate(kept) if name}

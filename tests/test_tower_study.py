@@ -1,0 +1,96 @@
+"""The study of the tower: what is left out is not trained on, and every group is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import typer
+
+from calibrator.rows import Row, parse_row
+from calibrator.tower_study import (
+    FAMILIES,
+    HELD_SHARE,
+    LEFT_OUT_SHARE,
+    TowerStudy,
+    changed,
+    name_numbers,
+)
+from calibrator.tower_training import TowerConfig
+from calibrator.training_data import share_of
+
+MODELS, BENCHMARKS = ("claude-x", "gpt-1", "phi-2"), ("GSM8K", "TriviaQA", "other")
+SMALL = TowerConfig(members=1)
+
+
+def rows() -> list[Row]:
+    """200 questions; an answer is right where it says so in words."""
+    return [
+        parse_row(
+            {
+                "question_id": f"q{n}",
+                "benchmark": BENCHMARKS[n % 3],
+                "question": f"What is {n}?",
+                "response": f"It is {n}, surely." if (n + m) % 2 else str(n),
+                "model": model,
+                "correct": (n + m) % 2,
+            }
+        )
+        for n in range(200)
+        for m, model in enumerate(MODELS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def study() -> TowerStudy:
+    return TowerStudy(rows(), seed=1)
+
+
+def told(text: str) -> dict[str, int]:
+    """Rows of each group, by its name."""
+    return {
+        line[2:22].strip(): int(line[22:].split()[0])
+        for line in text.splitlines()
+        if "rows" in line
+    }
+
+
+def test_each_group_is_told_with_its_rows(
+    study: TowerStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All at once: questions held out of known models and benchmarks, and both kinds left out."""
+    study.all_at_once(SMALL, leave_out=True)
+    share = np.array([share_of(row.question_id) for row in study.rows])
+    of_family = np.array([(row.model or "").startswith(FAMILIES) for row in study.rows])
+    of_benchmark = np.array([row.benchmark != "other" for row in study.rows])
+    held = share < HELD_SHARE
+    assert told(capsys.readouterr().out) == {
+        "known": (held & ~of_family & ~of_benchmark).sum(),
+        "known, no names": (held & ~of_family & ~of_benchmark).sum(),
+        "families left out": (held & of_family & ~of_benchmark).sum(),
+        "benchmarks left out": ((share < LEFT_OUT_SHARE) & of_benchmark & ~of_family).sum(),
+    }
+
+
+def test_each_alone_is_told_and_then_all(
+    study: TowerStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A family, or a benchmark, after the other; the pooled rows are those of its kind."""
+    study.each_alone(SMALL)
+    counts = told(capsys.readouterr().out)
+    assert counts["all families"] == counts["claude"] + counts["phi"] > 0
+    assert counts["all benchmarks"] == counts["GSM8K"] + counts["TriviaQA"] > 0
+
+
+def test_a_model_that_is_left_out_has_no_name() -> None:
+    """Names are those of enough rows that are trained on; another's is 0."""
+    models = np.array(["a"] * 30 + ["b"] * 30 + ["c"] * 5)
+    chosen = np.array([True] * 30 + [False] * 30 + [True] * 5)
+    assert name_numbers(models, chosen).tolist() == [1] * 30 + [0] * 35
+
+
+def test_settings_are_those_of_the_tower() -> None:
+    """A setting has its field's kind; an unknown one is refused with the known ones."""
+    assert changed(TowerConfig(), "members=1").members == 1
+    assert not changed(TowerConfig(), "has_traits=false").has_traits
+    with pytest.raises(typer.BadParameter, match="'width' is not one of members, folds"):
+        changed(TowerConfig(), "width=3")
