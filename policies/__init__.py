@@ -41,7 +41,6 @@ from policies.decision import (
 from policies.drift import ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
-from policies.features import FEATURES, SERVED, Feature, unsupported
 from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.ranking import RecentConfidences
 from policies.rules import Rule
@@ -112,9 +111,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "FEATURES",
     "GRID",
-    "SERVED",
     "Action",
     "Annotate",
     "Asking",
@@ -132,7 +129,6 @@ __all__ = [
     "Exchange",
     "Explanation",
     "Facts",
-    "Feature",
     "Fixture",
     "Grant",
     "Hold",
@@ -186,7 +182,6 @@ __all__ = [
     "strictest",
     "study",
     "surest",
-    "unsupported",
     "withdrawal",
     "workflow_report",
 ]

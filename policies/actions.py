@@ -171,34 +171,25 @@ def read_action(node: Node) -> Action:
 
 def _deliver(node: Node) -> Deliver:
     node.check_keys(("notice",))
-    if node["notice"].is_present:
-        node["notice"].use("deliver notice")
-        return Deliver(node["notice"].text(""))
-    return Deliver()
+    return Deliver(node["notice"].text("")) if node["notice"].is_present else Deliver()
 
 
 def _annotate(node: Node) -> Annotate:
     node.check_keys(("label",))
     if not node["label"].is_present:
         node.report(f"{node} needs a label, as in {{annotate: {{label: unverified}}}}")
-    node.use("annotate")
     return Annotate(node["label"].text(""))
 
 
 def _block(node: Node) -> Block:
     node.check_keys(("message",))
-    if node["message"].is_present:
-        node["message"].use("block message")
-        return Block(node["message"].text(""))
-    return Block()
+    return Block(node["message"].text("")) if node["message"].is_present else Block()
 
 
 def _clarify(node: Node) -> Clarify:
     node.check_keys(("text", "ask", "model"))
     ask: Ask = node["ask"].choice(ASKS, "template")
-    if ask == "generate":
-        node["ask"].use("clarify generate")
-    elif node["model"].is_present:
+    if ask != "generate" and node["model"].is_present:
         node["model"].report(f"{node['model']} writes nothing without ask: generate")
     model = node["model"].model() if node["model"].is_present else None
     return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
@@ -212,14 +203,10 @@ def _hold(node: Node) -> Hold:
 def _held(node: Node, queue: str) -> Hold:
     """Read what a hold and an escalation to a person have in common."""
     reply = node["reply"].choice(REPLIES, None)
-    if reply in ("wait", "async"):
-        node["reply"].use("hold wait" if reply == "wait" else "hold async")
-    elif node["otherwise"].is_present:
+    if reply not in ("wait", "async") and node["otherwise"].is_present:
         node["otherwise"].report(f"{node['otherwise']} follows only on reply: wait or async")
     if node["wait"].is_present and reply != "wait":
         node["wait"].report(f"{node['wait']} is nothing without reply: wait")
-    if node["on_expiry"].is_present:
-        node["on_expiry"].use("hold expiry")
     expires_s = _duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d")
     wait_s = _duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m")
     if reply == "wait" and wait_s > expires_s:
@@ -243,8 +230,6 @@ def _escalate(node: Node) -> Escalate | Hold:
     if not node["to"].is_present:
         node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
     models = node["to"].several_models() if node["to"].is_present else ("",)
-    if len(models) > 1:
-        node["to"].use("escalate ladder")
     if len(models) > MAX_HOPS or len(set(models)) < len(models):
         node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
     otherwise = None

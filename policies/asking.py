@@ -49,7 +49,6 @@ def read_asking(node: Node) -> Asking | None:
     """Read `ask`; problems are reported, see `policies.reading`."""
     if not node.is_present:
         return None
-    node.use("ask")
     node.check_keys(("n", "models", "when"))
     if not node["n"].is_present and not node["models"].is_present:
         node.report(f"{node} needs n or models")

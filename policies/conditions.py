@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from policies.confidence import Confidence, LowestShare, MaxError, read_confidence
 from policies.facts import Facts, ToolCall
-from policies.features import Feature
 from policies.globs import Globs
 from policies.reading import Node, shown
 from policies.tool_patterns import ToolPattern, read_tool_patterns
@@ -27,7 +26,6 @@ Test: TypeAlias = Callable[[Facts, Calls], bool]
 ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
 ON_REPLY: Final = ("n", "finish_reason", "refusal", "length", "calls", "tools")
 CONDITIONS: Final = ("confidence", *ON_REQUEST, *ON_REPLY)
-_FED_BY_PROXY: Final[tuple[Feature, ...]] = ("team", "key", "refusal", "length")
 
 Condition = TypeVar("Condition")
 
@@ -161,9 +159,6 @@ def read_when(node: Node, *, restrains: bool = True) -> When:
     `restrains` says whether the rule does anything but deliver, see `policies.tool_patterns`.
     """
     node.check_keys(CONDITIONS)
-    for feature in _FED_BY_PROXY:
-        if node[feature].is_present:
-            node[feature].use(feature)
     when = When(
         confidence=_read(node["confidence"], read_confidence),
         **read_request_conditions(node),

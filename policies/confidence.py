@@ -102,10 +102,8 @@ def read_confidence(node: Node) -> Confidence:
             node[kind].report(f"{node[kind]} stands alone, without {others}")
             return Band()
     if "max_error" in given:
-        node["max_error"].use("calibrator")
         return MaxError(_share(node["max_error"]))
     if "lowest_share" in given:
-        node["lowest_share"].use("recent share")
         return LowestShare(_share(node["lowest_share"]))
     return _band(node)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -28,7 +27,6 @@ from policies.certificate import Certificate, load_certificate
 from policies.confidence import MaxError
 from policies.costs import Costs, read_costs
 from policies.errors import InvalidDocumentError, Problem
-from policies.features import SERVED, Feature, unsupported
 from policies.reading import Node, shown, suggestion
 from policies.rules import CompiledRule, Rule, canonical, compiled, read_rules
 from policies.strict_yaml import Document, load_document, parse_document
@@ -61,8 +59,7 @@ class Policy:
     """Rules, of which the first that matches decides, and a default.
 
     `on_score_error` is the action where a rule needs a score that is missing. `digest` changes
-    with the meaning of the file and its certificate, not with comments or layout. `uses` names
-    what the policy needs a proxy for, see `policies.features`.
+    with the meaning of the file and its certificate, not with comments or layout.
     """
 
     version: int
@@ -76,7 +73,6 @@ class Policy:
     costs: Costs | None = None
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
-    uses: tuple[tuple[Feature, Problem], ...] = field(default=(), compare=False, repr=False)
     models: tuple[tuple[str, Problem], ...] = field(default=(), compare=False, repr=False)
     """The models that it has asked by name, each with what to say where nobody serves it."""
 
@@ -117,23 +113,18 @@ class Policy:
         return self.ask is not None or any(rule.when.confidence is not None for rule in self.rules)
 
 
-def load_policy(
-    name_or_path: str | os.PathLike[str], supports: Collection[Feature] = SERVED
-) -> Policy:
+def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
     """Load a pack by its name, such as `helpdesk`, or a policy file by its path.
 
     A string of lower-case letters, digits and dashes is the name of a pack; a file of such a name
     is loaded as `./helpdesk`. The certificate that the policy names is read with it, if there is
-    one. Raises InvalidDocumentError, also for a policy that asks for more than `supports`.
+    one. Raises InvalidDocumentError.
     """
-    policy = _read_policy(load_document(_place(name_or_path)))
-    if problems := unsupported(policy.uses, supports):
-        raise InvalidDocumentError(problems)
-    return policy
+    return _read_policy(load_document(_place(name_or_path)))
 
 
 def parse_policy(text: str, source: str) -> Policy:
-    """Read a policy from text, whatever it asks for; `source` names it in problems.
+    """Read a policy from text; `source` names it in problems.
 
     A certificate that it names is looked for beside `source`. Raises InvalidDocumentError.
     """
@@ -172,7 +163,6 @@ def _read_policy(document: Document) -> Policy:
         costs=read_costs(root["costs"]),
         source=document.source,
         certificate_path=_certificate_path(root["certificate"]),
-        uses=tuple(root.uses),
         models=tuple(root.models),
     )
     _check_promises(root, policy)

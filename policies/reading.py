@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from policies.errors import Problem
-from policies.features import Feature
 from policies.strict_yaml import Document, nearest
 from policies.yaml_builder import Location, Value
 
@@ -26,12 +25,11 @@ Fallback = TypeVar("Fallback")
 class Node:
     """A place in a document; `is_present` is False for a key that the document leaves out.
 
-    `problems`, `uses` and `models` belong to the document and are shared by all of its places.
+    `problems` and `models` belong to the document and are shared by all of its places.
     """
 
     document: Document
     problems: list[Problem]
-    uses: list[tuple[Feature, Problem]]
     models: list[tuple[str, Problem]]
     value: Value
     location: Location = ()
@@ -41,16 +39,11 @@ class Node:
     @classmethod
     def root(cls, document: Document, called: str = "the policy") -> Node:
         """The whole of a document, with nothing wrong so far."""
-        return cls(document, [], [], [], document.value, called=called)
+        return cls(document, [], [], document.value, called=called)
 
     def report(self, message: str) -> None:
         """Add a problem at this place."""
         self.problems.append(Problem(self.document.source, self.line, message))
-
-    def use(self, feature: Feature) -> None:
-        """Note that the document needs, at this place, what not every proxy carries out."""
-        message = f"{self} is not carried out by this version"
-        self.uses.append((feature, Problem(self.document.source, self.line, message)))
 
     @property
     def line(self) -> int:
@@ -69,9 +62,7 @@ class Node:
 
     def _inner(self, value: Value, step: str | int, *, is_present: bool = True) -> Node:
         location = (*self.location, step)
-        return Node(
-            self.document, self.problems, self.uses, self.models, value, location, is_present
-        )
+        return Node(self.document, self.problems, self.models, value, location, is_present)
 
     def check_keys(self, valid: Collection[str], required: Collection[str] = ()) -> None:
         """Report whatever is not a mapping with these keys; nothing at all (`when:`) is empty."""

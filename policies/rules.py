@@ -70,8 +70,6 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
                 "tool calls; annotate them, or hold them"
             )
         is_shadow = item["shadow"].flag(default=False)
-        if is_shadow:
-            item["shadow"].use("rule shadow")
         conditions = above.copy()
         conditions.update(canonical(item["when"].value))
         rules.append(Rule(name, when, then, is_shadow, item.line, conditions.hexdigest()[:16]))

@@ -45,10 +45,10 @@ def _sentences() -> Iterator[None]:
 
 
 def _load(name: str) -> Policy:
-    """A pack or a file, whatever it asks a proxy for."""
-    from policies import FEATURES, load_policy
+    """A pack or a file."""
+    from policies import load_policy
 
-    return load_policy(name, supports=FEATURES)
+    return load_policy(name)
 
 
 def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:

@@ -28,7 +28,6 @@ from policies import (
     parse_policy,
     reaches,
 )
-from policies.features import FEATURES
 
 CALIBRATOR = "embedded@1+platt@2"
 PROVED = certify([Labelled(str(n), 0.905 if n < 90 else 0.405, n < 90) for n in range(120)], 0.05)
@@ -189,12 +188,12 @@ def test_a_policy_reads_the_certificate_beside_it(tmp_path: Path) -> None:
     path, certificate = tmp_path / "gate.yaml", tmp_path / "gate.certificate.json"
     more = "certificate: gate.certificate.json"
     path.write_text(dedent(GATE).format(more=more, default="hold"))
-    assert decide(load_policy(path, FEATURES), facts(0.9)).rule == "default"
+    assert decide(load_policy(path), facts(0.9)).rule == "default"
     certificate.write_text(Certificate((GRANT,), "2026-11-21").to_json())
-    assert decide(load_policy(path, FEATURES), facts(0.9)).rule == "surely right"
+    assert decide(load_policy(path), facts(0.9)).rule == "surely right"
     certificate.write_text("{}")
     with pytest.raises(InvalidDocumentError, match=r"gate\.certificate\.json: this is no cert"):
-        load_policy(path, FEATURES)
+        load_policy(path)
 
 
 def test_a_certificate_survives_its_file() -> None:

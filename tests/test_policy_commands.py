@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from policies import FEATURES, Facts, decide, load_policy
+from policies import Facts, decide, load_policy
 from proxy.policy_commands import cli
 
 Json = dict[str, Any]
@@ -79,7 +79,7 @@ def test_a_certificate_is_written_and_then_relied_on(tmp_path: Path, rows: Path)
     assert (
         "of all replies at or above it, at most 0.1 are wrong, with 0.9 confidence" in done.stdout
     )
-    loaded = load_policy(policy, FEATURES)
+    loaded = load_policy(policy)
     assert loaded.certificate is not None
     (grant,) = loaded.certificate.grants
     assert (grant.calibrator, grant.labels) == ("embedded@1", 1_200)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from policies import lint, load_policy, pack_names, parse_policy
-from policies.features import FEATURES
 
 
 def warnings_of(*rules: str, default: str = "deliver", tools: tuple[str, ...] = ()) -> list[str]:
@@ -175,4 +174,4 @@ def test_replies_that_do_not_suit_are_warned_about(rule: str, message: str) -> N
 @pytest.mark.parametrize("name", pack_names())
 def test_the_packs_give_no_warnings(name: str) -> None:
     """What ships is an example of how to write one."""
-    assert lint(load_policy(name, FEATURES)) == []
+    assert lint(load_policy(name)) == []

@@ -8,7 +8,6 @@ import pytest
 
 import policies
 from policies import (
-    FEATURES,
     Clarify,
     Deliver,
     Escalate,
@@ -38,7 +37,7 @@ def test_the_packs_are_found_by_name() -> None:
         "observe",
     )
     for name in pack_names():
-        assert load_policy(name, FEATURES).name == name
+        assert load_policy(name).name == name
 
 
 @pytest.mark.parametrize("name", pack_names())
@@ -164,7 +163,7 @@ def test_cascade_asks_a_stronger_model_once() -> None:
 
 def test_best_of_n_asks_three_times() -> None:
     """The request is sent three times; where all are very unsure, the surest is held."""
-    policy = load_policy("best-of-n", FEATURES)
+    policy = load_policy("best-of-n")
     assert policy.ask is not None
     assert policy.ask.models_for(Facts(None, "m")) == ("m", "m", "m")
     assert policy.ask.models_for(Facts(None, "m", n=2)) == ("m",)

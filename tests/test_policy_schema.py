@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from policies import FEATURES, InvalidDocumentError, json_schema, load_document, load_policy
+from policies import InvalidDocumentError, json_schema, load_document, load_policy
 from policies.actions import HOLD_OPTIONS, SEVERITY
 from policies.conditions import CONDITIONS
 from policies.policy import KEYS, pack_names
@@ -48,7 +48,7 @@ def test_what_the_reader_accepts_is_valid(document: Values) -> None:
 @pytest.mark.parametrize("name", pack_names())
 def test_the_packs_are_valid(name: str) -> None:
     """What ships passes an editor's check."""
-    VALIDATOR.validate(load_document(load_policy(name, FEATURES).source).value)
+    VALIDATOR.validate(load_document(load_policy(name).source).value)
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
