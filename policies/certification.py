@@ -24,7 +24,7 @@ import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import NormalDist
 from typing import Final
@@ -56,10 +56,13 @@ class Needed:
 
     `at_least` are enough if none of the surest replies is wrong. `expected` is an estimate from
     the errors seen so far, None where no threshold has come near the error rate asked for.
+    `surest` and `wrong` tell where the search ended: at the first threshold, of so many replies.
     """
 
     at_least: int
     expected: int | None
+    surest: int = 0
+    wrong: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,9 @@ def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95
             break
         passed = threshold
     if passed is None:
-        needed = _needed(counts, max_error, confidence)
+        tried = (counts.at_or_above(threshold) for threshold in GRID)
+        surest, wrong = next((each for each in tried if each[0] >= fewest), (0, 0))
+        needed = replace(_needed(counts, max_error, confidence), surest=surest, wrong=wrong)
         return Certification(max_error, confidence, counts.labels, needed=needed)
     accepted, wrong = counts.at_or_above(passed)
     return Certification(

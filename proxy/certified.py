@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 import structlog
 
@@ -33,7 +34,10 @@ from proxy.recorded import Recorded
 log = structlog.get_logger(__name__)
 
 DELIVERED = ("deliver", "annotate")
-REMEDY = "label recent replies and certify them: pinocchio certify LABELLED.jsonl -o {path}"
+REMEDY = (
+    "label recent replies and certify them: pinocchio certify LABELLED.jsonl "
+    "--max-error {max_error:g} --confidence {confidence:g}{scope} -o {path}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,17 @@ class CertifiedPolicy:
             max_error=grant.max_error,
             rules=[rule.name for rule, condition in _promises(whole) if grant in condition.grants],
             effect="these rules match no such reply any more",
-            remedy=REMEDY.format(path=self.given.certificate_path),
+            remedy=self._remedy(grant),
         )
+
+    def _remedy(self, grant: Grant) -> str:
+        """The command that makes a grant like this one."""
+        told = {"model": grant.scope.model, "team": grant.scope.team, "rule": grant.scope.rule}
+        if grant.scope.rule:
+            told["policy"] = self.given.source
+        scope = "".join(f" --{name} {quote(value)}" for name, value in told.items() if value)
+        stated = {"max_error": grant.max_error, "confidence": grant.confidence}
+        return REMEDY.format(path=self.given.certificate_path, scope=scope, **stated)
 
     def _say_if_other(self, calibrator: str | None) -> None:
         """Says once that no grant is for the calibrator that scores."""
@@ -168,7 +181,7 @@ class CertifiedPolicy:
                 calibrator=calibrator,
                 certified_for=certified_for,
                 effect="rules with max_error match nothing",
-                remedy=REMEDY.format(path=self.given.certificate_path),
+                remedy=self._remedy(next(iter(self._monitors))),
             )
 
 

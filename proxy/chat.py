@@ -108,7 +108,7 @@ class Completions:
         """
         if POLICY not in request.values:
             return self
-        policy = self.book.asked_for(request.values[POLICY].decode("latin-1"))
+        policy = self.book.asked_for(request.headers)
         if policy in self.governing.policies:
             return self
         if policy.name not in self.stricter:

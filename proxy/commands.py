@@ -158,7 +158,7 @@ def _decide(id: str, config: Path | None, state: str) -> None:
 
 def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
     """Opens the configured store for one piece of work; ends the process when it cannot."""
-    from proxy.server import load_setup
+    from proxy.server import load_store_config
     from proxy.store import Store
 
     async def run(url: str) -> T:
@@ -170,7 +170,7 @@ def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
             await store.aclose()
 
     try:
-        return asyncio.run(run(load_setup(config).config.store))
+        return asyncio.run(run(load_store_config(config).store))
     except StartupError as error:
         raise stop(error.status, str(error)) from error
     except StoreError as error:

@@ -104,7 +104,7 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         model if isinstance(model, str) else "",
         is_stream=payload.get("stream") is True,
         domain=request.header(DOMAIN),
-        tags=tags_of(request.header(TAGS)),
+        tags=tags_of(request),
         caller=request.caller,
     )
 
@@ -127,8 +127,9 @@ def _plain(request: Request) -> bytes:
         ) from error
 
 
-def tags_of(listed: str | None) -> frozenset[str]:
-    """The value of the header for tags."""
-    if not listed:
+def tags_of(request: Request) -> frozenset[str]:
+    """What all header lines for tags list (RFC 9110, 5.3: several are one)."""
+    if TAGS not in request.values:
         return NO_TAGS
-    return frozenset(tag.strip() for tag in listed.split(",") if tag.strip())
+    lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
+    return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())

@@ -23,6 +23,7 @@ Json = dict[str, Any]
 EMBEDDED_AUROC = 0.570
 """What the embedded calibrator reaches on them; tests/test_embedded_checkpoint.py measures it."""
 
+MOST_CHARACTERS = 2_000  # of a question that is compared with canned ones, which are far shorter
 _CLOSE = 0.8  # the share of words that a question must have in common with a canned one
 _NEGATIONS = frozenset({"not", "no", "never", "without", "except", "t"})  # "t" as in "don't"
 
@@ -97,6 +98,8 @@ def find_answers(question: str) -> tuple[DemoRow, ...]:
     Case, white space and punctuation do not count. A few words may be added or left out, but none
     changed or moved: "most" is never taken for "least".
     """
+    if len(question) > MOST_CHARACTERS:
+        return ()
     asked = words_of(question)
     closest = max(questions(), key=lambda known: _closeness(asked, words_of(known)))
     return questions()[closest] if _closeness(asked, words_of(closest)) >= _CLOSE else ()

@@ -20,7 +20,7 @@ from proxy.chat import Completions, Way
 from proxy.completion_request import CompletionRequest, tags_of
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import RESPONSES, Json
-from proxy.headers import DOMAIN, TAGS, without
+from proxy.headers import DOMAIN, without
 from proxy.held import fetch_held
 from proxy.json_splice import json_object
 from proxy.outcome import Outcome
@@ -74,7 +74,7 @@ def _streamed(reply: Reply) -> Reply:
 
 
 def _unknown(request: Request, *, is_stream: bool) -> UnknownRequest:
-    domain, tags = request.header(DOMAIN), tags_of(request.header(TAGS))
+    domain, tags = request.header(DOMAIN), tags_of(request)
     return UnknownRequest(RESPONSES, b"", {}, "", is_stream, domain, tags, request.caller)
 
 

@@ -63,7 +63,7 @@ def create(
         attach=attach,
         expires_at=None if expires is None else now + _seconds(expires),
     )
-    setup = _with_store(config, lambda setup, store: _add(key, setup, store))
+    setup = _with_store(config, lambda store: _add(key, _setup(config), store))
     if as_json:
         typer.echo(json.dumps({"id": key.id, "key": secret}))
     else:
@@ -77,7 +77,7 @@ def create(
 def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """All keys there ever were, without what would let anybody in."""
     now = time.time()
-    for key in _with_store(config, lambda _, store: store.all()):
+    for key in _with_store(config, lambda store: store.all()):
         if as_json:
             typer.echo(json.dumps(_facts(key, now)))
             continue
@@ -91,7 +91,7 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 @cli.command()
 def revoke(id: str, config: ConfigOption = None) -> None:
     """Shut a key out; running proxies refuse it within a second."""
-    if not _with_store(config, lambda _, store: store.revoke(id)):
+    if not _with_store(config, lambda store: store.revoke(id)):
         raise stop(ExitStatus.FAILED, f"there is no key {id} to revoke; `keys list` has their ids")
     typer.echo(f"{id} is revoked")
 
@@ -118,17 +118,26 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     return setup
 
 
-def _with_store(config: Path | None, work: Callable[[Setup, KeyStore], T]) -> T:
-    """Does one piece of work on the configured store; ends the process when it cannot."""
+def _setup(config: Path | None) -> Setup:
+    from proxy.server import load_setup
+
+    return load_setup(config)
+
+
+def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
+    """Does one piece of work on the configured store; ends the process when it cannot.
+
+    Policies are not read: a mistake in one must not keep a key from being revoked.
+    """
     from proxy.key_store import KeyStore
-    from proxy.server import check_store, load_setup
+    from proxy.server import check_store, load_store_config
 
     try:
-        setup = load_setup(config)
-        check_store(setup.config)
-        store = KeyStore(setup.config.store)
+        config_of_store = load_store_config(config)
+        check_store(config_of_store)
+        store = KeyStore(config_of_store.store)
         try:
-            return work(setup, store)
+            return work(store)
         finally:
             store.close()
     except StartupError as error:

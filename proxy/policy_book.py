@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from policies import InvalidDocumentError, Policy, load_policy, pack_names
+from policies import Policy, load_policy, pack_names
 from proxy.config import load_policy_of
 from proxy.errors import BadRequestError
 from proxy.headers import POLICY
+from proxy.upstream import Headers
 
 
 class PolicyBook:
@@ -35,8 +36,17 @@ class PolicyBook:
     def __iter__(self) -> Iterator[Policy]:
         return iter((self.default, *self._loaded.values()))
 
-    def asked_for(self, name: str) -> Policy:
-        """The configured policy or the pack that has this name; raises BadRequestError."""
+    def asked_for(self, headers: Headers) -> Policy:
+        """The configured policy or the pack that a request names; raises BadRequestError.
+
+        Named twice, one would be passed over in silence, and that might be the stricter one.
+        """
+        name, *others = (value.decode("latin-1") for field, value in headers if field == POLICY)
+        if others:
+            raise BadRequestError(
+                f"{POLICY.decode()} stands there {1 + len(others)} times; ask for one policy",
+                code="unusable_policy",
+            )
         if name not in self._asked_for:
             self._asked_for[name] = self._find(name)
         return self._asked_for[name]
@@ -51,12 +61,7 @@ class PolicyBook:
                 f"configuration or a pack ({', '.join(pack_names())})",
                 code="unknown_policy",
             )
-        try:
-            return load_policy(name)
-        except InvalidDocumentError as error:
-            raise BadRequestError(
-                f"the pack {name!r} asks for more than this version does", code="unusable_policy"
-            ) from error
+        return load_policy(name)
 
     def files(self) -> set[Path]:
         """What the policies were read from; they change when it does."""

@@ -59,6 +59,8 @@ def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow
         typer.echo(str(error), err=True)
     if bad:
         typer.echo(f"pinocchio: {len(bad)} rows could not be used", err=True)
+    if not rows:
+        raise ValueError(f"no labelled row in {', '.join(map(str, paths))}")
     return rows
 
 
@@ -153,6 +155,12 @@ def _print_certification(found: Certification, scope: Scope, as_json: bool) -> N
     needed = f"needed: about {expected} more going by the errors so far, at least {least}"
     if expected is None:
         needed = "no threshold comes near that: more labels of this kind will hardly help"
+    elif expected == least == 1:
+        needed = (
+            f"the labels would be enough, but {found.needed.wrong} of the {found.needed.surest} "
+            "surest replies are wrong, and the search ends at the first threshold that fails: look "
+            "at them, recalibrate, or state a higher --max-error"
+        )
     typer.echo(
         f"no threshold: {found.labels} labelled questions do not prove an error rate of at most "
         f"{found.max_error:.3g} with {found.confidence:.3g} confidence for {scope}\n{needed}"

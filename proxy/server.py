@@ -59,6 +59,14 @@ def load_setup(path: Path | None, policy: str | None = None) -> Setup:
         raise _unusable(error) from error
 
 
+def load_store_config(path: Path | None) -> Config:
+    """The configuration alone: whoever only needs the store is not stopped by a broken policy."""
+    try:
+        return load_config(find_config(path))
+    except InvalidDocumentError as error:
+        raise _unusable(error) from error
+
+
 def _unusable(error: InvalidDocumentError) -> StartupError:
     return StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, error.problems)))
 

@@ -625,6 +625,8 @@ default: deliver
     tagged = proxy.ask(headers={"x-pinocchio-tags": "alpha, beta"})
     domain = proxy.ask(headers={"x-pinocchio-domain": "legal-eu"})
     assert (tagged.headers[ACTION], domain.headers[ACTION]) == ("block", "clarify")
+    two_lines = proxy.ask(headers=[("x-pinocchio-tags", "alpha"), ("x-pinocchio-tags", "beta")])
+    assert two_lines.headers[ACTION] == "block", "several lines are one list (RFC 9110, 5.3)"
     assert proxy.ask().headers[ACTION] == "deliver"
 
 

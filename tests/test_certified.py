@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,7 +161,7 @@ def test_drifted_scores_withdraw_the_certificate_for_good(
     [line] = of(lines, "certificate_withdrawn")
     assert (line["log_level"], line["reason"]) == ("warning", "scores_drifted")
     assert (line["policy"], line["rules"]) == ("gate", ["surely right"])
-    assert "pinocchio certify" in line["remedy"]
+    assert re.search(r"pinocchio certify LABELLED.jsonl --max-error 0\.\d+ --conf", line["remedy"])
     assert proxy.ask("p=0.95").headers[POLICY] != before, "the record tells the two apart"
 
     restarted = start()

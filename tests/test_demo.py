@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
 
 from proxy.demo import DemoUpstream, first_question, questions, rows
+from proxy.demo_answers import find_answers
 from proxy.upstream import UpstreamReply, UpstreamRequest
 
 Json = dict[str, Any]
@@ -508,3 +510,12 @@ async def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
 async def test_a_broken_character_does_no_harm() -> None:
     """Half a character, which JSON can carry and UTF-8 cannot, comes back as a question mark."""
     assert (await ask(TEXT, model="demo\ud800")).model == "demo?"
+
+
+def test_a_book_is_not_compared_with_canned_questions() -> None:
+    """Megabytes around a known question are no known question, and cost no time."""
+    known = first_question()
+    assert find_answers(known)
+    started = time.process_time()
+    assert find_answers(known + " word" * 1_000_000) == ()
+    assert time.process_time() - started < 0.5

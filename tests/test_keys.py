@@ -375,6 +375,21 @@ def config(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
+def test_a_broken_policy_keeps_no_key_from_being_revoked(
+    config: Callable[..., str], tmp_path: Path
+) -> None:
+    """Listing and revoking keys, and deciding reviews, need the store and no policy."""
+    path = config("keys: required\npolicies: own.yaml\n")
+    own = tmp_path / "own.yaml"
+    own.write_text("{version: 1, name: own, default: deliver}")
+    assert run_cli("keys", "create", "--config", path).returncode == 0
+    own.write_text("x: [")
+    assert "own.yaml:1" in run_cli("keys", "create", "--config", path).stderr
+    [line] = run_cli("keys", "list", "--config", path, "--json").stdout.splitlines()
+    assert run_cli("keys", "revoke", json.loads(line)["id"], "--config", path).returncode == 0
+    assert run_cli("reviews", "list", "--config", path).returncode == 0
+
+
 def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: Path) -> None:
     """It is printed once and kept as its hash; the list tells all but what would let one in."""
     path = config()

@@ -119,7 +119,10 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     assert done.exit_code == 3
     assert "needed: about 19 more going by the errors so far, at least 19" in done.stdout
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
-    assert (found["threshold"], found["needed"]) == (None, {"at_least": 19, "expected": 19})
+    assert (found["threshold"], found["needed"]) == (
+        None,
+        {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0},
+    )
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
     assert "will hardly help" in run("certify", hopeless, "--max-error", 0.05).stdout
 
@@ -144,6 +147,29 @@ def test_rows_without_a_confidence_are_scored_first(tmp_path: Path) -> None:
     (grant,) = json.loads(certificate.read_text())["grants"]
     assert "0.73" in grant["calibrator"]
     assert grant["labels"] == 100
+
+
+def test_an_error_among_the_surest_is_said_where_labels_would_be_enough(tmp_path: Path) -> None:
+    """More labels of the same kind are not what is missing then."""
+    surest = [
+        row | {"question_id": f"surest {n}", "correct": int(n > 0)}
+        for n, row in enumerate(labelled(70, confidence=0.95))
+    ]
+    others = [
+        row | {"question_id": f"other {n}", "id": f"other {n}"}
+        for n, row in enumerate(labelled(1_000, confidence=0.8, correct=1))
+    ]
+    done = run("certify", write(tmp_path / "rows.jsonl", surest + others), "--max-error", 0.05)
+    assert done.exit_code == 3
+    assert "1 of the 70 surest replies are wrong" in done.stdout
+
+
+def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
+    """Exit status 2, as for an empty file."""
+    bad = write(tmp_path / "bad.jsonl", labelled(3, confidence=3))
+    done = run("replay", "--policies", "observe", "--rows", bad)
+    assert (done.exit_code, "3 rows could not be used" in done.stderr) == (2, True)
+    assert "no labelled row in" in done.stderr
 
 
 @pytest.mark.parametrize(

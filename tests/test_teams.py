@@ -250,13 +250,19 @@ def test_a_client_cannot_ask_for_a_laxer_policy(holding: LiveProxy, asked: str) 
     assert stream.headers["x-pinocchio-action"] == "hold"
 
 
-def test_two_headers_ask_once(holding: LiveProxy) -> None:
-    """A second field of the name is no way around the first, nor around the caller's own."""
-    fields = [(HEADER, "observe"), (HEADER, "nonsense"), ("authorization", "Bearer sk")]
+@pytest.mark.parametrize("names", [("observe", "helpdesk"), ("helpdesk", "observe")])
+def test_two_headers_are_refused(
+    lenient: LiveProxy, upstream: FaultyUpstream, names: tuple[str, str]
+) -> None:
+    """Whoever puts one in front of another's does not make it disappear: 400, nobody is asked."""
+    fields = [*((HEADER, name) for name in names), ("authorization", "Bearer sk")]
     response = httpx.post(
-        f"{holding.base_url}/chat/completions", json=question("p=0.9"), headers=fields
+        f"{lenient.base_url}/chat/completions", json=question("p=0.9"), headers=fields
     )
-    assert response.headers["x-pinocchio-action"] == "hold"
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, "unusable_policy")
+    assert "2 times" in error["message"]
+    assert upstream.requests == []
 
 
 def test_a_stream_waits_for_the_stricter_policy(lenient: LiveProxy) -> None:
