@@ -146,11 +146,11 @@ def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Deci
 
 def _first_match(
     policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]
-) -> tuple[int, bool, tuple[int, ...]]:
-    """The index of the rule that decides (-1: none), whether it lacks the score, and the indexes
-    of the rules in shadow before it that matched."""
+) -> tuple[int, bool, tuple[tuple[int, bool], ...]]:
+    """The index of the rule that decides (-1: none), whether it lacks the score, and the same of
+    the rules in shadow before it that matched."""
     confidence = facts.confidence
-    shadowed: tuple[int, ...] = ()
+    shadowed: tuple[tuple[int, bool], ...] = ()
     for low, high, tests, index, needs_score, is_shadow in policy.compiled:
         if confidence is not None and not low <= confidence < high:
             continue
@@ -159,17 +159,19 @@ def _first_match(
                 break
         else:
             if is_shadow:
-                shadowed = (*shadowed, index)
+                shadowed = (*shadowed, (index, needs_score and confidence is None))
             else:
                 return index, needs_score and confidence is None, shadowed
     return -1, False, shadowed
 
 
 def _new_decision(
-    policy: Policy, index: int, is_without_score: bool, shadowed: tuple[int, ...]
+    policy: Policy, index: int, is_without_score: bool, shadowed: tuple[tuple[int, bool], ...]
 ) -> Decision:
-    rules = [policy.rules[each] for each in shadowed]
-    would = tuple(Shadowed(rule.name, rule.then) for rule in rules)
+    would = tuple(
+        Shadowed(policy.rules[at].name, policy.on_score_error if lacks else policy.rules[at].then)
+        for at, lacks in shadowed
+    )
     found: tuple[Action, str, Because] = policy.default, "default", "default"
     if is_without_score:
         found = policy.on_score_error, "on_score_error", "score_error"

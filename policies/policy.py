@@ -87,7 +87,7 @@ class Policy:
     """The names of the facts that rules look at, see `When.facts`."""
     follows_traffic: bool = field(init=False, repr=False, compare=False)
     """Whether a rule goes by more than its reply: by recent ones, or by a certificate."""
-    decisions: dict[tuple[int, bool, tuple[int, ...]], Any] = field(
+    decisions: dict[tuple[int, bool, tuple[tuple[int, bool], ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """The decisions that were made so far, each of which never changes."""

@@ -270,7 +270,9 @@ def test_a_rule_in_shadow_is_recorded_and_decides_nothing(
     decision = decide(policy, given_facts)
     assert decision.rule == rule
     assert [each.rule for each in decision.shadowed] == shadowed
-    assert all(each.action in (Block(), Clarify()) for each in decision.shadowed)
+    has_score = given_facts.confidence is not None
+    would = (Block(), Clarify()) if has_score else (policy.on_score_error,)
+    assert all(each.action in would for each in decision.shadowed)
     without = replace(policy, rules=tuple(r for r in policy.rules if not r.is_shadow))
     assert decide(without, given_facts).action == decision.action
 
@@ -324,3 +326,17 @@ def test_rules_in_shadow_are_recorded_for_each_call() -> None:
     decision = decide(parse_policy(text, "p.yaml"), facts(0.9, "send", "look"))
     assert decision.action == Hold()
     assert [each.rule for each in decision.shadowed] == ["a", "b"]
+
+
+def test_a_rule_in_shadow_without_a_score_would_do_what_it_would_do_live() -> None:
+    """It lacks only the score, so live it would hand over to `on_score_error`; that is told."""
+    text = (
+        "{version: 1, name: p, on_score_error: {hold: {queue: q}}, default: deliver, rules: "
+        "[{name: unsure, when: {confidence: {below: 0.5}}, then: block%s}]}"
+    )
+    facts = Facts(None, "m")
+    live = decide(parse_policy(text % "", "p.yaml"), facts)
+    shadowed = decide(parse_policy(text % ", shadow: true", "p.yaml"), facts)
+    assert shadowed.rule == "default"
+    assert [(each.rule, each.action) for each in shadowed.shadowed] == [("unsure", live.action)]
+    assert live.action == Hold("q")
