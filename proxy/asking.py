@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from policies import surest
 from proxy.answer import is_event_stream
 from proxy.calls import Call, Calls
+from proxy.exchange import SharedClock
 from proxy.upstream import UpstreamReply
 
 
@@ -27,6 +28,7 @@ class SeveralCalls:
 
         What the first model said in place of an answer stays open, for whoever passes it on.
         """
+        self.calls.exchange.in_upstream = SharedClock()
         first = self.calls.noted(self._models[0])
         try:
             async with asyncio.TaskGroup() as group:

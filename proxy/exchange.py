@@ -50,27 +50,39 @@ def _hashed(presented: bytes) -> str:
 
 
 class Clock:
-    """Adds up the time that passes inside; None until it was first entered.
+    """Adds up the time that passes inside; None until it was first entered."""
 
-    What several calls spend inside at the same time counts once.
-    """
-
-    __slots__ = ("_inside", "_started", "s")
+    __slots__ = ("_started", "s")
 
     def __init__(self) -> None:
         self.s: float | None = None
         self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.s = (self.s or 0.0) + time.perf_counter() - self._started
+
+
+class SharedClock(Clock):
+    """What several calls spend inside at the same time counts once."""
+
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        super().__init__()
         self._inside = 0
 
     def __enter__(self) -> None:
         if not self._inside:
-            self._started = time.perf_counter()
+            super().__enter__()
         self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         self._inside -= 1
         if not self._inside:
-            self.s = (self.s or 0.0) + time.perf_counter() - self._started
+            super().__exit__()
 
 
 _random: list[str] = []

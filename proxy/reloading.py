@@ -38,6 +38,7 @@ class Reloading:
         self._closing: set[asyncio.Task[None]] = set()
         self._newest = first  # on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
+        self._is_refused = False  # what the files say now
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
@@ -72,9 +73,10 @@ class Reloading:
     def _on_change(self) -> None:
         if self._reload is None:
             return
-        before = self._newest
+        before, self._is_refused = self._newest, True
         try:
             self._take(self._reload())
+            self._is_refused = False
         except (StartupError, StoreError) as error:
             cause = error.__cause__
             problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
@@ -118,6 +120,8 @@ class Reloading:
         for problem in problems_of(keys, self._newest.setup):
             log.error("key_unusable", problem=problem)
         self._loop.call_soon_threadsafe(self._newest.use_keys, keys)
+        if self._is_refused:
+            self._on_change()  # a key may have been what was in the way
 
     def _read_keys(self) -> tuple[tuple[int, int], list[ClientKey]]:
         version = self._keys.version()  # first: what changes meanwhile is seen the next time

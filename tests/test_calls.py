@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from proxy.calls import Call, tokens
+from proxy.exchange import SharedClock
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,14 @@ def test_tokens_have_the_same_names_for_all_formats(
 def test_a_call_that_never_ended_says_so() -> None:
     """Whom it asked and that it is unfinished is all that is told."""
     assert Call("m").told() == {"model": "m", "error": "unfinished"}
+
+
+def test_time_that_calls_share_counts_once() -> None:
+    """Three calls at once that wait 50 ms are 50 ms of upstream's time, not 150."""
+    clock = SharedClock()
+    with clock, clock, clock:
+        time.sleep(0.05)
+    assert clock.s == pytest.approx(0.05, abs=0.04)
+    with clock:
+        time.sleep(0.05)
+    assert clock.s == pytest.approx(0.1, abs=0.06)

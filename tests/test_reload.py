@@ -18,7 +18,7 @@ import pytest
 
 from proxy.errors import StartupError
 from proxy.server import reload_setup
-from tests.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
+from tests.client_keys import OWN_KEY, ask_with, make_key, revoke_key, wait_until_known
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import ProxyProcess, question, until
 
@@ -280,3 +280,15 @@ def test_a_team_with_keys_cannot_be_taken_away(running: Running) -> None:
     until(running.refusals, PATIENCE_S)
     assert f"key {key.id}: there is no team 'support'" in running.refusals()[0]["problems"][0]
     assert ask_with(running.process.base_url, secret).status_code == 200
+
+
+def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
+    """The remedy that the refusal names is enough: the change is made without another one."""
+    secret, key = make_key(running.folder / "held.db", team="support")
+    running.configure(more="keys: required\nteams: {support: {}, sales: {}}\n")
+    running.wait_for(2)
+    running.configure(more="keys: required\nteams: {sales: {}}\n")
+    until(running.refusals, PATIENCE_S)
+    revoke_key(running.folder / "held.db", key.id)
+    running.wait_for(3)
+    assert ask_with(running.process.base_url, secret).status_code == 401
