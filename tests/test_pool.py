@@ -1533,6 +1533,7 @@ def test_a_refused_upload_is_answered(run: Run[Any], is_reset: bool) -> None:
         peer.head()
         peer.send(refusal)
         if is_reset:
+            time.sleep(0.1)  # on a busy machine a reset can overtake what it follows
             return  # with unread bytes, a close is a reset
         assert peer.is_left_within(PATIENCE_S)
 
