@@ -205,7 +205,7 @@ class Calls:
     async def _sent(self, call: Call, headers: Headers, body: bytes) -> UpstreamReply:
         """Raises ProxyError where no reply begins."""
         router, query = self.router, self.exchange.request.query
-        call.upstream = router.name_for(call.model) if call.model else router.default()
+        call.upstream = router.name_or_default(call.model)
         request = UpstreamRequest("POST", self.asked.format.path, headers, body, query)
         with self.exchange.in_upstream:
             return await router.upstream(call.upstream).send(request)

@@ -198,8 +198,7 @@ class Way:
             return await router.upstream(name).send(sent)
 
     def _upstream_of(self, model: str) -> str:
-        router = self.parts.router
-        return router.name_for(model) if model else router.default()
+        return self.parts.router.name_or_default(model)
 
     def _request(self, model: str, headers: Headers) -> UpstreamRequest:
         request = self.exchange.request

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -35,6 +36,17 @@ def stop(status: ExitStatus, message: str) -> typer.Exit:
     return typer.Exit(status)
 
 
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """What start-up and the store raise ends the process with its sentence and status."""
+    try:
+        yield
+    except StartupError as error:
+        raise stop(error.status, str(error)) from error
+    except StoreError as error:
+        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+
+
 @cli.command()
 def serve(
     config: ConfigOption = None,
@@ -47,10 +59,8 @@ def serve(
     """Run the proxy."""
     from proxy.server import serve as run
 
-    try:
+    with errors_told():
         run(config, host, port, policy, typer.echo)
-    except StartupError as error:
-        raise stop(error.status, str(error)) from error
 
 
 @cli.command()
@@ -169,12 +179,8 @@ def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
         finally:
             await store.aclose()
 
-    try:
+    with errors_told():
         return asyncio.run(run(load_store_config(config).store))
-    except StartupError as error:
-        raise stop(error.status, str(error)) from error
-    except StoreError as error:
-        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 
 
 def _facts(held: HeldReply) -> dict[str, object]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from proxy.commands import ConfigOption, JsonOption, stop
-from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.commands import ConfigOption, JsonOption, errors_told, stop
+from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
     from proxy.generation import Setup
@@ -132,7 +132,7 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
     from proxy.key_store import KeyStore
     from proxy.server import check_store, load_store_config
 
-    try:
+    with errors_told():
         config_of_store = load_store_config(config)
         check_store(config_of_store)
         store = KeyStore(config_of_store.store)
@@ -140,10 +140,6 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
             return work(store)
         finally:
             store.close()
-    except StartupError as error:
-        raise stop(error.status, str(error)) from error
-    except StoreError as error:
-        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 
 
 def _seconds(text: str) -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from proxy.commands import ConfigOption, reviews, stop
-from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.commands import ConfigOption, errors_told, reviews, stop
+from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Decision, Exchange, Explanation, Policy
@@ -29,28 +29,30 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @contextmanager
-def opened_record(
-    config: Path | None, policy: str | None = None
-) -> Iterator[tuple[Setup, Findings]]:
-    """The configuration with its record; ends the process where there is none."""
+def opened_record(config: Path | None) -> Iterator[Findings]:
+    """The configured record, which needs no policy; ends the process where there is none."""
     from proxy.database import path_of
     from proxy.findings import Findings
-    from proxy.server import load_setup
+    from proxy.server import load_store_config
 
-    try:
-        setup = load_setup(config, policy)
-        if not path_of(setup.config.store).is_file():
-            message = f"there is no record: {path_of(setup.config.store)} does not exist"
+    with errors_told():
+        url = load_store_config(config).store
+        if not path_of(url).is_file():
+            message = f"there is no record: {path_of(url)} does not exist"
             raise stop(ExitStatus.STORE_UNAVAILABLE, message)
-        findings = Findings(setup.config.store)
+        findings = Findings(url)
         try:
-            yield setup, findings
+            yield findings
         finally:
             findings.close()
-    except StartupError as error:
-        raise stop(error.status, str(error)) from error
-    except StoreError as error:
-        raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+
+
+def _setup(config: Path | None, policy: str | None = None) -> Setup:
+    """The configuration with its policies; ends the process where they cannot be used."""
+    from proxy.server import load_setup
+
+    with errors_told():
+        return load_setup(config, policy)
 
 
 def seconds(text: str) -> float:
@@ -67,8 +69,8 @@ def recorded_exchanges(config: Path | None, span: str) -> tuple[list[Exchange], 
     """What policies decided on within the last `span`, and the configured policy."""
     from proxy.recorded import since
 
-    start = time.time() - seconds(span)
-    with opened_record(config) as (setup, findings):
+    start, setup = time.time() - seconds(span), _setup(config)
+    with opened_record(config) as findings:
         found = since(findings.engine, start)
         exchanges = [exchange for each in found for exchange in each.exchanges()]
         return exchanges, as_it_stands(setup.policy, findings)
@@ -96,7 +98,8 @@ def explain(
     from policies import explain as run
     from proxy.recorded import find
 
-    with opened_record(config, policy) as (setup, findings):
+    setup = _setup(config, policy)
+    with opened_record(config) as findings:
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
@@ -195,7 +198,7 @@ def promote(
     except (InvalidDocumentError, OSError, ValueError) as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
-    with opened_record(config) as (_, findings):
+    with opened_record(config) as findings:
         found = recorded_since(findings.engine, time.time() - span)
         beside = [_beside(each, rule) for each in found if _is_by(each, now)]
     typer.echo(f"{len(beside)} replies decided by this version of policy {now.name}, last {since}")
@@ -252,7 +255,7 @@ def verdict(
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
     from proxy.recorded import find
 
-    with opened_record(config) as (_, findings):
+    with opened_record(config) as findings:
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")

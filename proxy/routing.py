@@ -64,6 +64,10 @@ class Router:
             raise UnknownModelError("the configuration routes no model")
         return name
 
+    def name_or_default(self, model: str) -> str:
+        """As `name_for`; a request that names no model goes to the default."""
+        return self.name_for(model) if model else self.default()
+
     def upstream(self, name: str) -> Upstream:
         """Raises UnknownModelError for one that an earlier configuration had."""
         try:

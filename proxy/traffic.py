@@ -27,14 +27,12 @@ from proxy.certified import CertifiedPolicy
 from proxy.errors import StoreError
 from proxy.findings import Findings, Withdrawal
 from proxy.recorded import Recorded, recent_confidences, verdicts_after
+from proxy.watch import Sight, sight_of
 
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
 MOST_MODELS: Final = 256  # of which recent confidences are known; clients choose their names
-
-Signature = tuple[int, int, int]
-"""What changes with a file: its inode, size and time."""
 
 
 @dataclass(slots=True)
@@ -54,7 +52,7 @@ class Traffic:
         self._look_every_s = look_every_s
         self._recent: dict[tuple[str, str], RecentConfidences] = {}
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
-        self._signatures: dict[Path, Signature | None] = {}
+        self._sights: dict[Path, Sight] = {}
         self._last_verdict = 0
         self._found: list[Withdrawal] = []  # all that is known
         self._unwritten: list[Withdrawal] = []
@@ -193,14 +191,9 @@ class Traffic:
             del self._unwritten[0]
 
     def _has_changed(self, path: Path) -> bool:
-        try:
-            status = path.stat()
-            now = status.st_ino, status.st_size, status.st_mtime_ns
-        except OSError:
-            now = None
-        is_known = path in self._signatures and self._signatures[path] == now
-        self._signatures[path] = now
-        return not is_known
+        before, now = self._sights.get(path), sight_of(path)
+        self._sights[path] = now
+        return now != before
 
 
 def _certificates(path: Path) -> list[Certificate | None]:

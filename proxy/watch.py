@@ -13,7 +13,8 @@ from pathlib import Path
 
 EVERY_S = 0.25
 
-_Sight = tuple[int, int, int]
+Sight = tuple[int, int, int]
+"""What changes when a file does: its time, size and inode."""
 
 
 class Watch:
@@ -51,7 +52,7 @@ class Watch:
             self._thread.join(timeout=10)
             self._thread = None
 
-    def _run(self, used: dict[Path, _Sight]) -> None:
+    def _run(self, used: dict[Path, Sight]) -> None:
         """`used` is how the files looked when they were read; one that is new here was read now."""
         before = used
         while not self._closing.wait(EVERY_S):
@@ -65,12 +66,12 @@ class Watch:
             before = now
             self._every_turn()
 
-    def _look(self) -> dict[Path, _Sight]:
-        return {path: _sight_of(path) for path in self._files()}
+    def _look(self) -> dict[Path, Sight]:
+        return {path: sight_of(path) for path in self._files()}
 
 
-def _sight_of(path: Path) -> _Sight:
-    """What changes when a file does, also when it is replaced or there for the first time."""
+def sight_of(path: Path) -> Sight:
+    """Another one when a file is changed, replaced or there for the first time."""
     try:
         stat = path.stat()
     except OSError:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess
+from tests.messages_upstream import MessagesUpstream
 from tests.responses_upstream import ResponsesUpstream
 
 StartProxy = Callable[..., LiveProxy]
@@ -64,6 +65,12 @@ def _starting(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="session")
 def running_responses() -> Iterator[ResponsesUpstream]:
     with ResponsesUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="session")
+def running_messages() -> Iterator[MessagesUpstream]:
+    with MessagesUpstream() as upstream:
         yield upstream
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -447,12 +446,6 @@ def test_completions(start_responses: StartProxy, is_stream: bool) -> None:
         for choice in told["choices"]
     )
     assert texts == " sure p=0.8"
-
-
-@pytest.fixture(scope="module")
-def running_messages() -> Iterator[MessagesUpstream]:
-    with MessagesUpstream() as upstream:
-        yield upstream
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

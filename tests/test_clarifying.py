@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -267,12 +266,6 @@ def test_completions(
     assert asked["max_tokens"] == 1_000
     assert f'"text":"{WHICH}"'.encode() in got.body
     assert b"secret" not in got.body
-
-
-@pytest.fixture(scope="module")
-def running_messages() -> Iterator[MessagesUpstream]:
-    with MessagesUpstream() as upstream:
-        yield upstream
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

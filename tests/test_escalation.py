@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -295,12 +294,6 @@ def test_a_fetched_response_asks_nobody(
     assert error_of(fetched)["code"] == "blocked_by_policy"
     assert recorded(proxy, fetched.headers[ID])["calls"] is None
     assert [r.method for r in responses_upstream.received] == ["POST", "GET", "GET"]
-
-
-@pytest.fixture(scope="module")
-def running_messages() -> Iterator[MessagesUpstream]:
-    with MessagesUpstream() as upstream:
-        yield upstream
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

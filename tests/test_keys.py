@@ -388,6 +388,8 @@ def test_a_broken_policy_keeps_no_key_from_being_revoked(
     [line] = run_cli("keys", "list", "--config", path, "--json").stdout.splitlines()
     assert run_cli("keys", "revoke", json.loads(line)["id"], "--config", path).returncode == 0
     assert run_cli("reviews", "list", "--config", path).returncode == 0
+    labelled = run_cli("reviews", "verdict", "req_1", "wrong", "--config", path)
+    assert "there is no record of req_1" in labelled.stderr
 
 
 def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: Path) -> None:
