@@ -9,7 +9,7 @@ from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, R
 from proxy.formats import Format, Json
 from proxy.headers import REVIEW_ID
 from proxy.held import placeholder_for
-from proxy.store import BLOCKED, HELD, REJECTED
+from proxy.store.held_replies import BLOCKED, HELD, REJECTED
 
 BLOCKED_TEXT = "A policy blocks this reply."
 REJECTED_TEXT = "A reviewer rejected this reply."

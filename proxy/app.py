@@ -35,12 +35,12 @@ from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
-from proxy.records import Records
 from proxy.reloading import Reloading
 from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
-from proxy.store import Store
+from proxy.store.held_replies import Store
+from proxy.store.records import Records
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts

@@ -27,7 +27,7 @@ from proxy.answer import tool_calls
 from proxy.completion_request import CompletionRequest
 from proxy.formats import Format, Json
 from proxy.json_splice import json_object
-from proxy.store import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 
 log = structlog.get_logger(__name__)
 

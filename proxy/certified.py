@@ -28,8 +28,8 @@ from policies import (
     reaches,
     withdrawal,
 )
-from proxy.findings import Withdrawal
-from proxy.recorded import Recorded
+from proxy.store.findings import Withdrawal
+from proxy.store.recorded import Recorded
 
 log = structlog.get_logger(__name__)
 

@@ -52,12 +52,12 @@ from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
 from proxy.policy_book import PolicyBook
-from proxy.records import Records
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Scoring, Status
 from proxy.sse import Event
-from proxy.store import BLOCKED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
+from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 from proxy.verdicts import Verdicts
 

@@ -15,7 +15,7 @@ import typer
 from proxy.errors import ExitStatus, StartupError, StoreError
 
 if TYPE_CHECKING:
-    from proxy.store import HeldReply
+    from proxy.store.held_replies import HeldReply
 
 cli = typer.Typer(no_args_is_help=True)
 reviews = typer.Typer(no_args_is_help=True, help="List, read, release and reject held replies.")
@@ -102,7 +102,7 @@ def list_reviews(
     as_json: JsonOption = False,
 ) -> None:
     """Held replies, the surest errors first."""
-    from proxy.store import STATES, Store
+    from proxy.store.held_replies import STATES, Store
 
     if state not in STATES:
         raise stop(
@@ -127,7 +127,7 @@ def list_reviews(
 @reviews.command("show")
 def show_review(id: str, config: ConfigOption = None) -> None:
     """One held reply, with what upstream answered."""
-    from proxy.store import Store
+    from proxy.store.held_replies import Store
 
     async def read(store: Store) -> HeldReply | None:
         return await store.get(id)
@@ -153,7 +153,7 @@ def reject(id: str, config: ConfigOption = None) -> None:
 
 
 def _decide(id: str, config: Path | None, state: str) -> None:
-    from proxy.store import Store
+    from proxy.store.held_replies import Store
 
     async def change(store: Store) -> tuple[bool, HeldReply | None]:
         return await store.decide(id, state), await store.get(id)
@@ -169,7 +169,7 @@ def _decide(id: str, config: Path | None, state: str) -> None:
 def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
     """Opens the configured store for one piece of work; ends the process when it cannot."""
     from proxy.server import load_store_config
-    from proxy.store import Store
+    from proxy.store.held_replies import Store
 
     async def run(url: str) -> T:
         store = Store(url)

@@ -20,9 +20,9 @@ from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
-from proxy.recorded_facts import written
-from proxy.records import Records
 from proxy.scoring import Status
+from proxy.store.recorded_facts import written
+from proxy.store.records import Records
 
 if TYPE_CHECKING:
     from proxy.calls import Call

@@ -24,12 +24,12 @@ from proxy.host_check import check_host
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
-from proxy.records import Records
 from proxy.results import Results
 from proxy.routes import ASGIApplication, Routes
 from proxy.routing import Router
 from proxy.scoring import Scoring
-from proxy.store import Store
+from proxy.store.held_replies import Store
+from proxy.store.records import Records
 from proxy.surfaces import Surfaces
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts

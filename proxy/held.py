@@ -20,7 +20,7 @@ from proxy.formats import FORMATS, MEMBER, Format, Json
 from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
 from proxy.scoring import Status
-from proxy.store import BLOCKED, HELD, RELEASED, HeldReply, Store
+from proxy.store.held_replies import BLOCKED, HELD, RELEASED, HeldReply, Store
 from proxy.upstream import Headers
 
 PLACEHOLDER_TEXT = (
@@ -63,6 +63,10 @@ def held_reply(
         created_at=now,
         expires_at=now + hold.expires_s,
         on_expiry=hold.on_expiry,
+        request_id=outcome.request_id,
+        team=asked.caller.team,
+        path=asked.format.path,
+        request=asked.body,
     )
 
 
@@ -102,7 +106,7 @@ async def fetch_held(
     elif standing != RELEASED:
         raise NotFoundError(f"the held reply {id} was {standing}", code=f"held_reply_{standing}")
     elif await may_go_out(store, format, held):
-        body = replace_member(held.reply, "id", id)  # the id by which it was asked for
+        body = replace_member(held.outgoing, "id", id)  # the id by which it was asked for
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
     facts = _facts(held, "hold" if standing == HELD else "deliver")
@@ -138,15 +142,15 @@ def later_headers(format: Format, id: str) -> Headers:
 
 def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
     """A stored reply as the answer to a request; as a stream where that is asked for."""
-    completion = json_object(held.reply) or {}
+    completion = json_object(held.outgoing) or {}
     kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
     answer = Answer(
         200,
         [(b"content-type", kind)],
         completion,
         asked.format.choices(completion),
-        held.reply,
-        held.reply,
+        held.outgoing,
+        held.outgoing,
         events=[] if asked.is_stream else None,
     )
     answer.is_restarted = asked.is_stream  # its events are written anew

@@ -17,7 +17,7 @@ from proxy.exchange import hash_key
 from proxy.formats import RESPONSES, Format
 from proxy.held import held_reply, new_held_id
 from proxy.outcome import Outcome
-from proxy.store import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.store.held_replies import EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.verdicts import Verdicts
 
 log = structlog.get_logger(__name__)

@@ -18,8 +18,8 @@ from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
     from proxy.generation import Setup
-    from proxy.key_store import KeyStore
     from proxy.keys import ClientKey
+    from proxy.store.client_keys import KeyStore
 
 cli = typer.Typer(no_args_is_help=True, help="Create, list and revoke client keys.")
 
@@ -129,8 +129,8 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
 
     Policies are not read: a mistake in one must not keep a key from being revoked.
     """
-    from proxy.key_store import KeyStore
     from proxy.server import check_store, load_store_config
+    from proxy.store.client_keys import KeyStore
 
     with errors_told():
         config_of_store = load_store_config(config)

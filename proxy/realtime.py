@@ -45,9 +45,9 @@ from proxy.errors import (
 from proxy.exchange import CLIENT_LEFT, Exchange
 from proxy.host_check import check_host, is_loopback
 from proxy.keys import BROWSER_KEY
-from proxy.records import Records
 from proxy.routing import Router
 from proxy.scoring import Status
+from proxy.store.records import Records
 from proxy.surfaces import path_after_v1
 from proxy.upstream import Headers
 from proxy.websocket_relay import Client, ClientLeftError, relay_messages

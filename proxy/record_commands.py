@@ -17,9 +17,9 @@ from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Decision, Exchange, Explanation, Policy
-    from proxy.findings import Findings
     from proxy.generation import Setup
-    from proxy.recorded import Recorded
+    from proxy.store.findings import Findings
+    from proxy.store.recorded import Recorded
 
 cli = typer.Typer(no_args_is_help=True)
 
@@ -31,9 +31,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 @contextmanager
 def opened_record(config: Path | None) -> Iterator[Findings]:
     """The configured record, which needs no policy; ends the process where there is none."""
-    from proxy.database import path_of
-    from proxy.findings import Findings
     from proxy.server import load_store_config
+    from proxy.store.database import path_of
+    from proxy.store.findings import Findings
 
     with errors_told():
         url = load_store_config(config).store
@@ -67,7 +67,7 @@ def seconds(text: str) -> float:
 
 def recorded_exchanges(config: Path | None, span: str) -> tuple[list[Exchange], Policy]:
     """What policies decided on within the last `span`, and the configured policy."""
-    from proxy.recorded import since
+    from proxy.store.recorded import since
 
     start, setup = time.time() - seconds(span), _setup(config)
     with opened_record(config) as findings:
@@ -96,7 +96,7 @@ def explain(
 ) -> None:
     """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
     from policies import explain as run
-    from proxy.recorded import find
+    from proxy.store.recorded import find
 
     setup = _setup(config, policy)
     with opened_record(config) as findings:
@@ -189,7 +189,7 @@ def promote(
 ) -> None:
     """Take a policy, or a rule of it, out of shadow, after showing what it would have done."""
     from policies import InvalidDocumentError, parse_policy, promoted
-    from proxy.recorded import since as recorded_since
+    from proxy.store.recorded import since as recorded_since
 
     try:
         text = policy.read_bytes().decode()  # line ends stay
@@ -253,7 +253,7 @@ def verdict(
     config: ConfigOption = None,
 ) -> None:
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
-    from proxy.recorded import find
+    from proxy.store.recorded import find
 
     with opened_record(config) as findings:
         recorded = find(findings.engine, request_id)

@@ -18,8 +18,8 @@ from proxy.asgi import place
 from proxy.config import Config
 from proxy.errors import StartupError, StoreError
 from proxy.generation import Generation, Parts, Setup, problems_of
-from proxy.key_store import KeyStore
 from proxy.keys import ClientKey
+from proxy.store.client_keys import KeyStore
 from proxy.watch import Watch
 
 log = structlog.get_logger(__name__)

@@ -24,16 +24,16 @@ from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import InvalidDocumentError, lint, load_document
 from proxy.app import App, create_app_of
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
-from proxy.database import open_engine, path_of
 from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
-from proxy.key_store import KeyStore
 from proxy.logs import configure_logs
 from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routing import Router
+from proxy.store.client_keys import KeyStore
+from proxy.store.database import open_engine, path_of
 from proxy.websocket_server import websocket_settings
 
 log = structlog.get_logger(__name__)

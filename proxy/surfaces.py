@@ -18,10 +18,10 @@ from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format
 from proxy.json_splice import json_object, replace_member
-from proxy.records import Records
 from proxy.routing import Router
 from proxy.scoring import Status
-from proxy.store import Store
+from proxy.store.held_replies import Store
+from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 
 JSON: Headers = [(b"content-type", b"application/json")]

@@ -25,8 +25,8 @@ from policies import (
 )
 from proxy.certified import CertifiedPolicy
 from proxy.errors import StoreError
-from proxy.findings import Findings, Withdrawal
-from proxy.recorded import Recorded, recent_confidences, verdicts_after
+from proxy.store.findings import Findings, Withdrawal
+from proxy.store.recorded import Recorded, recent_confidences, verdicts_after
 from proxy.watch import Sight, sight_of
 
 log = structlog.get_logger(__name__)

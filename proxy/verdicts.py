@@ -12,7 +12,7 @@ import time
 import structlog
 
 from proxy.errors import StoreError
-from proxy.store import HELD, HeldReply, Store
+from proxy.store.held_replies import HELD, HeldReply, Store
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from proxy.key_store import KeyStore
 from proxy.keys import ClientKey, digest_of, new_key_id, new_secret
+from proxy.store.client_keys import KeyStore
 from tests.live_proxy import question, until
 
 OWN_KEY = "sk-upstreams-own"

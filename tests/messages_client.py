@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.store import Store
+from proxy.store.held_replies import Store
 from tests.live_proxy import LiveProxy, RawReply, post_raw
 from tests.messages_upstream import MessagesUpstream
 

@@ -17,7 +17,7 @@ import pytest
 from openai import APIError, APIStatusError
 
 from policies import InvalidDocumentError, load_policy
-from proxy.store import RELEASED
+from proxy.store.held_replies import RELEASED
 from tests.conftest import StartProxy
 from tests.live_proxy import LiveProxy, question
 from tests.test_actions import ACTION, WEATHER

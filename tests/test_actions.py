@@ -13,7 +13,7 @@ import pytest
 from openai import NotFoundError, UnprocessableEntityError
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from proxy.store import REJECTED, RELEASED, Store
+from proxy.store.held_replies import REJECTED, RELEASED, Store
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import (

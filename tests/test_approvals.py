@@ -20,7 +20,7 @@ from proxy.approvals import Approvals, digest_of_calls, digest_of_request
 from proxy.asgi import Request
 from proxy.completion_request import parse_completion_request
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
-from proxy.store import REJECTED, RELEASED, Store
+from proxy.store.held_replies import REJECTED, RELEASED, Store
 from tests import messages_client
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from policies import Certificate, Labelled, Scope, certify, load_policy
-from proxy.findings import Findings, Withdrawal
+from proxy.store.findings import Findings, Withdrawal
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, WordScorer, until
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from openai import APIError, NotFoundError, OpenAI, UnprocessableEntityError
 
-from proxy.store import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.verdicts import Verdicts
 from tests import messages_client
 from tests.conftest import StartProxy

@@ -47,14 +47,7 @@ ONLY_IN = {
     "litellm": ["proxy.translate*"],
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
-    "sqlalchemy": [
-        "proxy.database",
-        "proxy.findings",
-        "proxy.key_store",
-        "proxy.recorded",
-        "proxy.records",
-        "proxy.store",
-    ],
+    "sqlalchemy": ["proxy.store.*"],
     "fastapi": ["proxy.own_api"],
     "starlette": ["proxy.own_api"],
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from proxy.store import REJECTED, RELEASED
+from proxy.store.held_replies import REJECTED, RELEASED
 from tests.live_proxy import without_member
 from tests.messages_client import (
     ACTION,

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 from policies import Certificate, Labelled, Scope, certify
 from proxy.commands import cli as serving
-from proxy.findings import Findings, Withdrawal
 from proxy.policy_commands import cli as on_policies
 from proxy.record_commands import cli as on_records
+from proxy.store.findings import Findings, Withdrawal
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess, until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.exchange import new_request_id
-from proxy.records import COLUMNS, Records, Row
+from proxy.store.records import COLUMNS, Records, Row
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.records import Records
+from proxy.store.records import Records
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import members_in, question

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from proxy.errors import StoreError
-from proxy.store import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 
 REPLY = HeldReply(
     id="chatcmpl-held-1",

@@ -1,4 +1,4 @@
-"""Held replies. One of the modules that know the database.
+"""Held replies, and those drawn to be audited: what people are asked to review.
 
 A held reply is written before the client hears that it is held; whoever releases it may do so
 from another process (`pinocchio reviews`). The bytes kept are those that upstream sent. Replies
@@ -18,13 +18,14 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
-from proxy.database import cause, metadata, open_engine, path_of, set_pragmas
 from proxy.errors import StoreError
-from proxy.key_store import client_keys
+from proxy.store.client_keys import client_keys
+from proxy.store.database import cause, metadata, open_engine, path_of, set_pragmas
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+HOLD, AUDIT = "hold", "audit"
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
@@ -52,6 +53,15 @@ _held = sa.Table(
     sa.Column("rule_digest", sa.String, nullable=True),
     sa.Column("calls", sa.Text, nullable=True),
     sa.Column("taken_at", sa.Float, nullable=True),  # when a bound reply was first handed out
+    sa.Column("kind", sa.String, nullable=False, server_default=HOLD),
+    sa.Column("request_id", sa.String, nullable=True, index=True),  # of its exchange
+    sa.Column("team", sa.String, nullable=True),
+    sa.Column("path", sa.String, nullable=True),  # that was asked, after `/v1`
+    sa.Column("request", sa.LargeBinary, nullable=True),  # its body, as the client sent it
+    sa.Column("revised", sa.LargeBinary, nullable=True),  # what a reviewer wrote in its place
+    sa.Column("decided_by", sa.String, nullable=True),
+    sa.Column("note", sa.Text, nullable=True),
+    sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
 )
 
 _IS_BOUND = f"SELECT 1 FROM {_held.name} WHERE request_digest = ? LIMIT 1"
@@ -60,6 +70,8 @@ _IS_BOUND = f"SELECT 1 FROM {_held.name} WHERE request_digest = ? LIMIT 1"
 @dataclass(frozen=True, slots=True)
 class HeldReply:
     """One reply that a policy holds; times are seconds since the epoch.
+
+    With `kind` AUDIT it is one that was delivered, drawn with probability `share` to be labelled.
 
     A reply with a `request_digest` is bound to that request: `rule_digest` is the rule that held
     it, `calls` its tool calls as `approvals.digest_of_calls` writes them.
@@ -83,6 +95,20 @@ class HeldReply:
     rule_digest: str | None = None
     calls: str | None = None
     taken_at: float | None = None
+    kind: str = HOLD
+    request_id: str | None = None
+    team: str | None = None
+    path: str | None = None
+    request: bytes | None = None
+    revised: bytes | None = None
+    decided_by: str | None = None
+    note: str | None = None
+    share: float | None = None
+
+    @property
+    def outgoing(self) -> bytes:
+        """What a client gets once it is released: the reviewer's words, or those of upstream."""
+        return self.reply if self.revised is None else self.revised
 
     @property
     def is_bound(self) -> bool:

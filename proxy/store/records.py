@@ -1,7 +1,7 @@
 """The record of exchanges: one row each, written in batches by a thread of its own.
 
 A reply never waits for its row. The queue is bounded: rows beyond it, and rows that the database
-refuses, are shed and counted. One of the modules that know the database.
+refuses, are shed and counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from proxy.database import cause, metadata, open_engine
+from proxy.store.database import cause, metadata, open_engine
 
 log = structlog.get_logger(__name__)
 

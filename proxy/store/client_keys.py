@@ -1,4 +1,4 @@
-"""The table of client keys. One of the modules that know the database.
+"""The table of client keys.
 
 Rows are added and marked as revoked, and never change or go otherwise: two counts therefore tell
 whether a copy of the table is still good. `pinocchio keys` writes from a process of its own.
@@ -12,9 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from proxy.database import cause, metadata, open_engine
 from proxy.errors import StoreError
 from proxy.keys import ClientKey
+from proxy.store.database import cause, metadata, open_engine
 
 client_keys = sa.Table(
     "client_keys",

@@ -1,6 +1,6 @@
 """What was found out about replies later: verdicts, and certificates that no longer hold.
 
-One of the modules that know the database. A verdict is a person's label of a recorded reply; a
+A verdict is a person's label of a recorded reply; several people may label the same one. A
 withdrawn grant is one that monitors have stopped relying on, and stays so after a restart.
 """
 
@@ -15,16 +15,19 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import SQLAlchemyError
 
-from proxy.database import cause, metadata, open_engine
 from proxy.errors import StoreError
+from proxy.store.database import cause, metadata, open_engine
 
 verdicts = sa.Table(
     "verdicts",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),  # in the order in which they were given
-    sa.Column("request_id", sa.String, nullable=False, unique=True),
+    sa.Column("request_id", sa.String, nullable=False),
     sa.Column("is_correct", sa.Boolean, nullable=False),
     sa.Column("given_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("reviewer", sa.String, nullable=False, server_default=""),  # "" on the command line
+    sa.Column("note", sa.Text),
+    sa.Index("one_verdict_of_a_reviewer", "request_id", "reviewer", unique=True),
 )
 _withdrawn = sa.Table(
     "withdrawn_grants",
@@ -74,11 +77,14 @@ class Findings:
         )
         self._write(statement.on_conflict_do_nothing())
 
-    def give_verdict(self, request_id: str, is_correct: bool) -> None:
-        """Keeps a label of a reply, in place of the one before."""
-        values = {"is_correct": is_correct, "given_at": time.time()}
-        statement = insert(verdicts).values(request_id=request_id, **values)
-        self._write(statement.on_conflict_do_update(index_elements=["request_id"], set_=values))
+    def give_verdict(
+        self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
+    ) -> None:
+        """Keeps a label of a reply, in place of the one that this reviewer gave before."""
+        values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
+        statement = insert(verdicts).values(request_id=request_id, reviewer=reviewer, **values)
+        whose = ["request_id", "reviewer"]
+        self._write(statement.on_conflict_do_update(index_elements=whose, set_=values))
 
     def _write(self, statement: sa.Insert) -> None:
         try:

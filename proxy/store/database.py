@@ -1,7 +1,4 @@
-"""The database behind the store and the records: SQLite in one file.
-
-Only this module and those that say so know SQLAlchemy.
-"""
+"""The database behind the store and the records: SQLite in one file."""
 
 from __future__ import annotations
 

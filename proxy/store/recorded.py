@@ -1,7 +1,4 @@
-"""Reading the record: one exchange, or those since a time, with the facts policies went by.
-
-One of the modules that know the database.
-"""
+"""Reading the record: one exchange, or those since a time, with the facts policies went by."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from policies import Exchange, Facts
-from proxy.findings import reading, verdicts
-from proxy.recorded_facts import facts_in
-from proxy.records import exchanges
+from proxy.store.findings import reading, verdicts
+from proxy.store.recorded_facts import facts_in
+from proxy.store.records import exchanges
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
@@ -77,10 +74,16 @@ def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
 
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
-    """The verdicts given after the one with this number, each with its own and its exchange."""
+    """The verdicts given after the one with this number, each with its own and its exchange.
+
+    Of several people's on the same reply, the first: monitors count a reply once.
+    """
+    same = verdicts.alias()
+    first = sa.select(sa.func.min(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
     joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
     columns = *exchanges.c, verdicts.c.is_correct, verdicts.c.id.label("verdict_id")
-    query = sa.select(*columns).select_from(joined).where(verdicts.c.id > id)
+    query = sa.select(*columns).select_from(joined)
+    query = query.where(verdicts.c.id > id, verdicts.c.id == first.scalar_subquery())
     query = query.order_by(verdicts.c.id)
     with reading(engine) as connection:
         found = connection.execute(query)
@@ -104,9 +107,10 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[tuple[str, float]
 
 
 def _recorded() -> sa.Select[Any]:
-    given = exchanges.c.request_id == verdicts.c.request_id
-    joined = exchanges.outerjoin(verdicts, given)
-    return sa.select(*exchanges.c, verdicts.c.is_correct).select_from(joined)
+    """Exchanges, each with the latest of its verdicts."""
+    latest = sa.select(verdicts.c.is_correct).order_by(verdicts.c.given_at.desc()).limit(1)
+    latest = latest.where(verdicts.c.request_id == exchanges.c.request_id)
+    return sa.select(*exchanges.c, latest.scalar_subquery().label("is_correct"))
 
 
 def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:

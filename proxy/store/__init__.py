@@ -1,0 +1,4 @@
+"""What is kept: held replies, the record of exchanges, verdicts, client keys.
+
+The only package that knows SQLAlchemy. `database.py` opens what the others read and write.
+"""
