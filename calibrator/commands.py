@@ -106,7 +106,8 @@ def train(
     soft_labels: Annotated[float, typer.Option(help="Share of the tower's own opinion.")] = 0.0,
     averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
     tower: Annotated[bool, typer.Option(help="With the tower over n-grams.")] = True,
-    encoder: Annotated[bool, typer.Option(help="With an encoder, which takes hours.")] = False,
+    forest: Annotated[bool, typer.Option(help="With boosted trees beside the tower.")] = True,
+    encoder: Annotated[bool, typer.Option(help="Instead of the trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
 ) -> None:
@@ -131,6 +132,7 @@ def train(
             soft_labels=soft_labels,
             averaging=averaging,
             has_tower=tower,
+            has_forest=forest,
             has_encoder=encoder,
             device=device,
             layout=Layout(max_tokens=max_tokens),

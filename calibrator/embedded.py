@@ -1,9 +1,10 @@
-"""The embedded calibrator: a tower over n-grams (`tower`), an encoder of both texts, or both.
+"""The embedded calibrator: a tower over n-grams, with a forest or an encoder beside it.
 
 P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09): the sigmoid of their
-difference, which is the tower's log-odds plus those of the encoder's head. One forward pass, no
-network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in torch on other
-devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint is a tower alone.
+difference, which is the log-odds of `tower` and `forest` plus those of the encoder's head. One
+forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
+torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint has
+no encoder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tokenizers import Tokenizer
 from calibrator.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.familiarity import Familiarity, modest
+from calibrator.forest import Forest
 from calibrator.layout import (
     TokenRow,
     assemble,
@@ -61,12 +63,14 @@ class EmbeddedCalibrator:
         tokenizer: Tokenizer,
         familiarity: Familiarity | None = None,
         tower: Tower | None = None,
+        forest: Forest | None = None,
     ) -> None:
         self.config = config
         self.encoder = encoder
         self.tokenizer = tokenizer
         self.familiarity = familiarity
         self.tower = tower
+        self.forest = forest
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._benchmarks = frozenset(config.benchmarks)
 
@@ -105,14 +109,17 @@ class EmbeddedCalibrator:
     def _in_tower(
         self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
     ) -> tuple[NDArray[np.float64], Floats]:
-        """What the tower says of each item, (B,) log-odds, and its features."""
+        """What tower and forest say of each item, (B,) log-odds, and the tower's features."""
         assert self.tower is not None
         rows = [
             tower_row(item.question, item.answer, question, answer)
             for item, (_, question, answer) in zip(items, pieces, strict=True)
         ]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        return self.tower.read(rows, names)
+        odds, features = self.tower.read(rows, names)
+        if self.forest is not None:
+            odds = odds + self.forest.read(rows, names)
+        return odds, features
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One pass for each item; neighbours do not change a score."""
@@ -153,6 +160,7 @@ class Checkpoint:
     tokenizer: Tokenizer
     familiarity: Familiarity | None
     tower: Tower | None
+    forest: Forest | None
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -168,12 +176,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
     try:
         familiarity, tower = Familiarity.from_state(state), Tower.from_state(state)
+        forest = Forest.from_state(state)
         weights = encoder_weights(state, config.encoder)
         if config.encoder is None and tower is None:
             raise ValueError("there is neither an encoder nor a tower")
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
-    return Checkpoint(config, weights, tokenizer, familiarity, tower)
+    return Checkpoint(config, weights, tokenizer, familiarity, tower, forest)
 
 
 def load_embedded(
@@ -189,7 +198,7 @@ def load_embedded(
     geometry = found.config.encoder
     encoder = None if geometry is None else _encoder(geometry, found.weights, device, threads)
     return EmbeddedCalibrator(
-        found.config, encoder, found.tokenizer, found.familiarity, found.tower
+        found.config, encoder, found.tokenizer, found.familiarity, found.tower, found.forest
     )
 
 

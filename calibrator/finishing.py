@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from calibrator.checkpoint import WEIGHTS, CheckpointConfig, sha256_of, write_config
 from calibrator.familiarity import Familiarity, fit_familiarity
+from calibrator.forest import PREFIX as FOREST
 from calibrator.metrics import auroc, brier, ece
 from calibrator.recalibration import Platt, fit_platt, sigmoid
 from calibrator.tower import PREFIX as TOWER
@@ -93,14 +94,14 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
 
 
 def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:
-    """All weights: the encoder's as tensors in bf16 (words in int8), the tower's as arrays."""
+    """All weights: the encoder's as tensors in bf16 (words in int8), the others' as arrays."""
     weights: dict[str, Any] = {}
     if encoder is not None:
         weights = {name: t.cpu() for name, t in encoder.model.state_dict().items()}
         weights[WORDS], weights[WORDS + SCALE] = packed(weights[WORDS].float().numpy())
     for number, member in enumerate(tower.members):
         weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
-    return weights
+    return weights | {f"{FOREST}{name}": array for name, array in tower.forest.items()}
 
 
 def write_checkpoint(

@@ -1,15 +1,18 @@
-"""The first stage of a training: the side tower, fitted once and kept in the run's folder."""
+"""The first stage of a training: tower and forest, fitted once and kept in the run's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.forest import PREFIX as FOREST
+from calibrator.forest import Forest
+from calibrator.forest_training import ForestData, fit_forest
 from calibrator.tower import Tower, TowerRow, Weights
 from calibrator.tower_training import (
     MIN_NAME_ROWS,
@@ -33,12 +36,19 @@ class TowerStage:
     """Log-odds (N, 2) of examples without and with name, and the weights that ship.
 
     Those of the training rows are out of fold, and zeros where no encoder needs them; the
-    validation rows are new to every tower.
+    validation rows are new to tower and forest. A forest grows only where no encoder is trained:
+    it would have to be grown once more for every fold.
     """
 
     train_logits: Logits
     validation_logits: Logits
     members: list[Weights]
+    forest: Weights  # empty for none
+
+    def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
+        """What the weights that ship say, (B,)."""
+        found = Tower(self.members).logits(rows, names)
+        return found + Forest(self.forest).read(rows, names) if self.forest else found
 
 
 def is_fitted(folder: Path) -> bool:
@@ -55,7 +65,7 @@ def fit_stage(
 ) -> TowerStage:
     """Fits the towers, or reads what an earlier start of the run fitted."""
     if not config.has_tower:
-        return TowerStage(_nothing(data.train), _nothing(data.validation), [])
+        return TowerStage(_nothing(data.train), _nothing(data.validation), [], {})
     if is_fitted(folder):
         return _read(folder / FITTED, config.tower)
     names = known_names(data)
@@ -78,7 +88,15 @@ def fit_stage(
         model = fit_tower(given, everything, len(names) + 1, config.tower, seed)
         members.append(export(model, rare))
         say(f"tower: {number + 1} of {config.tower.members} that ship")
-    stage = TowerStage(logits, validation_logits(members, data.validation, names), members)
+    forest: Weights = {}
+    if config.has_forest and not config.has_encoder:
+        benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
+        questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
+        told = ForestData(given.rows, given.names, benchmarks, questions, given.targets)
+        forest = fit_forest(told, len(names) + 1, config.forest, config.seed)
+        say(f"forest: {config.forest.trees} trees")
+    stage = TowerStage(logits, _nothing(data.validation), members, forest)
+    stage = replace(stage, validation_logits=validation_logits(stage, data.validation, names))
     _write(folder / FITTED, stage)
     return stage
 
@@ -99,13 +117,12 @@ def fold_of(example: Example, folds: int) -> int:
     return int(share_of(f"fold {example.question_id}") * folds)
 
 
-def validation_logits(
-    members: list[Weights], examples: list[Example], names: dict[str, int]
-) -> Logits:
-    """What the shipped tower says, (N, 2), without and with name."""
-    tower, rows = Tower(members), tower_rows(examples)
+def validation_logits(stage: TowerStage, examples: list[Example], names: dict[str, int]) -> Logits:
+    """What ships says, (N, 2), without and with name."""
+    rows = tower_rows(examples)
     known = [names.get(example.source_model or "", 0) for example in examples]
-    return np.stack([tower.logits(rows, [0] * len(rows)), tower.logits(rows, known)], axis=1)
+    found = [stage.logits(rows, [0] * len(rows)), stage.logits(rows, known)]
+    return np.stack(found, axis=1).astype(np.float32)
 
 
 def _nothing(examples: list[Example]) -> Logits:
@@ -118,6 +135,7 @@ def _write(path: Path, stage: TowerStage) -> None:
         for number, member in enumerate(stage.members)
         for name, value in member.items()
     }
+    arrays |= {f"{FOREST}{name}": value for name, value in stage.forest.items()}
     partial = path.with_suffix(".tmp.npz")
     arrays |= {"train": stage.train_logits, "validation": stage.validation_logits}
     np.savez(partial, allow_pickle=False, **arrays)
@@ -134,4 +152,6 @@ def _read(path: Path, config: TowerConfig) -> TowerStage:
             }
             for number in range(config.members)
         ]
-        return TowerStage(found["train"], found["validation"], members)
+        own = [name for name in found.files if name.startswith(FOREST)]
+        forest = {name.removeprefix(FOREST): found[name] for name in own}
+        return TowerStage(found["train"], found["validation"], members, forest)

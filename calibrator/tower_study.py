@@ -1,6 +1,6 @@
-"""Measures the tower alone, to choose its settings: `python -m calibrator.tower_study`.
+"""Measures tower and forest, to choose their settings: `python -m calibrator.tower_study`.
 
-The towers that would ship are fitted on training questions and judged on validation questions (as
+What would ship is fitted on training questions and judged on validation questions (as
 served: named), on model families that were left out (without a name) and on benchmarks that were
 left out, all at once or each alone. The test files are never read. The figures of what training did
 not see, and a table in `ablations.md`, were made with it.
@@ -18,6 +18,8 @@ import typer
 from numpy.typing import NDArray
 
 from calibrator.disagreement import disagreement
+from calibrator.forest import Forest
+from calibrator.forest_training import ForestConfig, ForestData, fit_forest
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
 from calibrator.rows import Row
@@ -77,13 +79,14 @@ def main(
     each: Annotated[
         bool, typer.Option(help="Instead: each of them alone, one after the other.")
     ] = False,
+    forest: Annotated[bool, typer.Option(help="With the forest beside the towers.")] = True,
     seed: int = 1,
 ) -> None:
     """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
     variants = {"as it ships": TowerConfig()}
     variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
     rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
-    study = TowerStudy(rows, seed)
+    study = TowerStudy(rows, seed, ForestConfig() if forest else None)
     for setting, config in variants.items():
         typer.echo(setting)
         if each:
@@ -95,13 +98,15 @@ def main(
 class TowerStudy:
     """Rows as the tower reads them, made once for all settings."""
 
-    def __init__(self, rows: list[Row], seed: int) -> None:
-        self.rows, self.seed = rows, seed
+    def __init__(self, rows: list[Row], seed: int, forest: ForestConfig | None = None) -> None:
+        self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
         self.share = np.array([share_of(row.question_id) for row in rows])
         self.models = np.array([(row.model or "").lower() for row in rows])
         self.benchmarks = np.array([row.benchmark or "" for row in rows])
+        self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]
+        self.questions = np.unique([row.question_id for row in rows], return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
         """Known questions, families and benchmarks, judged by towers that saw none of them."""
@@ -145,8 +150,8 @@ class TowerStudy:
     def scores(
         self, config: TowerConfig, chosen: Mask, groups: list[tuple[Mask, bool]]
     ) -> list[NDArray[np.float32]]:
-        """The mean logits of each group's rows, with names or without, of towers fitted on the
-        chosen rows."""
+        """The logits of each group's rows, with names or without: the mean of towers and, where
+        there is one, the forest's, fitted on the chosen rows."""
         names = name_numbers(self.models, chosen)
         data = TowerData(self.read, names, self.labels, np.zeros(len(self.rows), dtype=np.int64))
         sums = [np.zeros(int(mask.sum()), dtype=np.float32) for mask, _ in groups]
@@ -156,7 +161,20 @@ class TowerStudy:
             )
             for total, (mask, is_named) in zip(sums, groups, strict=True):
                 total += tower_logits(model, data, np.flatnonzero(mask), is_named) / config.members
+        if self.forest is not None:
+            found = self._forest(self.forest, np.flatnonzero(chosen), names)
+            for total, (mask, is_named) in zip(sums, groups, strict=True):
+                rows = [self.read[i] for i in np.flatnonzero(mask)]
+                total += found.read(rows, names[mask] * is_named)
         return sums
+
+    def _forest(
+        self, config: ForestConfig, at: NDArray[np.int64], names: NDArray[np.int64]
+    ) -> Forest:
+        rows = [self.read[i] for i in at]
+        benchmarks, questions = self.benchmark_numbers[at], self.questions[at]
+        data = ForestData(rows, names[at], benchmarks, questions, self.labels[at])
+        return Forest(fit_forest(data, int(names.max()) + 1, config, self.seed))
 
     def tell(self, name: str, at: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         if len(at):

@@ -1,11 +1,12 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
-    rows -> split by question -> disguise -> tokens -> tower [-> encoder] -> recalibrate, save
+    rows -> split by question -> disguise -> tokens -> tower and forest -> recalibrate, save
 
-The tower (n-grams, traits, names) is fitted in minutes. An encoder, where one is asked for, is
-trained on what the tower leaves over (`encoder_training`).
+Tower (n-grams, traits, names) and forest (trees on topics and traits) are fitted in minutes. An
+encoder, where one is asked for instead of the forest, is trained on what the tower leaves over
+(`encoder_training`).
 
-A run lives in one folder: `train.json` (its configuration), `tower.npz` (the fitted tower),
+A run lives in one folder: `train.json` (its configuration), `tower.npz` (tower and forest),
 `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
 same command goes on where it was interrupted.
 """
@@ -28,6 +29,7 @@ from calibrator.checkpoint import sha256_of
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.finishing import BASE_SHA256, finish
+from calibrator.forest_training import ForestConfig
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.rows import Row
@@ -65,8 +67,10 @@ class TrainConfig:
     focal_gamma: float = 0.0
     soft_labels: float = 0.0  # share of the out-of-fold tower's opinion in the target
     has_tower: bool = True
+    has_forest: bool = True  # beside a tower without an encoder
     has_encoder: bool = False
     tower: TowerConfig = field(default_factory=TowerConfig)
+    forest: ForestConfig = field(default_factory=ForestConfig)
     epochs: int = 4
     learning_rate: float = 1.5e-4
     weight_decay: float = 0.01

@@ -1,0 +1,72 @@
+"""The forest: boosted trees on traits, topics, the question's difficulty and the model's ability.
+
+The tower reads words; trees read the same answered question as a few hundred numbers that are not
+words, and so err on other rows, those of models above all that training never saw. The two log-odds
+are added. Serving is numpy alone; `forest_training` makes the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.difficulty import Difficulty
+from calibrator.topics import Topics
+from calibrator.tower import TowerRow
+from calibrator.traits import TRAITS
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
+
+PREFIX = "forest."
+NO_NAME = -2.0  # below every ability
+
+
+class Forest:
+    """Trees (T) of nodes (N); a leaf's branches are itself.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.topics = Topics.from_state(state)
+        self.difficulty = Difficulty.from_state(state)
+        self.feature = state["feature"].astype(np.intp)  # (T, N) the column that a node asks for
+        self.threshold = state["threshold"].astype(np.float32)  # (T, N) at most that: to the left
+        self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
+        self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
+        self.base = float(state["base"][0])
+        self.depth = int(state["depth"][0])
+        self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
+        shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
+        width = TRAITS + self.topics.width + 2
+        if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
+            raise ValueError("trees of another shape")
+
+    def read(
+        self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
+        abilities = self.ability[np.asarray(names, dtype=np.intp)]
+        difficulties = [self.difficulty.of(row.grams) for row in rows]
+        given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
+        tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
+        at = np.zeros((len(rows), len(tree)), dtype=np.intp)
+        for _ in range(self.depth):
+            is_left = given[row, self.feature[tree, at]] <= self.threshold[tree, at]
+            at = self.branches[is_left.astype(np.intp), tree, at]
+        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
+        """What a checkpoint's weights hold; None for a checkpoint without a forest."""
+        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        return cls(own) if own else None
+
+
+def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
+    """What the trees read, (B, TRAITS + topics + 2); `others` (B, 2): abilities, difficulties."""
+    read = [np.concatenate([row.traits, topics.of(row.grams)]) for row in rows]
+    return np.hstack([np.stack(read), others]).astype(np.float32)

@@ -1,0 +1,187 @@
+"""Fits the forest (`forest`): topics, difficulties, abilities, then boosted trees on them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.difficulty_training import fit_difficulty
+from calibrator.errors import MissingExtraError
+from calibrator.forest import NO_NAME, features_of
+from calibrator.ngrams import PARTS
+from calibrator.topics import PREFIX as TOPICS
+from calibrator.topics import Topics
+from calibrator.tower import BUCKETS, TowerRow
+from calibrator.weights import packed
+
+Array = NDArray[np.generic]
+Ints = NDArray[np.int64]
+
+PRIOR_ROWS = 20.0  # how many rows of no ability an ability is measured beside
+
+
+@dataclass(frozen=True, slots=True)
+class ForestConfig:
+    """How the forest is fitted, and what it weighs beside the tower."""
+
+    weight: float = 0.75  # of its log-odds
+    trees: int = 400
+    leaves: int = 31
+    learning_rate: float = 0.08
+    leaf_rows: int = 100  # the fewest in a leaf
+    ridge: float = 10.0
+    feature_share: float = 0.3  # of the features, looked at for a split
+    name_dropout: float = 0.45
+    topics: tuple[int, ...] = (64, 64, 48, 32, 48)  # of each part
+    grams: int = 20_000  # the most frequent of a part, from which topics are made
+    topic_rows: int = 20_000  # from which their directions are
+
+
+@dataclass(frozen=True, slots=True)
+class ForestData:
+    """Rows with the numbers of their names (0 = none), benchmarks and questions, and their targets,
+    each (N,)."""
+
+    rows: Sequence[TowerRow]
+    names: Ints
+    benchmarks: Ints
+    questions: Ints
+    targets: NDArray[np.float32]
+
+
+def fit_forest(data: ForestData, names: int, config: ForestConfig, seed: int) -> dict[str, Array]:
+    """The arrays of a `Forest` that knows `names` names; the same seed, the same forest.
+
+    Its log-odds come multiplied by `config.weight`. A target between 0 and 1 counts as both, in
+    its proportion. Raises MissingExtraError without scikit-learn.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("scikit-learn", "train") from error
+    rng = np.random.default_rng(seed)
+    tables = fit_topics(data.rows, config, rng)
+    ability = abilities(data, names)
+    hidden = rng.random(len(data.rows)) < config.name_dropout
+    grams = [row.grams for row in data.rows]
+    difficulty, told = fit_difficulty(grams, data.questions, data.targets, seed)
+    others = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
+    features = features_of(data.rows, Topics.from_state(tables), others)
+    at, labels, weights = _as_labels(data.targets)
+    model = HistGradientBoostingClassifier(
+        max_iter=config.trees,
+        learning_rate=config.learning_rate,
+        max_leaf_nodes=config.leaves,
+        min_samples_leaf=config.leaf_rows,
+        l2_regularization=config.ridge,
+        max_features=config.feature_share,
+        early_stopping=False,
+        random_state=seed,
+    ).fit(features[at], labels, sample_weight=weights)
+    arrays = {**_trees(model, config.weight), **tables, **difficulty}
+    return arrays | {"ability": ability.astype(np.float16)}
+
+
+def fit_topics(
+    rows: Sequence[TowerRow], config: ForestConfig, rng: np.random.Generator
+) -> dict[str, Array]:
+    """The arrays of `Topics`: of each part the directions in which some of the rows differ most."""
+    some = rng.permutation(len(rows))[: config.topic_rows]
+    found: dict[str, Array] = {}
+    for part, width in zip(range(PARTS), config.topics, strict=True):
+        counts = np.zeros(BUCKETS, dtype=np.int64)
+        for row in rows:
+            counts[row.grams[part]] += 1
+        ids = np.sort(np.argsort(-counts, kind="stable")[: config.grams])
+        rarity = np.log(len(rows) / np.maximum(counts[ids], 1)).astype(np.float16)
+        lists = [rows[i].grams[part] for i in some]
+        table, scale = packed(_directions(lists, ids, rarity.astype(np.float32), width, rng))
+        arrays: dict[str, Array] = {
+            "ids": ids.astype(np.int32),
+            "rarity": rarity,
+            "table": table,
+            "scale": scale,
+        }
+        found |= {f"{TOPICS}{part}.{name}": array for name, array in arrays.items()}
+    return found
+
+
+def _directions(
+    lists: Sequence[NDArray[np.int32]],
+    ids: Ints,
+    rarity: NDArray[np.float32],
+    width: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """The main directions of rows of n-grams, (len(ids), width); zeros where there are fewer."""
+    from scipy.sparse import csr_matrix, diags_array
+    from sklearn.decomposition import TruncatedSVD
+
+    place = np.full(BUCKETS, -1)
+    place[ids] = np.arange(len(ids))
+    row = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
+    column = place[np.concatenate(lists)]
+    row, column = row[column >= 0], column[column >= 0]
+    shape = (len(lists), len(ids))
+    bags = csr_matrix((rarity[column], (row, column)), shape=shape)
+    lengths = np.sqrt(np.asarray(bags.multiply(bags).sum(axis=1)).ravel())
+    bags = diags_array(1 / np.maximum(lengths, 1e-6)) @ bags
+    directions = np.zeros((len(ids), width), dtype=np.float32)
+    kept = min(width, len(lists) - 1)
+    if kept > 0 and bags.nnz:
+        seed = int(rng.integers(2**31))
+        svd = TruncatedSVD(kept, n_iter=1, random_state=seed).fit(bags)
+        directions[:, :kept] = svd.components_.T * len(ids) ** 0.5  # of size 1, for 16 bits
+    return directions
+
+
+def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
+    """How much more often than others on the same benchmarks each model is right, (names,).
+
+    Drawn to 0 for models of few rows; `NO_NAME` for no name.
+    """
+    sums = np.bincount(data.benchmarks, weights=data.targets)
+    usual = sums / np.maximum(1, np.bincount(data.benchmarks))
+    above = np.bincount(data.names, weights=data.targets - usual[data.benchmarks], minlength=names)
+    found = above / (np.bincount(data.names, minlength=names) + PRIOR_ROWS)
+    found[0] = NO_NAME
+    return found.astype(np.float16).astype(np.float32)
+
+
+def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.float64]]:
+    """Row numbers, labels and weights; a target between 0 and 1 becomes two weighted rows."""
+    every = np.arange(len(targets))
+    at = np.concatenate([every, every])
+    labels = np.repeat([1, 0], len(targets))
+    weights = np.concatenate([targets, 1 - targets]).astype(np.float64)
+    return at[weights > 0], labels[weights > 0], weights[weights > 0]
+
+
+def _trees(model: Any, weight: float) -> dict[str, Array]:
+    """The nodes of a fitted model's trees as rectangular arrays, leaves pointing to themselves."""
+    trees = [each.nodes for (each,) in model._predictors]  # nothing public tells them
+    shape = (len(trees), max(map(len, trees)))
+    own = np.broadcast_to(np.arange(shape[1]), shape)
+    feature, left, right = np.zeros(shape, np.int16), own.astype(np.int16), own.astype(np.int16)
+    threshold, value = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    for number, nodes in enumerate(trees):
+        inner = np.flatnonzero(nodes["is_leaf"] == 0)
+        feature[number, inner] = nodes["feature_idx"][inner]
+        threshold[number, inner] = nodes["num_threshold"][inner]
+        left[number, inner], right[number, inner] = nodes["left"][inner], nodes["right"][inner]
+        value[number, : len(nodes)] = nodes["value"] * weight
+    base = float(np.ravel(model._baseline_prediction)[0]) * weight
+    depth = max(int(nodes["depth"].max()) for nodes in trees)
+    return {
+        "feature": feature,
+        "threshold": threshold,
+        "left": left,
+        "right": right,
+        "value": value,
+        "base": np.array([base], np.float32),
+        "depth": np.array([depth], np.int16),
+    }
