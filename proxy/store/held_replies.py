@@ -8,7 +8,6 @@ that call tools are bound to the request that they answer, see `approvals.py`.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
 from proxy.errors import StoreError
+from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
-from proxy.store.database import cause, metadata, open_engine, path_of, set_pragmas
+from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -63,8 +63,6 @@ _held = sa.Table(
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
 )
-
-_IS_BOUND = f"SELECT 1 FROM {_held.name} WHERE request_digest = ? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +130,20 @@ class Store:
     """Every method raises StoreError when the database cannot be used."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
-        self.path = path_of(url)
         self._url = url
         self._max_held = max_held
         self._engine: AsyncEngine | None = None
         self._is_open = False
-        self._reader: sqlite3.Connection | None = None
+        self._bound = BoundReplies(url)
 
     async def open(self) -> None:
-        """Creates the file and its tables where they are missing."""
+        """Creates the file or the tables where they are missing."""
         (await asyncio.to_thread(open_engine, self._url)).dispose()
         self._is_open = True
 
     async def aclose(self) -> None:
         self._is_open = False
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._bound.close()
         if self._engine is not None:
             await self._engine.dispose()
             self._engine = None
@@ -185,16 +180,9 @@ class Store:
     def may_have(self, request_digest: str) -> bool:
         """Whether a reply may be bound to a request: for nearly all, none is.
 
-        Asked of SQLite without a thread in between, a tenth of a millisecond less for each request:
-        a reader of its log waits for nobody. Where it cannot tell, `of_request` has to.
+        Where this cannot tell, `of_request` has to.
         """
-        try:
-            if self._reader is None:
-                place = f"{self.path.resolve().as_uri()}?mode=ro"
-                self._reader = sqlite3.connect(place, timeout=0, uri=True)
-            return bool(self._reader.execute(_IS_BOUND, (request_digest,)).fetchone())
-        except sqlite3.Error:
-            return True
+        return self._bound.may_have(request_digest)
 
     async def of_request(self, request_digest: str, key_hash: str) -> Sequence[HeldReply]:
         """The replies that are bound to a request, the newest first."""
@@ -238,13 +226,9 @@ class Store:
     def _opened(self) -> AsyncEngine:
         """Connected on first use: most proxies hold nothing, and the import takes memory."""
         if not self._is_open:
-            raise StoreError(f"the store {self.path} is not open")
+            raise StoreError(f"the store {place_of(self._url)} is not open")
         if self._engine is None:
-            from sqlalchemy.ext.asyncio import create_async_engine
-
-            url = sa.URL.create("sqlite+aiosqlite", database=str(self.path))
-            self._engine = create_async_engine(url)
-            sa.event.listen(self._engine.sync_engine, "connect", set_pragmas)
+            self._engine = open_async_engine(self._url)
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
@@ -267,5 +251,7 @@ class Store:
 
 
 def _storable(value: Any) -> Any:
-    """Half a surrogate pair, which JSON can carry and SQLite cannot, becomes its escape."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+    """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
+    if not isinstance(value, str):
+        return value
+    return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

@@ -16,6 +16,8 @@ from proxy.store.records import exchanges
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
+READ_AT_ONCE: Final = 500
+"""Rows that a database hands over at a time, where it would hand over all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,11 @@ def _recorded() -> sa.Select[Any]:
 
 
 def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:
-    with reading(engine) as connection:
-        found = connection.execute(query)
+    options = {"yield_per": READ_AT_ONCE}
+    with (
+        reading(engine) as connection,
+        connection.execute(query, execution_options=options) as found,
+    ):
         names = tuple(found.keys())
         for row in found:
             yield _read(dict(zip(names, row, strict=True)))
