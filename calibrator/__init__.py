@@ -32,17 +32,22 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, load_scorer
+    from calibrator.recalibration import Recalibration
+    from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
     from calibrator.scores import score_items
     from calibrator.training_data import load_labelled
 
 _LAZY = {
     "Pinocchio": "calibrator.judge",
+    "Recalibration": "calibrator.recalibration",
+    "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "check_checkpoint": "calibrator.loading",
     "cli": "calibrator.commands",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
 }
 
@@ -67,6 +72,8 @@ __all__ = [
     "NotScorableError",
     "Pinocchio",
     "QueueFullError",
+    "Recalibration",
+    "RecalibrationVersions",
     "Row",
     "RowError",
     "Score",
@@ -79,5 +86,6 @@ __all__ = [
     "load_scorer",
     "message_text",
     "question_text",
+    "resolve_recalibration",
     "score_items",
 ]

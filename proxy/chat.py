@@ -52,9 +52,10 @@ from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
 from proxy.policy_book import PolicyBook
+from proxy.recalibrated import Scores
 from proxy.results import Results
 from proxy.routing import Router
-from proxy.scoring import Scoring, Status
+from proxy.scoring import Status
 from proxy.sse import Event
 from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
 from proxy.store.records import Records
@@ -79,7 +80,7 @@ class Completions:
     governing: Governing
     book: PolicyBook
     router: Router
-    scoring: Scoring
+    scoring: Scores
     store: Store
     results: Results
     verdicts: Verdicts
@@ -275,7 +276,7 @@ class Way:
         asked, model = self.asked, answer.model or model
         with self.exchange.in_scoring:
             answer.confidences = await self.parts.scoring.score(
-                asked.question, answer.choices, model, asked.domain
+                asked.question, answer.choices, model, asked.domain, asked.caller.team
             )
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.asgi import Scope
@@ -24,6 +25,7 @@ from proxy.host_check import check_host
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
+from proxy.recalibrated import Recalibrated, Scores
 from proxy.results import Results
 from proxy.routes import ASGIApplication, Routes
 from proxy.routing import Router
@@ -33,6 +35,9 @@ from proxy.store.records import Records
 from proxy.surfaces import Surfaces
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
@@ -45,6 +50,7 @@ class Setup:
     path: Path | None
     config: Config
     book: PolicyBook
+    recalibration: Recalibration | None = None
 
     @property
     def policy(self) -> Policy:
@@ -54,7 +60,8 @@ class Setup:
     @property
     def files(self) -> set[Path]:
         """What was read; the setup changes when they do."""
-        return self.book.files() | ({self.path} if self.path else set())
+        named = {self.path, self.config.calibrator.recalibration} - {None}
+        return self.book.files() | {path for path in named if path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,9 @@ class Generation:
         self.number = number
         self.setup = setup
         self.router: Router = Router(setup.config, before.router if before else None)
+        self.scores: Scores = parts.scoring
+        if setup.recalibration is not None:
+            self.scores = Recalibrated(parts.scoring, setup.recalibration)
         self.in_flight = 0
         self.is_retired = False  # a later one is the current one
         self._parts = parts
@@ -117,7 +127,7 @@ class Generation:
             Governing((policy,), parts.traffic),
             self.setup.book,
             self.router,
-            parts.scoring,
+            self.scores,
             parts.store,
             parts.results,
             parts.verdicts,
