@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.faulty_upstream import FaultyUpstream
@@ -16,6 +17,9 @@ from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
 
 StartProxy = Callable[..., LiveProxy]
+
+hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)
