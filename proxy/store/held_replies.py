@@ -151,7 +151,7 @@ class Store:
     async def hold(self, held: HeldReply, caller: Caller = ANYONE) -> None:
         """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
         caller's key and team."""
-        row = {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+        row = row_of(held)
         try:
             async with self._opened().begin() as connection:
                 for most, waiting, whose in self._limits(caller):
@@ -249,6 +249,11 @@ class Store:
                 return (await connection.execute(statement)).rowcount
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def row_of(held: HeldReply) -> dict[str, Any]:
+    """What is inserted for a reply."""
+    return {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
 
 
 def _storable(value: Any) -> Any:

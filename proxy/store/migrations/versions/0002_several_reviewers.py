@@ -25,6 +25,8 @@ def upgrade() -> None:
     ]
     for column in _missing("held_replies", held):
         op.add_column("held_replies", column)
+    for column in _missing("exchanges", [sa.Column("score", sa.Float)]):
+        op.add_column("exchanges", column)
     op.create_index(
         "ix_held_replies_request_id", "held_replies", ["request_id"], if_not_exists=True
     )
