@@ -30,6 +30,7 @@ HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
+EXPIRED_AT_ONCE, EXPIRY_PAUSE_S = 200, 0.02  # other writers come in between
 MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
 
 _held = sa.Table(
@@ -63,6 +64,14 @@ _held = sa.Table(
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
 )
+held_replies = _held
+sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
+    "review_order",
+    *(_held.c.state, _held.c.confidence, _held.c.created_at, _held.c.id),
+    *(_held.c.queue, _held.c.team, _held.c.kind),
+)
+sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
+sa.Index("review_decided", _held.c.decided_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +214,43 @@ class Store:
         return await self._change(taken.values(taken_at=first)) == 1
 
     async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
-        """The surest errors first: lowest confidence, then oldest."""
-        await self.expire()
-        order = (_held.c.confidence.asc().nulls_first(), _held.c.created_at)
-        return await self._select(
-            sa.select(_held).where(_held.c.state == state).order_by(*order).limit(limit)
-        )
+        """The surest errors first: what has no score, then lowest confidence, then oldest.
+
+        Two ranges of one index: databases differ in where they sort what has no confidence.
+        """
+        await self._expire_some()
+        query = sa.select(_held).where(_held.c.state == state)
+        if state == HELD:
+            query = query.where(_held.c.expires_at > time.time())
+        query = query.order_by(_held.c.confidence, _held.c.created_at, _held.c.id)
+        found = [*await self._select(query.where(_held.c.confidence.is_(None)).limit(limit))]
+        scored = query.where(_held.c.confidence.is_not(None)).limit(limit - len(found))
+        return [*found, *await self._select(scored)] if len(found) < limit else found
 
     async def decide(self, id: str, state: str) -> bool:
         """Releases or rejects what is still held; False when somebody or time was faster."""
-        await self.expire()
-        change = _held.update().where(_held.c.id == id, _held.c.state == HELD)
-        return await self._change(change.values(state=state, decided_at=time.time())) == 1
+        now, is_it = time.time(), (_held.c.id == id, _held.c.state == HELD)
+        change = _held.update().where(*is_it, _held.c.expires_at > now)
+        if await self._change(change.values(state=state, decided_at=now)) == 1:
+            return True
+        late = _held.update().where(*is_it, _held.c.expires_at <= now)
+        await self._change(late.values(state=EXPIRED, decided_at=now))
+        return False
 
     async def expire(self) -> int:
         """Marks what nobody decided in time; returns how many."""
-        now = time.time()
-        late = _held.update().where(_held.c.state == HELD, _held.c.expires_at <= now)
-        return await self._change(late.values(state=EXPIRED, decided_at=now))
+        expired = last = await self._expire_some()
+        while last:
+            await asyncio.sleep(EXPIRY_PAUSE_S)
+            expired += (last := await self._expire_some())
+        return expired
+
+    async def _expire_some(self) -> int:
+        try:
+            async with self._opened().connect() as connection:
+                return await connection.run_sync(expire_some)
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
 
     def _opened(self) -> AsyncEngine:
         """Connected on first use: most proxies hold nothing, and the import takes memory."""
@@ -249,6 +277,22 @@ class Store:
                 return (await connection.execute(statement)).rowcount
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def expire_some(connection: sa.Connection) -> int:
+    """Marks some of what nobody decided in time, in a transaction that keeps no other writer
+    waiting for long; returns how many, 0 when all is done."""
+    now = time.time()
+    is_late = _held.c.state == HELD, _held.c.expires_at <= now
+    late = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
+    ids = connection.execute(late).scalars().all()
+    connection.rollback()  # a reader that goes on to write would have to be the only one
+    if not ids:
+        return 0
+    change = _held.update().where(_held.c.id.in_(ids), *is_late)
+    count = connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount
+    connection.commit()
+    return count
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:

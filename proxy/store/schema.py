@@ -21,7 +21,7 @@ from proxy.store.database import metadata
 
 log = structlog.get_logger(__name__)
 
-LATEST: Final = "0002"
+LATEST: Final = "0003"
 """The revision that the tables of this version are at."""
 TABLES_IN: Final = ("client_keys", "findings", "held_replies", "records")
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
