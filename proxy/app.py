@@ -40,6 +40,7 @@ from proxy.reloading import Reloading
 from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
+from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.surfaces import JSON
@@ -122,6 +123,7 @@ def create_app_of(
         Conversations(),
         Buckets(),
         traffic,
+        AuditWriter(config.store, max_open=config.audit.max_open),
         is_open,
     )
     return App(setup, parts, reload)
@@ -251,6 +253,7 @@ class App:
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
+        await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.asgi import Scope
+from proxy.audit import audit_of
 from proxy.callers import CALLER, Caller
 from proxy.chat import Completions
 from proxy.config import AttachConfig, Config, TeamConfig
@@ -30,6 +31,7 @@ from proxy.results import Results
 from proxy.routes import ASGIApplication, Routes
 from proxy.routing import Router
 from proxy.scoring import Scoring
+from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.surfaces import Surfaces
@@ -79,6 +81,7 @@ class Parts:
     conversations: Conversations
     buckets: Buckets
     traffic: Traffic
+    audits: AuditWriter
     is_loopback: bool
 
 
@@ -104,6 +107,7 @@ class Generation:
         self.scores: Scores = parts.scoring
         if setup.recalibration is not None:
             self.scores = Recalibrated(parts.scoring, setup.recalibration)
+        self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
         self.is_retired = False  # a later one is the current one
         self._parts = parts
@@ -133,6 +137,7 @@ class Generation:
             parts.verdicts,
             parts.records,
             parts.conversations,
+            self._audit,
         )
         surfaces = Surfaces(self.router, parts.store, attach, parts.records, parts.conversations)
         routes = Routes(completions, surfaces)
