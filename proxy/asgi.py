@@ -212,11 +212,10 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
 def _with_length(headers: Headers, length: int) -> Headers:
     """The fields with the body's length, in the place where upstream has it."""
     field = (b"content-length", b"%d" % length)
-    told = [*map(names.name_of, headers)]
-    if b"content-length" not in told:
-        return [*headers, field]
-    at = told.index(b"content-length")
-    return headers if headers[at] == field else [*headers[:at], field, *headers[at + 1 :]]
+    for at, told in enumerate(headers):
+        if told[0] == b"content-length":
+            return headers if told == field else [*headers[:at], field, *headers[at + 1 :]]
+    return [*headers, field]
 
 
 class Sender:
