@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +36,9 @@ def alice(proxy: LiveProxy) -> str:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[ReviewQueue]:
-    """A queue without a proxy."""
-    queue = ReviewQueue(f"sqlite:///{tmp_path}/held.db")
+def queue(store_url: str) -> Iterator[ReviewQueue]:
+    """A queue without a proxy, on both databases."""
+    queue = ReviewQueue(store_url)
     yield queue
     queue.close()
 
@@ -48,7 +47,7 @@ def hold(queue: ReviewQueue, *replies: HeldReply) -> None:
     """Puts replies into the queue, as a proxy does."""
 
     async def put() -> None:
-        store = Store(str(queue.engine.url.set(drivername="sqlite")))
+        store = Store(queue.url)
         await store.open()
         for reply in replies:
             await store.hold(reply, Caller())

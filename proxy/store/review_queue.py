@@ -17,9 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.database import cause, open_engine
-from proxy.store.findings import label, reading, verdicts
-from proxy.store.held_replies import EXPIRED, HELD, HeldReply, held_replies
-from proxy.store.review_events import KEPT_S, happened, review_events
+from proxy.store.findings import keep_label, reading, verdicts
+from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
 DAY_S = 86_400
 _LISTED = (
@@ -68,32 +68,17 @@ class Label:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One row of `review_events`, with the facts of its reply that are no text."""
-
-    number: int
-    review_id: str
-    event: str
-    at: float
-    by: str | None
-    kind: str
-    queue: str
-    team: str | None
-    confidence: float | None
-
-
 class ReviewQueue:
     """The database is opened by the first method that needs it."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
         self._engine: sa.Engine | None = None
 
     @property
     def engine(self) -> sa.Engine:
         if self._engine is None:
-            self._engine = open_engine(self._url)
+            self._engine = open_engine(self.url)
         return self._engine
 
     def close(self) -> None:
@@ -115,6 +100,8 @@ class ReviewQueue:
         table = held_replies.c
         columns = [table[name] for name in _LISTED]
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
+        if state == HELD:
+            query = query.where(table.expires_at > time.time())
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == value)
@@ -141,9 +128,12 @@ class ReviewQueue:
 
     def get(self, id: str) -> HeldReply | None:
         """One reply, marked as expired if its time is over."""
-        self.expire()
         rows = self._rows(sa.select(held_replies).where(held_replies.c.id == id))
-        return HeldReply(**rows[0]._mapping) if rows else None
+        found = HeldReply(**rows[0]._mapping) if rows else None
+        if found is not None and found.state == HELD and found.expires_at <= time.time():
+            self._expire(found)
+            return self.get(id)
+        return found
 
     def labels(self, request_id: str) -> list[Label]:
         """What reviewers said of a reply, the first first."""
@@ -165,14 +155,8 @@ class ReviewQueue:
         return int(row[0])
 
     def _events(self, which: sa.ColumnElement[bool], limit: int = 500) -> list[Event]:
-        event, held = review_events.c, held_replies.c
-        columns = (
-            *(event.id.label("number"), event.review_id, event.event, event.at, event.by),
-            *(held.kind, held.queue, held.team, held.confidence),
-        )
-        joined = review_events.join(held_replies, held.id == event.review_id)
-        query = sa.select(*columns).select_from(joined).where(which)
-        return [Event(**row._mapping) for row in self._rows(query.order_by(event.id).limit(limit))]
+        query = event_columns().where(which).order_by(review_events.c.id).limit(limit)
+        return [Event(**row._mapping) for row in self._rows(query)]
 
     # --- counts ---------------------------------------------------------------------------------
 
@@ -223,28 +207,31 @@ class ReviewQueue:
                 return False
             connection.execute(happened(held.id, state, now, reviewer))
             if is_correct is not None and held.request_id is not None:
-                connection.execute(label(held.request_id, is_correct, reviewer, note))
+                keep_label(connection, held.request_id, is_correct, reviewer, note)
         return True
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
     ) -> None:
         with self._changing() as connection:
-            connection.execute(label(request_id, is_correct, reviewer, note))
+            keep_label(connection, request_id, is_correct, reviewer, note)
 
-    def expire(self) -> int:
-        """Marks what nobody decided in time; returns how many."""
-        now = time.time()
-        is_late = sa.and_(held_replies.c.state == HELD, held_replies.c.expires_at <= now)
-        if not self._rows(sa.select(held_replies.c.id).where(is_late).limit(1)):
-            return 0  # nearly always, and then nobody has to wait for the lock
-        change = held_replies.update().where(is_late).values(state=EXPIRED, decided_at=now)
+    def expire(self, slices: int = 1) -> None:
+        """Marks what nobody decided in time, in so many slices at most."""
+        try:
+            with self.engine.connect() as connection:
+                for _ in range(slices):
+                    if expire_some(connection) == 0:
+                        return
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+    def _expire(self, held: HeldReply) -> None:
+        now, table = time.time(), held_replies.c
+        change = held_replies.update().where(table.id == held.id, table.state == HELD)
         with self._changing() as connection:
-            ids = connection.execute(change.returning(held_replies.c.id)).scalars().all()
-            rows = [{"review_id": id, "event": EXPIRED, "at": now} for id in ids]
-            if rows:
-                connection.execute(review_events.insert(), rows)
-        return len(rows)
+            if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
+                connection.execute(happened(held.id, EXPIRED, now))
 
     def forget_events(self) -> None:
         """Deletes what happened long ago."""
