@@ -159,6 +159,16 @@ class Recalibration:
         """The confidence of a reply of this model, in this domain, to this team."""
         return self.apply(score, group_key(self.by, model, domain, team))
 
+    def undone(
+        self, confidence: float, model: str | None, domain: str | None, team: str | None = None
+    ) -> float | None:
+        """The score of which it made this confidence; None for a curve that has no way back."""
+        key = group_key(self.by, model, domain, team)
+        curve = self.groups.get(key, self.pooled)
+        if isinstance(curve, Isotonic):
+            return None
+        return float(sigmoid((logit(confidence) - curve.intercept) / curve.slope))
+
     @property
     def name(self) -> str:
         """Kind and content, e.g. `platt@9c1d02ab`: changes with every number in it."""
@@ -229,25 +239,35 @@ def fit_platt(
     steps: int = 50,
     trust: tuple[float, float] = (1e-3, 1e-9),
     slope_before: float = 1.0,
+    weights: ArrayLike | None = None,
 ) -> Platt:
     """Maximum likelihood by Newton's method.
 
     `trust` is how firmly slope and intercept are held to `slope_before` and 0, as the weights of
-    two squared penalties: next to nothing by default, which still keeps small sets sane.
+    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply of
+    weight 2 counts as two.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
+    counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
     prior, ridge = np.array([slope_before, 0.0]), np.diag(trust)
-    weights = prior.copy()
+    found = prior.copy()
+
+    def cost(at: Any) -> float:
+        z, off = features @ at, at - prior
+        return float(counts @ (np.logaddexp(0, z) - y * z) + off @ ridge @ off / 2)
+
     for _ in range(steps):
-        p = sigmoid(features @ weights)
-        gradient = features.T @ (p - y) + ridge @ (weights - prior)
-        hessian = (features * (p * (1 - p))[:, None]).T @ features + ridge
+        p = sigmoid(features @ found)
+        gradient = features.T @ (counts * (p - y)) + ridge @ (found - prior)
+        hessian = (features * (counts * p * (1 - p))[:, None]).T @ features + ridge
         step = np.linalg.solve(hessian, gradient)
-        weights -= step
+        while cost(found - step) > cost(found) and np.abs(step).max() > 1e-10:
+            step /= 2  # scores near 0 and 1 are flat far from the optimum: a whole step leaves it
+        found = found - step
         if np.abs(step).max() < 1e-8:
             break
-    slope, intercept = map(float, weights)
+    slope, intercept = map(float, found)
     if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
-        return Platt(MIN_SLOPE, float(logit(y.mean())))
+        return Platt(MIN_SLOPE, float(logit(np.average(y, weights=counts))))
     return Platt(slope, intercept)

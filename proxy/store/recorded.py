@@ -77,7 +77,7 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
         request_id: str | None = connection.execute(of_it).scalar()
     if request_id is None:
         return exchanges.c.review_id == id
-    return exchanges.c.request_id == request_id
+    return exchanges.c.request_id == sa.literal(request_id)
 
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
