@@ -50,8 +50,8 @@ ONLY_IN = {
     "sqlalchemy": ["proxy.store.*"],
     "alembic": ["proxy.store.*"],
     "psycopg": ["proxy.store.*"],
-    "fastapi": ["proxy.own_api"],
-    "starlette": ["proxy.own_api"],
+    "fastapi": ["proxy.own_api", "proxy.desk.*"],
+    "starlette": ["proxy.own_api", "proxy.desk.*"],
 }
 
 MAX_MODULE_LINES = 500

@@ -21,6 +21,7 @@ from proxy.errors import StoreError
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
+from proxy.store.review_events import happened, review_events
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -173,6 +174,7 @@ class Store:
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
         self._counted = self._counted[0] + 1, self._counted[1]
@@ -298,14 +300,19 @@ def expire_some(connection: sa.Connection) -> int:
     waiting for long; returns how many, 0 when all is done."""
     now = time.time()
     is_late = _held.c.state == HELD, _held.c.expires_at <= now
-    some = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
+    late = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
+    ids = connection.execute(late).scalars().all()
+    connection.rollback()  # a reader that goes on to write would have to be the only one
+    if not ids:
         return 0  # nearly always, and then nobody has to wait for the lock
-    connection.rollback()  # SQLite lets nobody write who goes on from what he read
-    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
-    count = connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount
+    change = _held.update().where(_held.c.id.in_(ids), *is_late)
+    change = change.values(state=EXPIRED, decided_at=now)
+    marked = connection.execute(change.returning(_held.c.id)).scalars().all()
+    if marked:
+        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in marked]
+        connection.execute(review_events.insert(), notes)
     connection.commit()
-    return count
+    return len(marked)
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:
