@@ -238,19 +238,20 @@ def fit_platt(
     scores: ArrayLike,
     steps: int = 50,
     trust: tuple[float, float] = (1e-3, 1e-9),
+    slope_before: float = 1.0,
     weights: ArrayLike | None = None,
 ) -> Platt:
     """Maximum likelihood by Newton's method.
 
-    `trust` is how firmly slope and intercept are held to 1 and 0, as the weights of two squared
-    penalties: next to nothing by default, which still keeps small sets sane. A reply of weight 2
-    counts as two.
+    `trust` is how firmly slope and intercept are held to `slope_before` and 0, as the weights of
+    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply
+    of weight 2 counts as two.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
-    found = np.array([1.0, 0.0])
-    prior, ridge = np.array([1.0, 0.0]), np.diag(trust)
+    prior, ridge = np.array([slope_before, 0.0]), np.diag(trust)
+    found = prior.copy()
 
     def cost(at: Any) -> float:
         z, off = features @ at, at - prior

@@ -54,9 +54,14 @@ def _secret(value: Any) -> Any:
     return "" if value is None else str(value) if isinstance(value, int) else value
 
 
-def _sqlite(value: str) -> str:
-    if not re.match("sqlite:///.", value):
-        raise ValueError(f"this version stores in sqlite:///PATH only, not in {value!r}")
+def _store(value: str) -> str:
+    """The rest of a URL is the database's business; it may have a password, and is not repeated."""
+    if not re.match(r"sqlite:///.|postgres(ql)?://.", value):
+        kind = value.partition("://")[0] if "://" in value else "no URL"
+        raise ValueError(
+            "a store is sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE, "
+            f"and this is {kind[:32]!r}"
+        )
     return value
 
 
@@ -233,7 +238,9 @@ class Config(Section):
     calibrator: CalibratorConfig = Field(default_factory=CalibratorConfig)
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
-    store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
+    store: Annotated[str, AfterValidator(_store)] = Field(
+        default="sqlite:///pinocchio.db", repr=False
+    )
     records: RecordsConfig = RecordsConfig()
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"

@@ -247,12 +247,13 @@ def keep_freed_memory() -> None:
 
 def check_store(config: Config) -> None:
     """The store must open before anything is promised to be held; raises StartupError."""
-    folder = path_of(config.store).resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise StartupError(
-            ExitStatus.STORE_UNAVAILABLE,
-            f"the store's folder {folder} does not exist or is not writable",
-        )
+    if path := path_of(config.store):
+        folder = path.resolve().parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise StartupError(
+                ExitStatus.STORE_UNAVAILABLE,
+                f"the store's folder {folder} does not exist or is not writable",
+            )
     try:
         open_engine(config.store).dispose()
     except StoreError as error:

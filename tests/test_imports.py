@@ -48,6 +48,8 @@ ONLY_IN = {
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
     "sqlalchemy": ["proxy.store.*"],
+    "alembic": ["proxy.store.*"],
+    "psycopg": ["proxy.store.*"],
     "fastapi": ["proxy.own_api"],
     "starlette": ["proxy.own_api"],
 }

@@ -17,7 +17,7 @@ from tests.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_tr
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
-    """Two weeks, 2,000 replies: the least sure held, of the others a tenth audited; all labelled."""
+    """2,000 replies in two weeks: the least sure held, of the others a tenth audited."""
     traffic = Traffic(tmp_path_factory.mktemp("month"), seed=3)
     traffic.pass_by(2_000, 14, audit_share=0.1, held=0.2)
     traffic.label()

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.database import cause, metadata, open_engine
-from proxy.store.held_replies import AUDIT, HELD, HeldReply
+from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +100,7 @@ class AuditWriter:
             with self._engine.begin() as connection:
                 room = max(0, self._max_open - connection.execute(_count_open()).scalar_one())
                 for drawn in batch[:room]:
-                    connection.execute(held_replies.insert().values(**_row(drawn)))
+                    connection.execute(held_replies.insert().values(**row_of(drawn)))
         except (SQLAlchemyError, StoreError) as error:
             self._note_shed(len(batch), cause(error))
             return
@@ -122,15 +122,6 @@ def _count_open() -> sa.Select[Any]:
         held_replies.c.kind == AUDIT,
         held_replies.c.expires_at > time.time(),
     )
-
-
-def _row(drawn: HeldReply) -> dict[str, object]:
-    """Half a surrogate pair, which JSON can carry and a database cannot, becomes its escape."""
-    values = {column.name: getattr(drawn, column.name) for column in held_replies.columns}
-    return {
-        name: value.encode(errors="backslashreplace").decode() if type(value) is str else value
-        for name, value in values.items()
-    }
 
 
 def _size(drawn: HeldReply) -> int:

@@ -20,6 +20,7 @@ from proxy.json_splice import json_object
 from proxy.store.database import metadata
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
+from proxy.store.recorded import READ_AT_ONCE
 from proxy.store.records import exchanges
 
 held_replies = metadata.tables["held_replies"]
@@ -99,9 +100,13 @@ def labelled(
     query = sa.select(*_OF_EXCHANGE, *verdict, *of_them).select_from(joined)
     query = query.where(*_is_counted(since))
     query = query.order_by(exchanges.c.request_id, verdicts.c.given_at, verdicts.c.id)
-    with reading(engine) as connection:
+    options = {"yield_per": READ_AT_ONCE}
+    with (
+        reading(engine) as connection,
+        connection.execute(query, execution_options=options) as found,
+    ):
         last = None
-        for row in connection.execute(query).mappings():
+        for row in found.mappings():
             if last is not None and last["request_id"] != row["request_id"]:
                 yield _labelled(last, has_content)
             last = row
