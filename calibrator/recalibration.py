@@ -244,8 +244,8 @@ def fit_platt(
     """Maximum likelihood by Newton's method.
 
     `trust` is how firmly slope and intercept are held to `slope_before` and 0, as the weights of
-    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply
-    of weight 2 counts as two.
+    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply of
+    weight 2 counts as two.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)

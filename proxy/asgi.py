@@ -17,7 +17,6 @@ import structlog
 
 from proxy import headers as names
 from proxy.callers import ANYONE, CALLER, Caller
-from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
 from proxy.upstream import Headers, WithHeaders, first_values
@@ -31,7 +30,9 @@ NOT_MODIFIED = 304
 WHOLE_REPLY = "pinocchio.whole_reply"
 """An ASGI extension and the type of its message, with `status`, `headers` (the length among them)
 and `body`, its pieces: a whole reply at once, where the server takes that."""
-WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
+TELL_LEAVING = "pinocchio.tell_leaving"
+"""Where a scope has a function that takes what to call, once, when the client leaves before its
+reply is whole; it takes None when nobody wants to know any longer. Only our own server has it."""
 
 
 @dataclass(slots=True)
@@ -93,7 +94,6 @@ class Endpoint:
         self._handler = handler
         self._max_body = max_body
         self._error_body = error_body
-        self._watches = Deadlines(WATCH_AFTER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = request_of(scope)
@@ -104,7 +104,7 @@ class Endpoint:
             return
         except _ClientGoneError:
             return
-        watch = _Watch(receive, self._watches)
+        watch = _Watch(scope, receive)
         try:
             await self._answer(request, sender(scope, send), watch)
         except asyncio.CancelledError:
@@ -132,35 +132,33 @@ class Endpoint:
 
 
 class _Watch:
-    """Cancels the current task when its client leaves.
+    """Cancels the current task when its client leaves."""
 
-    A waiting task costs as much as a small request, so it only starts after `WATCH_AFTER_S`.
-    """
+    __slots__ = ("_tell_leaving", "_waiting", "_working", "has_left")
 
-    __slots__ = ("_receive", "_starts", "_waiting", "_working", "has_left")
-
-    def __init__(self, receive: Receive, starts: Deadlines) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # an ASGI application runs in one
-        self._working = task
-        self._receive = receive
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._working = asyncio.current_task()
         self._waiting: asyncio.Task[None] | None = None
-        self._starts = starts
         self.has_left = False
-        starts.add(self)
+        self._tell_leaving = scope.get(TELL_LEAVING)
+        if self._tell_leaving is not None:
+            self._tell_leaving(self._leave)
+        else:  # another server; there a task waits, which costs as much as a small request
+            self._waiting = asyncio.create_task(self._wait(receive))
 
-    def __call__(self) -> None:
-        """Starts; its time has come."""
-        self._waiting = asyncio.create_task(self._wait())
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def _wait(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
+        assert self._working is not None  # an ASGI application runs in a task
         self.has_left = True
         self._working.cancel()
 
     def stop(self) -> None:
-        self._starts.discard(self)
+        if self._tell_leaving is not None:
+            self._tell_leaving(None)
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()
@@ -201,22 +199,22 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _ClientGoneError
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+        part = message.get("body", b"")
+        size += len(part)
         if size > limit:
             raise BodyTooLargeError(f"the body is larger than {limit} bytes (limits.max_body)")
+        parts.append(part)
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return part if len(parts) == 1 else b"".join(parts)
 
 
 def _with_length(headers: Headers, length: int) -> Headers:
     """The fields with the body's length, in the place where upstream has it."""
     field = (b"content-length", b"%d" % length)
-    told = [*map(names.name_of, headers)]
-    if b"content-length" not in told:
-        return [*headers, field]
-    at = told.index(b"content-length")
-    return headers if headers[at] == field else [*headers[:at], field, *headers[at + 1 :]]
+    for at, told in enumerate(headers):
+        if told[0] == b"content-length":
+            return headers if told == field else [*headers[:at], field, *headers[at + 1 :]]
+    return [*headers, field]
 
 
 class Sender:

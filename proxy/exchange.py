@@ -163,9 +163,10 @@ class Exchange:
         self.status = status
         if self.records is not None:
             self.records.add(self._row(error))
-        if log.is_enabled_for(logging.INFO):
+        line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
+        if line.is_enabled_for(logging.INFO):
             facts = self._facts() | ({"error": error} if error else {})
-            log.info("request", **{k: v for k, v in facts.items() if v is not None})
+            line.info("request", **{k: v for k, v in facts.items() if v is not None})
 
     def _facts(self) -> dict[str, Any]:
         """What may stand in a log line."""

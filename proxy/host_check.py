@@ -10,7 +10,6 @@ import ipaddress
 from functools import lru_cache
 
 from proxy.errors import HostNotAllowedError
-from proxy.headers import name_of
 from proxy.upstream import Headers
 
 
@@ -36,8 +35,8 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers) -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    names = [*map(name_of, headers)]
-    if names.count(b"host") != 1 or not _is_allowed(headers[names.index(b"host")][1]):
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) != 1 or not _is_allowed(hosts[0]):
         raise HostNotAllowedError(
             "Host must be localhost or a loopback address while no client keys are configured"
         )

@@ -74,10 +74,10 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
         return exchanges.c.request_id == id
     with reading(engine) as connection:
         of_it = sa.select(held_replies.c.request_id).where(held_replies.c.id == id)
-        request_id = connection.execute(of_it).scalar()
+        request_id: str | None = connection.execute(of_it).scalar()
     if request_id is None:
         return exchanges.c.review_id == id
-    return exchanges.c.request_id == request_id
+    return exchanges.c.request_id == sa.literal(request_id)
 
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
