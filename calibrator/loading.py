@@ -10,17 +10,24 @@ from calibrator.scorer import FakeScorer, Scorer
 FAKE = "fake:"
 
 
-def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
-    """Says quickly, without torch, whether `load_scorer` can be expected to work.
+def version_of(name: str) -> str:
+    """The name that the scorer of a checkpoint has, without loading it.
 
     Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
     """
     if name.startswith(FAKE):
-        version = _fake(name).name
-    else:
-        from calibrator.checkpoint import read_config, resolve_checkpoint
+        return _fake(name).name
+    from calibrator.checkpoint import read_config, resolve_checkpoint
 
-        version = read_config(resolve_checkpoint(name)).version
+    return read_config(resolve_checkpoint(name)).version
+
+
+def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
+    """Says quickly, without torch, whether `load_scorer` can be expected to work.
+
+    As `version_of`, also for a recalibration that is for another checkpoint.
+    """
+    version = version_of(name)
     if recalibration is not None:
         from calibrator.recalibration_versions import resolve_recalibration
 
