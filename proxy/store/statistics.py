@@ -1,0 +1,230 @@
+"""What pages show of the record: the latest exchanges, and a window of time from a bounded sample.
+
+A window is cut into slices. How many exchanges there are in each is counted; what they were is read
+from the latest of each, `MOST_OF_A_SLICE` at most, every one of which stands for its share of them.
+With less traffic than that the figures are exact, and with a million exchanges a page is not slower.
+Every function here may wait for the database and raises StoreError when it cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from proxy.store import held_replies as _  # its table is looked up by name
+from proxy.store.database import metadata
+from proxy.store.findings import reading, verdicts
+from proxy.store.records import exchanges
+
+MOST_OF_A_SLICE: Final = 300
+LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
+MOST_LABELS: Final = 20_000
+
+_ID: Final = "req_{:012x}"  # how ids begin: with the milliseconds since the epoch
+_held = metadata.tables["held_replies"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One exchange in a list of the latest; `decided_by` is the reviewer of a held reply."""
+
+    request_id: str
+    started_at: float
+    path: str
+    model: str | None
+    team: str | None
+    status: int
+    error: str | None
+    confidence: float | None
+    confidence_status: str | None
+    reason: str | None
+    action: str | None
+    would_action: str | None
+    policy: str | None
+    review_id: str | None
+    total_ms: float
+    decided_by: str | None
+    state: str | None
+
+
+class Sampled(NamedTuple):
+    """One exchange of a sample; it stands for `weight` of them."""
+
+    at: int  # which slice
+    weight: float
+    model: str | None
+    team: str | None
+    confidence: float | None
+    action: str | None
+    would_action: str | None
+    policy: str | None
+    shadowed: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time in slices of equal length, in seconds since the epoch."""
+
+    since: float
+    until: float
+    slices: int = 30
+
+    @property
+    def edges(self) -> list[float]:
+        step = (self.until - self.since) / self.slices
+        return [self.since + step * at for at in range(self.slices + 1)]
+
+    def bounds(self) -> Iterator[tuple[str, str]]:
+        """The first id of each slice, and the first one after it."""
+        ids = [_ID.format(max(0, int(edge * 1_000))) for edge in self.edges]
+        return zip(ids, ids[1:], strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What there was in a window: the number of exchanges of each slice, and some of them."""
+
+    window: Window
+    counts: tuple[int, ...]
+    rows: tuple[Sampled, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def is_exact(self) -> bool:
+        return len(self.rows) == self.total
+
+    @property
+    def a_day(self) -> float:
+        """Exchanges a day, from the first slice that has any to the end."""
+        first = next((at for at, count in enumerate(self.counts) if count), None)
+        if first is None:
+            return 0.0
+        days = (self.window.until - self.window.edges[first]) / 86_400
+        return self.total / max(days, 1 / 24)
+
+
+def latest(
+    engine: sa.Engine,
+    *,
+    model: str | None = None,
+    team: str | None = None,
+    action: str | None = None,
+    after: str | None = None,
+    limit: int = 100,
+) -> list[Seen]:
+    """The latest exchanges, the newest first, of those after the id `after`.
+
+    Filters look through the latest `LOOKED_AT` only: a model that nobody asks is no long search.
+    """
+    columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
+    asked = {"model": model, "team": team, "action": action}
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
+    if after is not None:
+        newest = newest.where(exchanges.c.request_id > after)
+    few = newest.limit(LOOKED_AT if wanted else limit).subquery()
+    beside = few.outerjoin(_held, _held.c.id == few.c.review_id)
+    query = sa.select(*few.c, _held.c.decided_by, _held.c.state)
+    query = query.select_from(beside)
+    query = query.where(*(few.c[name] == value for name, value in wanted.items()))
+    with reading(engine) as connection:
+        rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
+        return [Seen(**row._mapping) for row in rows]
+
+
+def sample(engine: sa.Engine, window: Window) -> Sample:
+    """What there was in a window of time."""
+    slices = list(enumerate(window.bounds()))
+    counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
+    looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
+    with reading(engine) as connection:
+        counts = dict(connection.execute(counting).tuples().all())
+        rows = connection.execute(looking).all()
+    found: dict[int, int] = {}
+    for row in rows:
+        found[row[0]] = found.get(row[0], 0) + 1
+    weights = {at: max(1.0, counts[at] / number) for at, number in found.items()}
+    return Sample(
+        window,
+        tuple(counts[at] for at, _ in slices),
+        tuple(Sampled(row[0], weights[row[0]], *row[1:]) for row in rows),
+    )
+
+
+def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
+    return sa.and_(exchanges.c.request_id >= since, exchanges.c.request_id < until)
+
+
+def _count(at: int, since: str, until: str) -> sa.Select[Any]:
+    counted = sa.select(sa.literal_column(str(at)), sa.func.count())
+    return counted.select_from(exchanges).where(_in_slice(since, until))
+
+
+def _some(at: int, since: str, until: str) -> sa.Select[Any]:
+    columns = [exchanges.c[name] for name in Sampled._fields if name in exchanges.c]
+    newest = sa.select(*columns).where(_in_slice(since, until))
+    some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
+    return sa.select(sa.literal_column(str(at)).label("at"), *some.c)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A reply with a verdict, the latest where there are several; it stands for `weight` replies.
+
+    `kind` says how it came to a reviewer: `hold`, `audit`, or None where that is not known.
+    """
+
+    confidence: float
+    is_correct: bool
+    weight: float
+    kind: str | None
+    model: str | None
+    team: str | None
+    given_at: float
+
+
+def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
+    """The replies whose verdicts were given after a time, the latest first.
+
+    An audited reply stands for as many as its chance to be drawn says, any other for itself.
+    """
+    same = verdicts.alias()
+    latest_one = sa.select(sa.func.max(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    joined = joined.outerjoin(_held, _held.c.request_id == verdicts.c.request_id)
+    query = sa.select(
+        exchanges.c.confidence,
+        verdicts.c.is_correct,
+        (1.0 / sa.func.coalesce(_held.c.share, 1.0)).label("weight"),
+        _held.c.kind,
+        exchanges.c.model,
+        exchanges.c.team,
+        verdicts.c.given_at,
+    ).select_from(joined)
+    query = query.where(
+        verdicts.c.given_at >= since,
+        exchanges.c.confidence.is_not(None),
+        verdicts.c.id == latest_one.scalar_subquery(),
+    )
+    with reading(engine) as connection:
+        rows = connection.execute(query.order_by(verdicts.c.id.desc()).limit(limit))
+        return [Labelled(**row._mapping) for row in rows]
+
+
+def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:
+    """The models and the teams in a sample, those with the most exchanges first."""
+    return _by_weight(rows, "model"), _by_weight(rows, "team")
+
+
+def _by_weight(rows: tuple[Sampled, ...], name: str) -> list[str]:
+    found: dict[str, float] = {}
+    for row in rows:
+        if (value := getattr(row, name)) is not None:
+            found[value] = found.get(value, 0.0) + row.weight
+    return sorted(found, key=lambda value: (-found[value], value))
