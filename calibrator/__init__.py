@@ -30,19 +30,29 @@ from calibrator.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.commands import cli
+    from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, load_scorer
+    from calibrator.recalibration import Recalibration
+    from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
+    from calibrator.sampling import Stratum, estimated_share
     from calibrator.scores import score_items
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "Interval": "calibrator.intervals",
     "Pinocchio": "calibrator.judge",
+    "Recalibration": "calibrator.recalibration",
+    "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
+    "Stratum": "calibrator.sampling",
     "check_checkpoint": "calibrator.loading",
     "cli": "calibrator.commands",
+    "estimated_share": "calibrator.sampling",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
 }
 
@@ -61,23 +71,29 @@ __all__ = [
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "Interval",
     "Item",
     "JudgingError",
     "MissingExtraError",
     "NotScorableError",
     "Pinocchio",
     "QueueFullError",
+    "Recalibration",
+    "RecalibrationVersions",
     "Row",
     "RowError",
     "Score",
     "Scorer",
+    "Stratum",
     "Ticket",
     "TrainingError",
     "check_checkpoint",
     "cli",
+    "estimated_share",
     "load_labelled",
     "load_scorer",
     "message_text",
     "question_text",
+    "resolve_recalibration",
     "score_items",
 ]

@@ -22,9 +22,10 @@ def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
 
         version = read_config(resolve_checkpoint(name)).version
     if recalibration is not None:
-        from calibrator.recalibration import load_recalibration
+        from calibrator.recalibration_versions import resolve_recalibration
 
-        load_recalibration(recalibration).check_fits(version)
+        if (found := resolve_recalibration(recalibration)) is not None:
+            found.check_fits(version)
 
 
 def load_scorer(
@@ -44,9 +45,10 @@ def load_scorer(
     if recalibration is None:
         return scorer
     from calibrator.recalibrated import Recalibrated
-    from calibrator.recalibration import load_recalibration
+    from calibrator.recalibration_versions import resolve_recalibration
 
-    found = load_recalibration(recalibration)
+    if (found := resolve_recalibration(recalibration)) is None:
+        return scorer
     found.check_fits(scorer.name)
     return Recalibrated(scorer, found)
 

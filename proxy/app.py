@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
@@ -39,11 +40,15 @@ from proxy.reloading import Reloading
 from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
+from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -56,8 +61,16 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
         config.checkpoint,
         config.device,
         threads=threads,
-        recalibration=config.recalibration,
     )
+
+
+def load_recalibration(config: CalibratorConfig) -> Recalibration | None:
+    """What the configuration corrects confidences with now; raises CheckpointError."""
+    if config.recalibration is None:
+        return None
+    from calibrator import resolve_recalibration
+
+    return resolve_recalibration(config.recalibration)
 
 
 def create_app(
@@ -75,7 +88,8 @@ def create_app(
     Nothing is opened before the application starts up.
     """
     config = config or Config()
-    setup = Setup(None, config, PolicyBook(policy or load_policy(config.policies)))
+    book = PolicyBook(policy or load_policy(config.policies))
+    setup = Setup(None, config, book, load_recalibration(config.calibrator))
     return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open)
 
 
@@ -109,6 +123,7 @@ def create_app_of(
         Conversations(),
         Buckets(),
         traffic,
+        AuditWriter(config.store, max_open=config.audit.max_open),
         is_open,
     )
     return App(setup, parts, reload)
@@ -201,11 +216,11 @@ class App:
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
-        scoring = self._parts.scoring
+        scoring, current = self._parts.scoring, self._reloading.current
         facts = {
             "status": "ok" if scoring.is_ready else "loading",
-            "calibrator": scoring.name,
-            "generation": self._reloading.current.number,
+            "calibrator": current.scores.name,
+            "generation": current.number,
         }
         return Reply(200 if scoring.is_ready else 503, JSON, json.dumps(facts).encode())
 
@@ -238,6 +253,7 @@ class App:
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
+        await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
 

@@ -174,6 +174,14 @@ class RecordsConfig(Section):
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
 
 
+class AuditConfig(Section):
+    """A random share of delivered replies is kept, with its text, to be labelled."""
+
+    share: float = Field(default=0.0, ge=0, le=1)  # 0: nothing is kept
+    keep_days: float = Field(default=14, gt=0)  # until a reply leaves the queue without a label
+    max_open: int = Field(default=10_000, gt=0)  # replies that wait for a label
+
+
 class TeamConfig(Section):
     """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
 
@@ -181,6 +189,7 @@ class TeamConfig(Section):
     requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
     max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
     attach: AttachConfig | None = None
+    audit_share: float | None = Field(default=None, ge=0, le=1)
 
 
 class LimitsConfig(Section):
@@ -226,6 +235,7 @@ class Config(Section):
     attach: AttachConfig = AttachConfig()
     store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
     records: RecordsConfig = RecordsConfig()
+    audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     limits: LimitsConfig = LimitsConfig()
@@ -237,7 +247,18 @@ class Config(Section):
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
-        return self._lost_models() or self._about_keys()
+        return self._lost_models() or self._about_audits() or self._about_keys()
+
+    def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """A label without the record of its reply says nothing about a confidence."""
+        shares = (self.audit.share, *(team.audit_share for team in self.teams.values()))
+        if not any(shares) or self.audit.keep_days <= self.records.keep_days:
+            return []
+        text = (
+            f"audited replies wait {self.audit.keep_days:g} days for a label, their record stays "
+            f"{self.records.keep_days:g}: lower audit.keep_days or raise records.keep_days"
+        )
+        return [(("audit",) if self.audit.share else ("teams",), text)]
 
     def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
         """A client key never goes upstream, and without keys nobody can tell teams apart."""
@@ -353,6 +374,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "calibrator": CalibratorConfig,
     "attach": AttachConfig,
     "records": RecordsConfig,
+    "audit": AuditConfig,
     "teams": TeamConfig,
     "limits": LimitsConfig,
 }

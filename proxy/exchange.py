@@ -244,6 +244,7 @@ class Exchange:
             caller.key,
             caller.generation,
             *judged,
+            outcome.score if outcome is not None else None,
         )
 
 

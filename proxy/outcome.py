@@ -43,6 +43,7 @@ class Outcome:
     shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0
     score_ms: float | None = None
+    score: float | None = None  # what a recalibration made the confidence of
 
     @property
     def would_action(self) -> str | None:
@@ -197,6 +198,7 @@ def summarise(
         calibrator=calibrator,
         choices=list(zip(choices, confidences, each, strict=True)),
         shadowed=_together([decision.shadowed for decision in decisions]),
+        score=lowest.score,
     )
 
 

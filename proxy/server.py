@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import InvalidDocumentError, lint, load_document
-from proxy.app import App, create_app_of
+from proxy.app import App, create_app_of, load_recalibration
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
 from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
@@ -82,7 +83,8 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
     check_exposure(setup, host)
     check_models(setup)
     check_keys(setup)
-    return setup
+    check_calibrator(setup)
+    return with_recalibration(setup)
 
 
 def check_exposure(setup: Setup, host: str) -> None:
@@ -122,6 +124,11 @@ def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
     check_models(setup)
+    check_calibrator(setup)
+
+
+def check_calibrator(setup: Setup) -> None:
+    """The checkpoint and its recalibration must be there, and fit; raises StartupError."""
     calibrator = setup.config.calibrator
     if calibrator.checkpoint == NO_CALIBRATOR:
         return
@@ -129,6 +136,14 @@ def check_setup(setup: Setup, host: str) -> None:
         check_checkpoint(calibrator.checkpoint, calibrator.recalibration)
     except HubError as error:
         raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
+    except CheckpointError as error:
+        raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
+
+
+def with_recalibration(setup: Setup) -> Setup:
+    """The setup with what its configuration corrects confidences with; raises StartupError."""
+    try:
+        return replace(setup, recalibration=load_recalibration(setup.config.calibrator))
     except CheckpointError as error:
         raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
@@ -171,6 +186,7 @@ def serve(
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     setup = load_setup(path, policy)
     check_setup(setup, host)
+    setup = with_recalibration(setup)
     check_store(setup.config)
     check_keys(setup)
     listening = bind(host, port)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.faulty_upstream import FaultyUpstream
@@ -14,6 +15,9 @@ from tests.messages_upstream import MessagesUpstream
 from tests.responses_upstream import ResponsesUpstream
 
 StartProxy = Callable[..., LiveProxy]
+
+hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)

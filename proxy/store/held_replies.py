@@ -168,7 +168,8 @@ class Store:
 
     def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
         """How many may wait, the query that counts them, and what sets the limit."""
-        waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
+        is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have a bound of their own
+        waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
         yield self._max_held, waiting, "limits.max_held"
         if caller.max_held is not None:
             of_key = waiting.where(_held.c.key_hash == caller.id)

@@ -54,6 +54,7 @@ exchanges = sa.Table(
     sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
     sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
+    sa.Column("score", sa.Float),  # what a recalibration made the confidence of
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600
