@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
-    from calibrator.loading import check_checkpoint, load_scorer
+    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer
     from calibrator.recalibration import Recalibration
     from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
@@ -48,6 +48,7 @@ _LAZY = {
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
     "check_checkpoint": "calibrator.loading",
+    "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
     "load_labelled": "calibrator.training_data",
@@ -88,6 +89,7 @@ __all__ = [
     "Ticket",
     "TrainingError",
     "check_checkpoint",
+    "checkpoint_card",
     "cli",
     "estimated_share",
     "load_labelled",

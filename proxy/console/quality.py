@@ -1,7 +1,8 @@
 """What labelled replies say about the confidence: reliability, and what a threshold would do.
 
-Labels are weighted: an audited reply stands for all that were not drawn. Intervals are Wilson's with
-the effective number of labels (Kish), (sum of w)^2 / sum of w^2, in place of their count: close for
+Labels are weighted as in proxy/learning/labels.py: an audited reply stands for those that were not
+drawn, and held and delivered ones for as many as there were. Intervals are Wilson's with the
+effective number of labels (Kish), (sum of w)^2 / sum of w^2, in place of their count: close for
 weights that are alike, wide where few labels speak for many replies.
 """
 
@@ -11,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.store.statistics import Labelled, Sample, Sampled
 
@@ -20,6 +21,14 @@ STEPS: Final = 100  # of the thresholds that can be chosen, from 0 to 1
 LEAST: Final = 30  # labels, below which nothing is drawn
 FEW: Final = 10  # labels of a band, below which it is faint
 _Z: Final = 1.959964  # of a 95 % interval
+
+
+class Weighed(NamedTuple):
+    """A labelled reply and how many replies it stands for."""
+
+    confidence: float
+    is_correct: bool
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,46 @@ class Point:
     load: float
 
 
+def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weighed]:
+    """The labels of replies that were drawn or held; `traffic` says how many of each there were.
+
+    Labels of a kind of which the window's traffic has none stand for themselves.
+    """
+    known = {"held": 0.0, "audited": 0.0}
+    for row in traffic:
+        if row.confidence is not None:
+            known["held" if row.review_id else "audited"] += row.weight
+    drawn = [each for each in labels if each.stratum in known]
+    sums = dict.fromkeys(known, 0.0)
+    for each in drawn:
+        sums[each.stratum] += 1 / (each.share or 1.0)
+    return [
+        Weighed(
+            each.confidence,
+            each.is_correct,
+            (known[each.stratum] or sums[each.stratum]) / (each.share or 1.0) / sums[each.stratum],
+        )
+        for each in drawn
+    ]
+
+
+def warnings(labels: Sequence[Labelled]) -> list[str]:
+    """What has to be known about the labels before their numbers are believed."""
+    found = []
+    kinds = [label.stratum for label in labels]
+    if "held" in kinds and "audited" not in kinds:
+        found.append(
+            "All labels are of held replies. What they say about delivered ones is a guess until a "
+            "share of those is audited at random (audit: {share: 0.01} in proxy.yaml)."
+        )
+    if undrawn := kinds.count("other"):
+        found.append(
+            f"{undrawn:,} labels are of replies that nobody drew; they are left out, for they "
+            "stand for no others."
+        )
+    return found
+
+
 def share(rows: Iterable[tuple[bool, float]]) -> Share | None:
     """The weighted share of what is true; None of nothing."""
     total = squares = yes = 0.0
@@ -76,9 +125,9 @@ def _wilson(p: float, n: float) -> Share:
     return Share(p, max(0.0, middle - reach), min(1.0, middle + reach))
 
 
-def bands(labels: Sequence[Labelled]) -> list[Band]:
+def bands(labels: Sequence[Weighed]) -> list[Band]:
     """Bands of equal width, those without labels left out."""
-    inside: list[list[Labelled]] = [[] for _ in range(BANDS)]
+    inside: list[list[Weighed]] = [[] for _ in range(BANDS)]
     for label in labels:
         inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
     found = []
@@ -102,7 +151,7 @@ def ece(found: Sequence[Band]) -> float | None:
 
 
 def tradeoff(
-    labels: Sequence[Labelled], traffic: Sequence[Sampled], a_day: float
+    labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
 ) -> list[Point]:
     """What each of the thresholds 0, 0.01 .. 1 comes to, of `a_day` exchanges a day.
 
@@ -122,8 +171,7 @@ def tradeoff(
         coverage = above[bisect_left(confidences, threshold)] / above[0] if above[0] else 0.0
         first, risk = bisect_left(at_least, threshold), None
         if len(ranked) - first >= FEW:
-            share = min(1.0, wrong[first] / weights[first])
-            risk = _wilson(share, weights[first] ** 2 / squares[first])
+            risk = _wilson(min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first])
         errors = None if risk is None else risk.value * coverage * a_day
         points.append(Point(threshold, coverage, risk, errors, (1 - coverage) * a_day))
     return points

@@ -115,6 +115,8 @@ def as_json(value: Any) -> Markup:
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
     """Pictures are in the page or not at all, and no link is more than an address."""
+    if attribute not in _ATTRIBUTES.get(tag, ()):
+        return value if attribute in ("rel", "target") else None
     if (tag, attribute) == ("img", "src"):
         return value if is_picture(value) else None
     if (tag, attribute) == ("a", "href"):

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from proxy.store import held_replies as _  # its table is looked up by name
-from proxy.store.database import metadata
 from proxy.store.findings import reading, verdicts
+from proxy.store.held_replies import AUDIT
+from proxy.store.labels import Stratum, held_replies
 from proxy.store.records import exchanges
 
 MOST_OF_A_SLICE: Final = 300
@@ -24,7 +24,6 @@ LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are l
 MOST_LABELS: Final = 20_000
 
 _ID: Final = "req_{:012x}"  # how ids begin: with the milliseconds since the epoch
-_held = metadata.tables["held_replies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,7 @@ class Sampled(NamedTuple):
     would_action: str | None
     policy: str | None
     shadowed: str | None
+    review_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,23 @@ def latest(
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
     few = newest.limit(LOOKED_AT if wanted else limit).subquery()
-    beside = few.outerjoin(_held, _held.c.id == few.c.review_id)
-    query = sa.select(*few.c, _held.c.decided_by, _held.c.state)
+    beside = few.outerjoin(held_replies, held_replies.c.id == few.c.review_id)
+    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state)
     query = query.select_from(beside)
     query = query.where(*(few.c[name] == value for name, value in wanted.items()))
     with reading(engine) as connection:
         rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
         return [Seen(**row._mapping) for row in rows]
+
+
+def calibrator_in_force(engine: sa.Engine) -> str | None:
+    """The calibrator, with its recalibration, that scored last; of the latest exchanges alone."""
+    newest = sa.select(exchanges.c.calibrator).order_by(exchanges.c.request_id.desc())
+    few = newest.limit(LOOKED_AT).subquery()
+    with reading(engine) as connection:
+        return connection.execute(
+            sa.select(few.c.calibrator).where(few.c.calibrator.is_not(None)).limit(1)
+        ).scalar()
 
 
 def sample(engine: sa.Engine, window: Window) -> Sample:
@@ -175,46 +185,61 @@ def _some(at: int, since: str, until: str) -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A reply with a verdict, the latest where there are several; it stands for `weight` replies.
+    """A reply with a verdict, the latest where there are several.
 
-    `kind` says how it came to a reviewer: `hold`, `audit`, or None where that is not known.
+    `stratum` says why it was looked at, as in proxy/store/labels.py; `share` is the probability
+    with which an audited one was drawn.
     """
 
     confidence: float
     is_correct: bool
-    weight: float
-    kind: str | None
+    stratum: Stratum
+    share: float | None
     model: str | None
     team: str | None
-    given_at: float
 
 
 def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
     """The replies whose verdicts were given after a time, the latest first.
 
-    An audited reply stands for as many as its chance to be drawn says, any other for itself.
+    Facts alone, of the latest `limit`: what proxy/store/labels.py reads whole.
     """
     same = verdicts.alias()
     latest_one = sa.select(sa.func.max(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
-    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
-    joined = joined.outerjoin(_held, _held.c.request_id == verdicts.c.request_id)
+    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct, verdicts.c.id)
+    given = given.where(
+        verdicts.c.given_at >= since, verdicts.c.id == latest_one.scalar_subquery()
+    )
+    few = given.order_by(verdicts.c.id.desc()).limit(limit).subquery()
+    joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
+    joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
     query = sa.select(
         exchanges.c.confidence,
-        verdicts.c.is_correct,
-        (1.0 / sa.func.coalesce(_held.c.share, 1.0)).label("weight"),
-        _held.c.kind,
+        few.c.is_correct,
+        exchanges.c.review_id,
+        held_replies.c.kind,
+        held_replies.c.share,
         exchanges.c.model,
         exchanges.c.team,
-        verdicts.c.given_at,
-    ).select_from(joined)
-    query = query.where(
-        verdicts.c.given_at >= since,
-        exchanges.c.confidence.is_not(None),
-        verdicts.c.id == latest_one.scalar_subquery(),
     )
     with reading(engine) as connection:
-        rows = connection.execute(query.order_by(verdicts.c.id.desc()).limit(limit))
-        return [Labelled(**row._mapping) for row in rows]
+        rows = connection.execute(
+            query.select_from(joined).where(exchanges.c.confidence.is_not(None))
+        ).all()
+    return [_labelled(*row) for row in rows]
+
+
+def _labelled(
+    confidence: float,
+    is_correct: bool,
+    review_id: str | None,
+    kind: str | None,
+    share: float | None,
+    *whose: str | None,
+) -> Labelled:
+    is_drawn = kind == AUDIT and share is not None
+    stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
+    return Labelled(confidence, bool(is_correct), stratum, share if is_drawn else None, *whose)
 
 
 def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:

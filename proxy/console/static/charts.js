@@ -49,12 +49,12 @@ function coloursNow() {
 
 function axes(colours, x, y) {
   const one = { stroke: colours.soft, font: "12px system-ui", grid: { stroke: colours.line, width: 1 }, ticks: { show: false } };
-  return [{ ...one, values: (_, ticks) => ticks.map(x), space: 48 }, { ...one, values: (_, ticks) => ticks.map(y), size: 48 }];
+  return [{ ...one, values: (_, ticks) => ticks.map(x), space: 56, size: 30 }, { ...one, values: (_, ticks) => ticks.map(y), size: 48 }];
 }
 
 function make(place, options, data, height) {
   const size = { width: place.clientWidth, height };
-  return new window.uPlot({ ...size, padding: [8, 12, 0, 0], ...options }, data, place);
+  return new window.uPlot({ ...size, padding: [8, 22, 0, 0], ...options }, data, place);
 }
 
 function unit(from = 0, to = 1) {
