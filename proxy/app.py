@@ -30,6 +30,7 @@ from proxy.asgi import (
 from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.conversations import Conversations
+from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
@@ -80,9 +81,11 @@ def create_app(
     load: Callable[[], Scorer] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
-    `is_open` turns the Host check on, as long as no keys are required.
+    `is_open` turns the Host check on, as long as no keys are required. The review desk is served
+    on `admin`, if there is one.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
@@ -90,7 +93,7 @@ def create_app(
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
     setup = Setup(None, config, book, load_recalibration(config.calibrator))
-    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open)
+    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin)
 
 
 def create_app_of(
@@ -100,6 +103,7 @@ def create_app_of(
     reload: Callable[[], Setup] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
     thread, and raises StartupError when it cannot be used."""
@@ -126,18 +130,29 @@ def create_app_of(
         AuditWriter(config.store, max_open=config.audit.max_open),
         is_open,
     )
-    return App(setup, parts, reload)
+    return App(setup, parts, reload, admin)
 
 
 class App:
     """The ASGI application; its parts live from start-up to shutdown."""
 
-    def __init__(self, setup: Setup, parts: Parts, reload: Callable[[], Setup] | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        parts: Parts,
+        reload: Callable[[], Setup] | None,
+        admin: AdminSocket | None = None,
+    ) -> None:
         self._parts = parts
+        self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
+
+    def _setup(self) -> Setup:
+        """What holds now."""
+        return self._reloading.current.setup
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
@@ -246,8 +261,12 @@ class App:
             self._parts.records.open()
         await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
+        if self._desk is not None:
+            await self._desk.start()
 
     async def _stop(self) -> None:
+        if self._desk is not None:
+            await self._desk.stop()
         self._parts.scoring.close()
         await self._reloading.stop()
         await self._parts.verdicts.aclose()

@@ -395,7 +395,7 @@ class Way:
         return actions.changed(answer, self.asked, action)
 
     async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
-        """What stands for an answer that is held; None where it has been released by now.
+        """What stands for an answer that is held; None where it was released as it is by now.
 
         Raises ProxyError where that is an error.
         """
@@ -410,7 +410,7 @@ class Way:
             self._raise(outcome, error)
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
-            return None
+            return await holding.revised(held, answer)
         told = actions.withheld_error(standing, hold, answer, asked, held.id)
         if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
             postpone(answer, asked.format, held.id)

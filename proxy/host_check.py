@@ -34,10 +34,8 @@ def _is_allowed(field: bytes) -> bool:
     return is_loopback(host_of(field.decode("latin-1").strip().lower()))
 
 
-def check_host(headers: Headers) -> None:
+def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
     names = [*map(name_of, headers)]
     if names.count(b"host") != 1 or not _is_allowed(headers[names.index(b"host")][1]):
-        raise HostNotAllowedError(
-            "Host must be localhost or a loopback address while no client keys are configured"
-        )
+        raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")

@@ -115,12 +115,12 @@ def test_data_for_a_script_cannot_end_it() -> None:
     assert "\\u003c/script" in told
 
 
-@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 5_000, "not json", "[1]", "{}", '"x"'])
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 5_000, "no json", "[1]", "{}", '"x"'])
 def test_arguments_that_are_no_fields_are_shown_as_they_are(arguments: str) -> None:
     """Bombs and what is no object are text."""
     assert fields_of(arguments) == ()
     [turn] = shown([Turn("assistant", (Part("call", arguments, "tool"),))])
-    assert turn.parts[0].text.startswith(arguments[:3].rstrip("]"))
+    assert turn.parts[0].text[0] == arguments[0]
 
 
 def test_arguments_are_fields() -> None:

@@ -124,7 +124,7 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
         assert shown["a refund"].startswith("HTTP/1.1 422 ")
         assert json.loads(shown["held"])["choices"][0]["finish_reason"] == "content_filter"
 
-        command = re.search(r"\.venv/bin/pinocchio (reviews release (\S+))", output)
+        command = re.search(r"\.venv/bin/pinocchio (reviews approve (\S+))", output)
         assert command is not None
         released = run_cli(*command[1].split(), "--config", str(tmp_path / "proxy.yaml"))
         assert released.returncode == 0, released.stderr

@@ -48,8 +48,8 @@ ONLY_IN = {
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
     "sqlalchemy": ["proxy.store.*"],
-    "fastapi": ["proxy.own_api"],
-    "starlette": ["proxy.own_api"],
+    "fastapi": ["proxy.own_api", "proxy.desk.*"],
+    "starlette": ["proxy.own_api", "proxy.desk.*"],
 }
 
 MAX_MODULE_LINES = 500

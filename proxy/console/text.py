@@ -36,7 +36,7 @@ _TAGS = {
     *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em"),
     *("strong", "s", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "a", "img"),
 }
-_ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}}
+_ATTRIBUTES = {"*": set[str](), "a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}}
 
 
 def visible(text: str) -> str:
@@ -115,8 +115,6 @@ def as_json(value: Any) -> Markup:
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
     """Pictures are in the page or not at all, and no link is more than an address."""
-    if attribute not in _ATTRIBUTES.get(tag, ()):
-        return value if attribute in ("rel", "target") else None
     if (tag, attribute) == ("img", "src"):
         return value if is_picture(value) else None
     if (tag, attribute) == ("a", "href"):

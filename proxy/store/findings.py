@@ -81,10 +81,7 @@ class Findings:
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
     ) -> None:
         """Keeps a label of a reply, in place of the one that this reviewer gave before."""
-        values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
-        statement = insert(verdicts).values(request_id=request_id, reviewer=reviewer, **values)
-        whose = ["request_id", "reviewer"]
-        self._write(statement.on_conflict_do_update(index_elements=whose, set_=values))
+        self._write(label(request_id, is_correct, reviewer, note))
 
     def _write(self, statement: sa.Insert) -> None:
         try:
@@ -92,6 +89,13 @@ class Findings:
                 connection.execute(statement)
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def label(request_id: str, is_correct: bool, reviewer: str, note: str | None) -> sa.Insert:
+    """The statement that keeps a label, in place of the one that this reviewer gave before."""
+    values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
+    statement = insert(verdicts).values(request_id=request_id, reviewer=reviewer, **values)
+    return statement.on_conflict_do_update(index_elements=["request_id", "reviewer"], set_=values)
 
 
 @contextmanager

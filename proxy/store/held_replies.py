@@ -21,6 +21,7 @@ from proxy.callers import ANYONE, Caller
 from proxy.errors import StoreError
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_engine, path_of, set_pragmas
+from proxy.store.review_events import happened
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -63,6 +64,14 @@ _held = sa.Table(
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
 )
+held_replies = _held
+sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
+    "review_order",
+    *(_held.c.state, _held.c.confidence, _held.c.created_at, _held.c.id),
+    *(_held.c.queue, _held.c.team, _held.c.kind),
+)
+sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
+sa.Index("review_decided", _held.c.decided_at)
 
 _IS_BOUND = f"SELECT 1 FROM {_held.name} WHERE request_digest = ? LIMIT 1"
 
@@ -163,6 +172,7 @@ class Store:
                     if (await connection.execute(waiting)).scalar_one() >= most:
                         raise StoreError(f"{most} replies are held already ({whose})")
                 await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
 
