@@ -49,7 +49,10 @@ ONLY_IN = {
     "aiohttp": ["proxy.aiohttp_relay"],
     "sqlalchemy": ["proxy.store.*"],
     "fastapi": ["proxy.own_api", "proxy.desk.*"],
-    "starlette": ["proxy.own_api", "proxy.desk.*"],
+    "starlette": ["proxy.own_api", "proxy.desk.*", "proxy.console*"],
+    "jinja2": ["proxy.console.*"],
+    "markdown_it": ["proxy.console.*"],
+    "nh3": ["proxy.console.*"],
 }
 
 MAX_MODULE_LINES = 500

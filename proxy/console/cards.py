@@ -97,8 +97,8 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
     path = config.recalibration
     if path is None:
         note = (
-            "None is configured: the number is as the checkpoint gives it. About a hundred verdicts "
-            "are enough to fit one: pinocchio recalibrate --from-store."
+            "None is configured: the number is as the checkpoint gives it. About a hundred "
+            "verdicts are enough to fit one: pinocchio recalibrate --from-store."
         )
         yield Card("Recalibration", (), note)
         return

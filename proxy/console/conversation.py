@@ -105,7 +105,8 @@ def _turns(item: Any) -> Iterator[Turn]:
     if "role" not in item and isinstance(kind, str) and kind != "message":
         yield _item(item, kind)
         return
-    results, rest = [], []
+    results: list[Any] = []
+    rest: list[Any] = []
     content = item.get("content")
     for block in content if isinstance(content, list) else [content]:
         is_result = isinstance(block, dict) and block.get("type") == "tool_result"

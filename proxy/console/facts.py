@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -17,9 +18,11 @@ from proxy.console.rules import policy_views, source_of
 from proxy.console.shell import Handler, page, told
 from proxy.desk.desk import Desk
 from proxy.errors import NotFoundError
+from proxy.generation import Setup
 from proxy.store.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
+    Asked,
     Sample,
     Window,
     calibrator_in_force,
@@ -39,6 +42,12 @@ START: Final = 0.5  # the threshold that is looked at first
 class Facts:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+
+    @property
+    def _setup(self) -> Setup:
+        """The configuration that holds now; a desk that is served has one."""
+        assert self._desk.setup is not None
+        return self._desk.setup()
 
     def routes(self) -> list[Route]:
         pages: dict[str, Handler] = {
@@ -63,7 +72,7 @@ class Facts:
             "traffic.html",
             "traffic",
             filters=filters,
-            seen=latest(engine, **filters),
+            seen=latest(engine, Asked(**filters)),
             models=models[:50],
             teams=teams[:50],
             actions=ACTIONS,
@@ -72,8 +81,10 @@ class Facts:
 
     def _rows(self, request: Request) -> Response:
         """What came after an exchange, as the rows of a table."""
-        filters = _chosen(request, "model", "team", "action", "after")
-        return rendered("traffic_new.html", seen=latest(self._desk.queue.engine, **filters))
+        filters = _chosen(request, "model", "team", "action")
+        after = request.query_params.get("after") or None
+        seen = latest(self._desk.queue.engine, Asked(**filters), after=after)
+        return rendered("traffic_new.html", seen=seen)
 
     # --- quality --------------------------------------------------------------------------------
 
@@ -133,7 +144,7 @@ class Facts:
     def _policies(self, request: Request) -> Response:
         days, window = _days(request)
         seen = sample(self._desk.queue.engine, window)
-        views, others = policy_views(self._desk.setup().book, seen.rows)
+        views, others = policy_views(self._setup.book, seen.rows)
         return page(
             self._desk,
             request,
@@ -149,7 +160,7 @@ class Facts:
 
     def _policy(self, request: Request) -> Response:
         name = request.path_params["name"]
-        for policy in self._desk.setup().book:
+        for policy in self._setup.book:
             if policy.name == name:
                 return page(
                     self._desk,
@@ -162,7 +173,7 @@ class Facts:
         raise NotFoundError(f"no policy {name[:64]!r} is loaded", code="policy_not_found")
 
     def _calibrator(self, request: Request) -> Response:
-        config = self._desk.setup().config.calibrator
+        config = self._setup.config.calibrator
         return page(
             self._desk,
             request,
@@ -219,7 +230,7 @@ def _charts(
             "load": [point.load for point in points],
         },
         "time": {
-            "at": [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)],
+            "at": [(a + b) / 2 for a, b in pairwise(edges)],
             "series": series,
         },
     }

@@ -49,6 +49,7 @@ SAFE: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+NOTHING: Final = "\N{EN DASH}"
 UNSURE, SURE = 0.4, 0.7  # where the colours of confidence change
 
 
@@ -112,7 +113,7 @@ def _templates() -> Environment:
         "query": query,
         "raw": text.raw,
         "rule": lambda label: label.rpartition("@")[0] or label,
-        "share": lambda value: "–" if value is None else f"{value * 100:.1f} %",
+        "share": lambda value: NOTHING if value is None else f"{value * 100:.1f} %",
         "short": text.one_line,
         "span": lambda found: f"{found.low * 100:.1f} to {found.high * 100:.1f} %",
     }

@@ -150,9 +150,7 @@ def ece(found: Sequence[Band]) -> float | None:
     return sum(gaps) / total
 
 
-def tradeoff(
-    labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
-) -> list[Point]:
+def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float) -> list[Point]:
     """What each of the thresholds 0, 0.01 .. 1 comes to, of `a_day` exchanges a day.
 
     Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least.
@@ -171,7 +169,9 @@ def tradeoff(
         coverage = above[bisect_left(confidences, threshold)] / above[0] if above[0] else 0.0
         first, risk = bisect_left(at_least, threshold), None
         if len(ranked) - first >= FEW:
-            risk = _wilson(min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first])
+            risk = _wilson(
+                min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first]
+            )
         errors = None if risk is None else risk.value * coverage * a_day
         points.append(Point(threshold, coverage, risk, errors, (1 - coverage) * a_day))
     return points

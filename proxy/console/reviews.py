@@ -149,16 +149,14 @@ class Reviews:
     async def _verdict(self, request: Request) -> Response:
         """Decides; answers a script in JSON, a form with the next reply or with what was wrong."""
         is_script = request.headers.get("accept", "").startswith("application/json")
-        id = request.path_params["id"]
+        id, fields = request.path_params["id"], {}
         try:
             fields = await checked_form(request)
             verdict = await asyncio.to_thread(self._decide, id, fields, visitor_of(request).name)
         except ProxyError as error:
             if is_script:
                 return JSONResponse(error.envelope(), error.status, SAFE)
-            given = Given(fields.get("correct", ""), fields.get("note", ""), True, fields)
-            again = told(self._desk, lambda _: self._again(request, given, error))
-            return await asyncio.to_thread(again, request)
+            return await asyncio.to_thread(self._again, request, fields, error)
         if is_script:
             return JSONResponse({"verdict": verdict.verdict}, headers=SAFE)
         place = await asyncio.to_thread(self._place_after, id, _filters(request))
@@ -180,9 +178,16 @@ class Reviews:
         content = content_of(editable(self._desk.held(id)), fields) if kind == "edit" else None
         return Verdict(kind, LABELS[correct], content, note or None)  # type: ignore[arg-type]
 
-    def _again(self, request: Request, given: Given, error: ProxyError) -> Response:
-        held = self._desk.held(request.path_params["id"])
-        return self._page_of(request, held, given, error.message, error.status)
+    def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
+        """The page once more, with what was written and what is wrong with it."""
+        is_edit = fields.get("verdict") == "edit"
+        given = Given(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
+
+        def answer(request: Request) -> Response:
+            held = self._desk.held(request.path_params["id"])
+            return self._page_of(request, held, given, error.message, error.status)
+
+        return told(self._desk, answer)(request)
 
     # --- the next one ---------------------------------------------------------------------------
 

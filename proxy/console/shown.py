@@ -1,4 +1,4 @@
-"""Messages as a page shows them: formatted, cut where they are long, arguments of calls as fields."""
+"""Messages as a page shows them: formatted, cut where they are long, arguments as fields."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MOST_SHOWN: Final = 20_000
 MOST_AT_ALL: Final = 4_000_000  # of one part, with all shown
 MOST_FORMATTED: Final = 60_000  # of all parts of a page together, the last ones first
 MOST_TURNS: Final = 30  # of a conversation, the last ones
+NO_HTML: Final = Markup()
 MOST_FIELDS: Final = 40  # of a call; more are shown as JSON
 
 
@@ -47,7 +48,7 @@ class ShownPart:
     kind: str
     text: str
     name: str = ""
-    html: Markup = Markup()
+    html: Markup = NO_HTML
     fields: tuple[Field, ...] = ()
     cut: int | None = None
 

@@ -1,15 +1,16 @@
 """What pages show of the record: the latest exchanges, and a window of time from a bounded sample.
 
-A window is cut into slices. How many exchanges there are in each is counted; what they were is read
-from the latest of each, `MOST_OF_A_SLICE` at most, every one of which stands for its share of them.
-With less traffic than that the figures are exact, and with a million exchanges a page is not slower.
+A window is cut into slices. How many exchanges there are in each is counted; what they were is
+read from the latest of each, `MOST_OF_A_SLICE` at most, every one of which stands for its share.
+With less traffic than that the figures are exact; with a million exchanges no page is slower.
 Every function here may wait for the database and raises StoreError when it cannot be used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -80,7 +81,7 @@ class Window:
     def bounds(self) -> Iterator[tuple[str, str]]:
         """The first id of each slice, and the first one after it."""
         ids = [_ID.format(max(0, int(edge * 1_000))) for edge in self.edges]
-        return zip(ids, ids[1:], strict=False)
+        return pairwise(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +110,27 @@ class Sample:
         return self.total / max(days, 1 / 24)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which exchanges are looked for; None is any."""
+
+    model: str | None = None
+    team: str | None = None
+    action: str | None = None
+
+
+ANY: Final = Asked()
+
+
 def latest(
-    engine: sa.Engine,
-    *,
-    model: str | None = None,
-    team: str | None = None,
-    action: str | None = None,
-    after: str | None = None,
-    limit: int = 100,
+    engine: sa.Engine, asked: Asked = ANY, *, after: str | None = None, limit: int = 100
 ) -> list[Seen]:
     """The latest exchanges, the newest first, of those after the id `after`.
 
     Filters look through the latest `LOOKED_AT` only: a model that nobody asks is no long search.
     """
     columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
-    asked = {"model": model, "team": team, "action": action}
-    wanted = {name: value for name, value in asked.items() if value is not None}
+    wanted = {name: value for name, value in asdict(asked).items() if value is not None}
     newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
@@ -154,7 +160,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
     looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
     with reading(engine) as connection:
-        counts = dict(connection.execute(counting).tuples().all())
+        counts: dict[int, int] = dict(connection.execute(counting).tuples().all())
         rows = connection.execute(looking).all()
     found: dict[int, int] = {}
     for row in rows:
@@ -172,8 +178,8 @@ def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
 
 
 def _count(at: int, since: str, until: str) -> sa.Select[Any]:
-    counted = sa.select(sa.literal_column(str(at)), sa.func.count())
-    return counted.select_from(exchanges).where(_in_slice(since, until))
+    columns: list[Any] = [sa.literal_column(str(at)), sa.func.count()]
+    return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
 
 
 def _some(at: int, since: str, until: str) -> sa.Select[Any]:
@@ -207,9 +213,7 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
     same = verdicts.alias()
     latest_one = sa.select(sa.func.max(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
     given = sa.select(verdicts.c.request_id, verdicts.c.is_correct, verdicts.c.id)
-    given = given.where(
-        verdicts.c.given_at >= since, verdicts.c.id == latest_one.scalar_subquery()
-    )
+    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == latest_one.scalar_subquery())
     few = given.order_by(verdicts.c.id.desc()).limit(limit).subquery()
     joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
     joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
