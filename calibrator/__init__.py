@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
-    from calibrator.loading import check_checkpoint, load_scorer, version_of
+    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
     from calibrator.recalibration_fit import Observed, cross_fitted_observed, fit_observed
@@ -55,6 +55,7 @@ _LAZY = {
     "Stratum": "calibrator.sampling",
     "Trial": "calibrator.recalibration_trial",
     "check_checkpoint": "calibrator.loading",
+    "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "cross_fitted_observed": "calibrator.recalibration_fit",
     "estimated_share": "calibrator.sampling",
@@ -105,6 +106,7 @@ __all__ = [
     "TrainingError",
     "Trial",
     "check_checkpoint",
+    "checkpoint_card",
     "cli",
     "cross_fitted_observed",
     "estimated_share",
