@@ -25,7 +25,6 @@ from proxy.asgi import (
     error_reply,
     request_of,
     send_reply,
-    sender,
 )
 from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
@@ -169,25 +168,22 @@ class App:
             if kind == "websocket":
                 await self._websocket(generation, scope, receive, send)
             else:
-                await self._http(generation, scope, receive, send)
+                await self._handler(generation, scope)(scope, receive, send)
         finally:
             generation.in_flight -= 1
             if not generation.in_flight and generation.is_retired:
                 self._reloading.close_unused()
 
-    async def _http(
-        self, generation: Generation, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
+        """Whoever answers a request, a refusal too."""
         try:
             routes = generation.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            reply = error_reply(error, error_body_for(scope["path"]))
-            await send_reply(reply, sender(scope, send))
-            return
+            return partial(_refuse, error)
         method, path = scope["method"], scope["path"]
-        handler = routes.exact.get((method, path)) or routes.other(method, path)
-        await (handler or await self._other(method, path))(scope, receive, send)
+        known = routes.exact.get((method, path)) or routes.other(method, path)
+        return known or self._other(method, path)
 
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
@@ -212,15 +208,16 @@ class App:
         exchange = Exchange(request, self._parts.records if is_known else None)
         exchange.close(error.status, error.machine_code)
 
-    async def _other(self, method: str, path: str) -> ASGIApplication:
+    def _other(self, method: str, path: str) -> ASGIApplication:
         """Whoever answers what is not under `/v1/`."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
-        if path.startswith("/pinocchio/"):
-            if self._own is None:
-                self._own = await asyncio.to_thread(self._load_own)
-            return self._own
-        return _not_found
+        return self._own_api if path.startswith("/pinocchio/") else _not_found
+
+    async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._own is None:
+            self._own = await asyncio.to_thread(self._load_own)
+        await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
         from proxy.own_api import create_api
@@ -277,8 +274,12 @@ class App:
             await asyncio.to_thread(self._parts.records.close)
 
 
+async def _refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
+    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
+
+
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     error = NotFoundError(
         f"there is nothing at {scope['path']}; the API is under /v1/", code="unknown_url"
     )
-    await send_reply(error_reply(error), sender(scope, send))
+    await send_reply(error_reply(error), scope, send)

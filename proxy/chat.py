@@ -18,7 +18,6 @@ from policies import (
     Escalate,
     Hold,
     StreamMode,
-    strictest,
 )
 from proxy import actions
 from proxy.answer import (
@@ -282,16 +281,8 @@ class Way:
             )
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
-        outcome = summarise(
-            self.exchange.request_id,
-            answer.choices,
-            answer.confidences,
-            decisions,
-            self.parts.scoring.name,
-        )
-        outcome.decision = strictest(decisions)
-        outcome.action = outcome.decision.applied.name
-        return outcome
+        id, calibrator = self.exchange.request_id, self.parts.scoring.name
+        return summarise(id, answer.choices, answer.confidences, decisions, calibrator)
 
     # --- further calls, see calls.py -------------------------------------------------------------
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import Any
-
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +9,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from proxy.asgi import Receive, Scope, Send, place
+from proxy.console import routes
 from proxy.desk.api import review_routes
 from proxy.desk.desk import Desk
 from proxy.desk.door import Door
@@ -46,9 +43,7 @@ class DeskApplication:
         api.add_exception_handler(Exception, _fault)
         api.include_router(review_routes(desk))
         api.router.routes.extend(login_routes(door))
-        if importlib.util.find_spec("proxy.console") is not None:
-            console: Any = importlib.import_module("proxy.console")
-            api.router.routes.extend(console.routes(desk))
+        api.router.routes.extend(routes(desk))
         self._guarded = Guard(api, door, is_loopback=is_loopback, max_body=max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from html import escape
 from typing import Final
 
 from fastapi import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from proxy.console import login_page
 from proxy.desk.door import SESSION_S, Door, Visitor
 from proxy.desk.guard import COOKIE, LOGIN, address_of, checked_form
 from proxy.errors import ProxyError
 
 LOGOUT: Final = "/pinocchio/logout"
-
-_PAGE: Final = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Pinocchio: log in</title>
-<h1>Pinocchio</h1>{told}
-<form method="post" action="/pinocchio/login">
-<input type="hidden" name="next" value="{wanted}">
-<label>Token or reviewer's key <input type="password" name="token" required autofocus></label>
-<button>Log in</button>
-</form></html>"""
 
 
 def login_routes(door: Door) -> list[Route]:
@@ -61,14 +52,6 @@ def login_routes(door: Door) -> list[Route]:
         Route(LOGIN, log_in, methods=["POST"]),
         Route(LOGOUT, log_out, methods=["POST"]),
     ]
-
-
-def login_page(
-    request: Request, wanted: str, message: str | None = None, status: int = 200
-) -> Response:
-    """The form; `message` says why the last attempt failed."""
-    told = f"<p role=alert>{escape(message)}</p>" if message else ""
-    return HTMLResponse(_PAGE.format(told=told, wanted=escape(wanted)), status)
 
 
 def _opened(door: Door, visitor: Visitor, request: Request, wanted: str) -> Response:
