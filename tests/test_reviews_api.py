@@ -148,6 +148,9 @@ def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:
     review = proxy.desk.get(f"{API}/reviews/{id}").json()
     assert review["request"]["messages"] == [{"role": "user", "content": "tell me p=0.2"}]
     assert review["reply"]["choices"][0]["message"]["content"] == "tell me p=0.2"
+    part = {"kind": "text", "text": "tell me p=0.2", "name": ""}
+    assert review["conversation"] == [{"role": "user", "parts": [part]}]
+    assert review["answer"] == [{"role": "assistant", "parts": [part]}]
     assert review["editable"] == {"texts": ["tell me p=0.2"], "tool_calls": []}
     assert [rule["rule"] for rule in review["why"]] == ["default"]
     assert [each["event"] for each in review["history"]] == ["held"]
