@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from operator import add, itemgetter
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -20,7 +19,6 @@ HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
-_ROLE_AND_CONTENT = itemgetter("role", "content")
 RECENT_TURNS = 16  # are looked at together
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
@@ -109,17 +107,17 @@ def _history(messages: Sequence[Any]) -> list[str]:
 
 
 def _plain_turns(messages: Sequence[Any]) -> list[str]:
-    """The turns of messages that are a role and a text, as nearly all are; otherwise none.
-
-    Nothing is asked message by message: in a long conversation that costs more than all the rest.
-    """
-    if {*map(type, messages)} != {dict} or {*map(len, messages)} != {2}:
-        return []
+    """The turns of messages that are a role and a text, as nearly all are; otherwise none."""
+    turns = []
     try:
-        roles, contents = zip(*map(_ROLE_AND_CONTENT, messages), strict=True)
-        return [*map(add, map(_OPENINGS.__getitem__, roles), contents)] if all(contents) else []
+        for message in messages:
+            content = message["content"]
+            if not content or len(message) != 2:
+                return []
+            turns.append(_OPENINGS[message["role"]] + content)
     except (KeyError, TypeError):  # another role, or parts in place of a text
         return []
+    return turns
 
 
 def _turns(messages: Sequence[Any], characters: int) -> list[str]:

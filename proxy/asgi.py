@@ -11,13 +11,13 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import structlog
 
 from proxy import headers as names
 from proxy.callers import ANYONE, CALLER, Caller
-from proxy.deadlines import Deadlines
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
 from proxy.upstream import Headers, WithHeaders, first_values
@@ -31,7 +31,9 @@ NOT_MODIFIED = 304
 WHOLE_REPLY = "pinocchio.whole_reply"
 """An ASGI extension and the type of its message, with `status`, `headers` (the length among them)
 and `body`, its pieces: a whole reply at once, where the server takes that."""
-WATCH_AFTER_S = 0.05  # most requests end before; for the others a task waits for the client's end
+TELL_LEAVING = "pinocchio.tell_leaving"
+"""Where a scope has a function that takes what to call, once, when the client leaves before its
+reply is whole; it takes None when nobody wants to know any longer. Only our own server has it."""
 
 
 @dataclass(slots=True)
@@ -93,27 +95,26 @@ class Endpoint:
         self._handler = handler
         self._max_body = max_body
         self._error_body = error_body
-        self._watches = Deadlines(WATCH_AFTER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = request_of(scope)
         try:
             request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error, self._error_body), sender(scope, send))
+            await send_reply(error_reply(error, self._error_body), scope, send)
             return
         except _ClientGoneError:
             return
-        watch = _Watch(receive, self._watches)
+        watch = _Watch(scope, receive)
         try:
-            await self._answer(request, sender(scope, send), watch)
+            await self._answer(request, scope, send, watch)
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
         finally:
             watch.stop()
 
-    async def _answer(self, request: Request, to: Sender, watch: _Watch) -> None:
+    async def _answer(self, request: Request, scope: Scope, send: Send, watch: _Watch) -> None:
         try:
             reply = await self._handler(request)
         except ProxyError as error:
@@ -123,7 +124,7 @@ class Endpoint:
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, to, before_end=watch.stop)
+            await send_reply(reply, scope, send, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -132,35 +133,33 @@ class Endpoint:
 
 
 class _Watch:
-    """Cancels the current task when its client leaves.
+    """Cancels the current task when its client leaves."""
 
-    A waiting task costs as much as a small request, so it only starts after `WATCH_AFTER_S`.
-    """
+    __slots__ = ("_tell_leaving", "_waiting", "_working", "has_left")
 
-    __slots__ = ("_receive", "_starts", "_waiting", "_working", "has_left")
-
-    def __init__(self, receive: Receive, starts: Deadlines) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # an ASGI application runs in one
-        self._working = task
-        self._receive = receive
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._working = asyncio.current_task()
         self._waiting: asyncio.Task[None] | None = None
-        self._starts = starts
         self.has_left = False
-        starts.add(self)
+        self._tell_leaving = scope.get(TELL_LEAVING)
+        if self._tell_leaving is not None:
+            self._tell_leaving(self._leave)
+        else:  # another server; there a task waits, which costs as much as a small request
+            self._waiting = asyncio.create_task(self._wait(receive))
 
-    def __call__(self) -> None:
-        """Starts; its time has come."""
-        self._waiting = asyncio.create_task(self._wait())
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+    async def _wait(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
+        assert self._working is not None  # an ASGI application runs in a task
         self.has_left = True
         self._working.cancel()
 
     def stop(self) -> None:
-        self._starts.discard(self)
+        if self._tell_leaving is not None:
+            self._tell_leaving(None)
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()
@@ -178,14 +177,15 @@ class _ClientGoneError(Exception):
 
 def request_of(scope: Scope) -> Request:
     """The request without its body."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    return Request(
-        scope["method"],
-        path.partition(b"?")[0].decode("latin-1"),
-        scope["query_string"].decode("latin-1"),
-        scope["headers"],
-        caller=scope.get(CALLER, ANYONE),
-    )
+    path = _path_of(scope.get("raw_path") or scope["path"].encode())
+    query = scope["query_string"].decode("latin-1")
+    caller = scope.get(CALLER, ANYONE)
+    return Request(scope["method"], path, query, scope["headers"], b"", caller)
+
+
+@lru_cache(maxsize=1_024)
+def _path_of(raw: bytes) -> str:
+    return raw.partition(b"?")[0].decode("latin-1")
 
 
 async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
@@ -201,39 +201,22 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _ClientGoneError
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+        part = message.get("body", b"")
+        size += len(part)
         if size > limit:
             raise BodyTooLargeError(f"the body is larger than {limit} bytes (limits.max_body)")
+        parts.append(part)
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return part if len(parts) == 1 else b"".join(parts)
 
 
 def _with_length(headers: Headers, length: int) -> Headers:
     """The fields with the body's length, in the place where upstream has it."""
     field = (b"content-length", b"%d" % length)
-    told = [*map(names.name_of, headers)]
-    if b"content-length" not in told:
-        return [*headers, field]
-    at = told.index(b"content-length")
-    return headers if headers[at] == field else [*headers[:at], field, *headers[at + 1 :]]
-
-
-class Sender:
-    """`send`, and whether the server takes a whole reply in one message (`http_server.py`)."""
-
-    __slots__ = ("send", "takes_whole")
-
-    def __init__(self, send: Send, takes_whole: bool) -> None:
-        self.send = send
-        self.takes_whole = takes_whole
-
-
-def sender(scope: Scope, send: Send) -> Sender:
-    """HTTP/1.0 knows no chunks; such a client is sent every body whole."""
-    takes_whole = WHOLE_REPLY in (scope.get("extensions") or ())
-    is_old = scope.get("http_version") == "1.0"
-    return Sender(_collected(send) if is_old else send, takes_whole and not is_old)
+    for at, told in enumerate(headers):
+        if told[0] == b"content-length":
+            return headers if told == field else [*headers[:at], field, *headers[at + 1 :]]
+    return [*headers, field]
 
 
 def _collected(send: Send) -> Send:
@@ -262,14 +245,21 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-async def send_reply(reply: Reply, to: Sender, before_end: Callable[[], None] = _nothing) -> None:
-    """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
+async def send_reply(
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+) -> None:
+    """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
+
+    HTTP/1.0 knows no chunks; such a client is sent every body whole.
+    """
+    is_old = scope.get("http_version") == "1.0"
+    if is_old:
+        send = _collected(send)
     body: Any = reply.body
-    send = to.send
     if isinstance(body, bytes | tuple):
         pieces = body if isinstance(body, tuple) else (body,)
         fields = _with_length(reply.headers, sum(map(len, pieces)))
-        if to.takes_whole:
+        if not is_old and WHOLE_REPLY in (scope.get("extensions") or ()):
             before_end()
             whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": pieces}
             await send(whole)

@@ -61,7 +61,7 @@ class Clock:
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, __: object, ___: object) -> None:
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
@@ -82,7 +82,7 @@ class SharedClock(Clock):
     def __exit__(self, *_: object) -> None:
         self._inside -= 1
         if not self._inside:
-            super().__exit__()
+            super().__exit__(None, None, None)
 
 
 _random: list[str] = []
@@ -163,9 +163,10 @@ class Exchange:
         self.status = status
         if self.records is not None:
             self.records.add(self._row(error))
-        if log.is_enabled_for(logging.INFO):
+        line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
+        if line.is_enabled_for(logging.INFO):
             facts = self._facts() | ({"error": error} if error else {})
-            log.info("request", **{k: v for k, v in facts.items() if v is not None})
+            line.info("request", **{k: v for k, v in facts.items() if v is not None})
 
     def _facts(self) -> dict[str, Any]:
         """What may stand in a log line."""
@@ -216,7 +217,7 @@ class Exchange:
             score_ms = outcome.score_ms
             told = (
                 outcome.confidence,
-                outcome.status.value,  # plain values: what is derived from one is adapted, slowly
+                str(outcome.status),  # plain values: what is derived from one is adapted, slowly
                 outcome.reason,
                 outcome.action,
                 outcome.would_action,
@@ -244,6 +245,7 @@ class Exchange:
             caller.key,
             caller.generation,
             *judged,
+            outcome.score if outcome is not None else None,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import compress
 from operator import itemgetter
 
 from proxy.upstream import Headers
@@ -65,15 +64,13 @@ _TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
 
 
 def _crossing(headers: Headers, crosses: _Fates) -> Headers:
-    kept = [*compress(headers, map(crosses.__getitem__, map(name_of, headers)))]
-    if b"connection" not in map(name_of, headers):
-        return kept
-    named = {
-        part.strip()
-        for name, value in headers
-        if name == b"connection" and value not in _NAMES_NO_FIELD
-        for part in value.lower().split(b",")
-    }
+    kept: Headers = []
+    named: list[bytes] = []
+    for field in headers:
+        if crosses[field[0]]:
+            kept.append(field)
+        elif field[0] == b"connection" and field[1] not in _NAMES_NO_FIELD:
+            named += [part.strip() for part in field[1].lower().split(b",")]
     return [field for field in kept if field[0] not in named] if named else kept
 
 
@@ -92,17 +89,20 @@ def written(headers: Headers) -> bytes:
 
     Raises ValueError for one that would be more than one.
     """
-    lines = b"\r\n".join([*map(b": ".join, headers), b""])
-    if len(lines) - len(lines.translate(None, b"\r\n")) != 2 * len(headers):
+    lines = [*map(b": ".join, headers)]
+    text = b"".join(lines)
+    if text.find(b"\r") >= 0 or text.find(b"\n") >= 0:  # `in` would raise and clear an error first
         raise ValueError("a header field with a line end")
-    return lines
+    lines.append(b"")
+    return b"\r\n".join(lines)
 
 
 def without(headers: Headers, *names: bytes) -> Headers:
     """The fields but for those of these names; the same list where there are none of them."""
-    if set(names).isdisjoint(map(name_of, headers)):
-        return headers
-    return [field for field in headers if field[0] not in names]
+    for field in headers:
+        if field[0] in names:
+            return [field for field in headers if field[0] not in names]
+    return headers
 
 
 def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -25,8 +26,8 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from proxy.asgi import WHOLE_REPLY
-from proxy.headers import name_of, written
+from proxy.asgi import TELL_LEAVING, WHOLE_REPLY
+from proxy.headers import written
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
@@ -43,10 +44,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.outlet = _Outlet(transport, self.loop)
         sweep = _sweeps.get(self.server_state)
         if sweep is None:
             sweep = _sweeps[self.server_state] = _Sweep(self.connections)
         sweep.go_on(self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        cycle: Any = self.cycle
+        if cycle is not None and cycle.disconnected and cycle.on_leaving is not None:
+            cycle.on_leaving()
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -60,10 +68,7 @@ class HttpProtocol(HttpToolsProtocol):
         parser = self.parser
         method, version = parser.get_method(), parser.get_http_version()
         path, raw_path, query = _target(self.url)
-        self.expect_100_continue = b"expect" in map(name_of, self.headers) and any(
-            name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
-        )
-        self.scope = {
+        scope: Any = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
@@ -78,11 +83,13 @@ class HttpProtocol(HttpToolsProtocol):
             "headers": self.headers,
             "extensions": _EXTENSIONS,
         }
+        self.scope = scope
         self.is_upgrading = parser.should_upgrade() and self._should_upgrade()
         if self.is_upgrading:
             return
         before = self.cycle
         self.cycle = cycle = _Cycle(self, version != "1.0" and parser.should_keep_alive())
+        scope[TELL_LEAVING] = cycle.tell_leaving
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
@@ -151,26 +158,27 @@ def _target(url: bytes) -> tuple[str, bytes, bytes]:
     return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
+def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
 class _News:
     """Whether there is something to `receive`: what asyncio.Event is, for one who waits."""
 
-    __slots__ = ("_is_set", "_waiting")
+    __slots__ = ("_waiting", "is_set")
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.is_set = False
         self._waiting: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        self._is_set = True
+        self.is_set = True
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    def clear(self) -> None:
-        self._is_set = False
-
     async def wait(self) -> None:
-        while not self._is_set:
+        while not self.is_set:
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
@@ -210,16 +218,17 @@ class _Cycle(RequestResponseCycle):
 
     def __init__(self, protocol: HttpProtocol, keep_alive: bool) -> None:
         self.scope = protocol.scope
-        self.transport: Any = _Outlet(protocol.transport, protocol.loop)
+        self.transport: Any = protocol.outlet
         self.flow = protocol.flow
         self.logger = protocol.logger
         self.access_log = False
         self.default_headers = protocol.server_state.default_headers
         self.message_event: Any = _News()
         self.on_response = protocol.on_response_complete
+        self.on_leaving: Callable[[], object] | None = None
         self.disconnected = False
         self.keep_alive = keep_alive
-        self.waiting_for_100_continue = protocol.expect_100_continue
+        self.waiting_for_100_continue = True  # perhaps: nobody has looked
         self.body: Any = b""
         self.more_body = True
         self.response_started = False
@@ -227,18 +236,28 @@ class _Cycle(RequestResponseCycle):
         self.chunked_encoding: bool | None = None
         self.expected_content_length = 0
 
+    def tell_leaving(self, call: Callable[[], object] | None) -> None:
+        """From now on the client's leaving is told in this way, or in none."""
+        self.on_leaving = call
+        if call is not None:
+            self.flow.resume_reading()
+
     async def receive(self) -> Any:
-        if self.waiting_for_100_continue and not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.waiting_for_100_continue = False
-        if not self.disconnected and not self.response_complete:
+        if not self.message_event.is_set and not self.disconnected and not self.response_complete:
+            self._continue()
             self.flow.resume_reading()
             await self.message_event.wait()
-            self.message_event.clear()
+        self.message_event.is_set = False
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
         body, self.body = self.body, b""
         return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    def _continue(self) -> None:
+        """Asks for the body where the client waits for that; what is there needs no asking."""
+        is_asked_for, self.waiting_for_100_continue = self.waiting_for_100_continue, False
+        if is_asked_for and not self.transport.is_closing() and _expects(self.scope["headers"]):
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def send(self, message: Any) -> None:
         if self.flow.write_paused and not self.disconnected:

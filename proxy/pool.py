@@ -134,7 +134,7 @@ class Pool:
             fields = written(headers)
         except ValueError:
             fields = b"\0"
-        if b"\0" in fields:
+        if fields.find(b"\0") >= 0:
             raise UpstreamError("a header field with a line break or a NUL in it is not sent")
         return b"%b%b\r\n" % (opening, fields)
 

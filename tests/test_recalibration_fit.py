@@ -32,11 +32,14 @@ from calibrator.recalibration_fit import (
     MIN_GROUP_LABELS,
     SLOPE_BEFORE,
     TRUST,
-    apply_to_rows,
+    Observed,
+    apply_to_groups,
     cross_fitted,
     fit_isotonic,
+    fit_observed,
     fit_recalibration,
     fit_temperature,
+    observed_rows,
 )
 from calibrator.recalibration_study import LABELS, mean_of, study
 from calibrator.rows import Row, parse_row
@@ -46,6 +49,12 @@ KINDS: list[Kind] = ["platt", "isotonic", "temperature"]
 replies = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 10).map(lambda k: k / 10)), min_size=1, max_size=40
 )
+
+
+def apply_to_rows(found: Recalibration, rows: list[Row], confidence: Any) -> Any:
+    """The rows' confidences, recalibrated."""
+    groups = observed_rows(rows, confidence, found.by).groups
+    return apply_to_groups(found, groups, confidence)
 
 
 def skewed(count: int, seed: int = 3, shift: float = -1.5, **names: str) -> tuple[list[Row], Any]:
@@ -187,7 +196,7 @@ def test_the_name_changes_with_the_numbers() -> None:
         (('"labels": 200', '"labels": 300'), "was changed by hand or is damaged"),
         (('"format": 1', '"format": 2'), "format 2, this version reads 1"),
         (('"kind": "platt",\n "cal', '"kind": "beta",\n "cal'), "kind 'beta'"),
-        (('"by": null', '"by": "team"'), "by 'team'"),
+        (('"by": null', '"by": "day"'), "by 'day'"),
         (('"pooled"', '"polled"'), "'pooled'"),
         (('"slope": ', '"slope": -'), "positive slope"),
         (("}", ""), "no recalibration of this version"),
@@ -356,3 +365,35 @@ def test_groups_too_small_for_the_protocol_are_left_out() -> None:
     assert math.isnan(mean_of([]).ece)
     one_label = [parse_row({**row.raw, "correct": 1}) for row in large]
     assert study(one_label, q, "model") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reply_of_weight_two_counts_as_two(kind: Kind) -> None:
+    """Weights that are whole numbers give the curve of a list in which replies stand so often."""
+    rng = np.random.default_rng(8)
+    p = rng.uniform(0.05, 0.95, 120)
+    y = (rng.random(120) < p**2).astype(np.int64)
+    counts = rng.integers(1, 4, 120)
+    often = FIT[kind](np.repeat(y, counts), np.repeat(p, counts))
+    weighed = FIT[kind](y, p, counts.astype(float))
+    grid = np.linspace(0.01, 0.99, 50)
+    assert weighed.apply_all(grid) == pytest.approx(often.apply_all(grid), abs=1e-6)
+
+
+def test_the_scale_of_weights_does_not_matter() -> None:
+    """1 / share of one per cent is no reason to trust 100 labels like 10,000."""
+    rows, p = skewed(100)
+    found = observed_rows(rows, p)
+    scaled = Observed(found.correct, p, found.groups, found.clusters, found.weights * 100)
+    assert fit_observed(scaled).pooled.as_dict() == pytest.approx(
+        fit_observed(found).pooled.as_dict(), abs=1e-9
+    )
+
+
+def test_a_platt_curve_can_be_undone() -> None:
+    """The score comes back from the confidence, group by group; isotonic curves have no way."""
+    found = Recalibration("platt", Platt(0.5, 1.0), "team", {"law": Platt(2.0, -1.0)})
+    for team in ("law", None):
+        mended = found.apply_to(0.3, "m", None, team)
+        assert found.undone(mended, "m", None, team) == pytest.approx(0.3)
+    assert Recalibration("isotonic", Isotonic((0.1,), (0.2,))).undone(0.2, None, None) is None
