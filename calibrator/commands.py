@@ -106,8 +106,8 @@ def train(
     soft_labels: Annotated[float, typer.Option(help="Share of the tower's own opinion.")] = 0.0,
     averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
     tower: Annotated[bool, typer.Option(help="With the tower over n-grams.")] = True,
-    forest: Annotated[bool, typer.Option(help="With boosted trees beside the tower.")] = True,
-    encoder: Annotated[bool, typer.Option(help="Instead of the trees; takes hours.")] = False,
+    forest: Annotated[bool, typer.Option(help="With boosted trees beside the tower.")] = False,
+    encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
 ) -> None:

@@ -3,8 +3,8 @@
 P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09): the sigmoid of their
 difference, which is the log-odds of `tower` and `forest` plus those of the encoder's head. One
 forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
-torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint has
-no encoder.
+torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint is
+a tower alone.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class TowerStage:
     """Log-odds (N, 2) of examples without and with name, and the weights that ship.
 
     Those of the training rows are out of fold, and zeros where no encoder needs them; the
-    validation rows are new to tower and forest. A forest grows only where no encoder is trained:
-    it would have to be grown once more for every fold.
+    validation rows are new to tower and forest. No forest grows where an encoder is trained: it
+    would have to be grown once more for every fold.
     """
 
     train_logits: Logits

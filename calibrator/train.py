@@ -1,12 +1,13 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
-    rows -> split by question -> disguise -> tokens -> tower and forest -> recalibrate, save
+    rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
+    -> recalibrate, save
 
-Tower (n-grams, traits, names) and forest (trees on topics and traits) are fitted in minutes. An
-encoder, where one is asked for instead of the forest, is trained on what the tower leaves over
-(`encoder_training`).
+The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
+topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
+on what the tower leaves over (`encoder_training`).
 
-A run lives in one folder: `train.json` (its configuration), `tower.npz` (tower and forest),
+A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted),
 `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
 same command goes on where it was interrupted.
 """
@@ -67,7 +68,7 @@ class TrainConfig:
     focal_gamma: float = 0.0
     soft_labels: float = 0.0  # share of the out-of-fold tower's opinion in the target
     has_tower: bool = True
-    has_forest: bool = True  # beside a tower without an encoder
+    has_forest: bool = False  # beside a tower without an encoder
     has_encoder: bool = False
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)

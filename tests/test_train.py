@@ -132,11 +132,12 @@ def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Pat
     assert not (tmp_path / "state.pt").exists()
 
 
-def test_a_tower_alone_is_a_calibrator(config: TrainConfig, tmp_path: Path) -> None:
-    """What ships: no encoder is trained, written or loaded, a forest is added to the tower, and the
-    run needs no second start."""
+@pytest.mark.parametrize("has_forest", [False, True])
+def test_no_encoder_is_needed(config: TrainConfig, tmp_path: Path, has_forest: bool) -> None:
+    """A tower, alone as it ships or with a forest added, is a calibrator: no encoder is trained,
+    written or loaded, and the run needs no second start."""
     bush = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
-    alone = replace(config, has_encoder=False, forest=bush)
+    alone = replace(config, has_encoder=False, has_forest=has_forest, forest=bush)
     made = train(tmp_path, alone, lambda _: None)
     assert read_config(made).encoder is None
     assert not any("encoder" in name for name in load_file(made / "model.safetensors"))
@@ -148,12 +149,14 @@ def test_a_tower_alone_is_a_calibrator(config: TrainConfig, tmp_path: Path) -> N
         [Item("What is 7 + 7?", a, "one") for a in ("It is 14, surely.", "7")]
     )
     assert right.score > wrong.score
-    assert scorer.forest is not None
     assert scorer.tower is not None
+    assert (scorer.forest is not None) == has_forest
     items, names = [Item("What is 7 + 7?", "7", "one")], [1]
     (pieces,) = scorer._pieces(items)
     rows = [tower_row(items[0].question, items[0].answer, *pieces[1:])]
-    odds = scorer.tower.logits(rows, names) + scorer.forest.read(rows, names)
+    odds = scorer.tower.logits(rows, names)
+    if scorer.forest is not None:
+        odds = odds + scorer.forest.read(rows, names)
     assert logit(wrong.score) == pytest.approx(odds[0], abs=1e-6)
     again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
     assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
