@@ -48,7 +48,7 @@ from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
-    from policies.calibration_drift import CalibrationMonitor
+    from policies.calibration_drift import Band, CalibrationMonitor
     from policies.certification import (
         GRID,
         Certification,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from policies.workflows import Outcome
 
 _LAZY = {
+    "Band": "policies.calibration_drift",
     "CalibrationMonitor": "policies.calibration_drift",
     "Distance": "policies.histograms",
     "distance": "policies.histograms",
@@ -121,6 +122,7 @@ __all__ = [
     "Action",
     "Annotate",
     "Asking",
+    "Band",
     "Block",
     "CalibrationMonitor",
     "Certificate",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -128,6 +128,23 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
     held = sum(count for its, _, count in rows if its)
     delivered = sum(count for its, action, count in rows if not its and action in DELIVERED)
     return Totals(delivered, held, sum(count for *_, count in rows) - held - delivered)
+
+
+class Given(NamedTuple):
+    """A reviewer's verdict; `reviewer` is empty for one given on the command line."""
+
+    request_id: str
+    reviewer: str
+    is_correct: bool
+
+
+def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
+    """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
+    first = f"req_{max(0, int(since * 1_000)):012x}"
+    columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
+    query = sa.select(*columns).where(verdicts.c.request_id >= first).order_by(verdicts.c.id)
+    with reading(engine) as connection:
+        return [Given(*row) for row in connection.execute(query)]
 
 
 _OF_EXCHANGE: Final = (
