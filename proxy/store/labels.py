@@ -9,18 +9,19 @@ Why a reply was looked at decides what its label says about others:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from policies import Facts
 from proxy.json_splice import json_object
 from proxy.store.database import metadata
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.recorded import READ_AT_ONCE
+from proxy.store.recorded_facts import facts_in
 from proxy.store.records import exchanges
 
 held_replies = metadata.tables["held_replies"]
@@ -52,12 +53,17 @@ class LabelledReply:
     calibrator: str
     model: str
     team: str | None
-    domain: str | None
+    facts: Facts | None  # that the policy went by
     action: str | None
     question: str
     path: str | None = None
     request: bytes | None = None
     reply: bytes | None = None
+
+    @property
+    def domain(self) -> str | None:
+        """What the client said the question is about."""
+        return self.facts.domain if self.facts else None
 
     @property
     def base(self) -> str:
@@ -157,6 +163,9 @@ _OF_EXCHANGE: Final = (
     exchanges.c.calibrator,
     exchanges.c.model,
     exchanges.c.team,
+    exchanges.c.key,
+    exchanges.c.is_stream,
+    exchanges.c.policy,
     exchanges.c.facts,
 )
 
@@ -174,8 +183,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
 def _labelled(row: Any, has_content: bool) -> LabelledReply:
     reply = json_object(row["reply"]) if row["reply"] else None
     answering = (reply or {}).get("model")
-    facts = json.loads(row["facts"]) if row["facts"] else None
-    domain = facts[0].get("domain") if facts else None
+    facts, _ = facts_in(row)
     score = row["score"]
     if score is None and "+" not in row["calibrator"]:
         score = row["confidence"]
@@ -191,7 +199,7 @@ def _labelled(row: Any, has_content: bool) -> LabelledReply:
         row["calibrator"],
         answering if isinstance(answering, str) else row["model"] or "",
         row["team"],
-        domain,
+        facts[0] if facts else None,
         row["action"],
         row["question"] or row["request_id"],
         row["path"],
