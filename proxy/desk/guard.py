@@ -16,7 +16,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from proxy.asgi import Message, Receive, Scope, Send, error_reply, send_reply, sender
+from proxy.asgi import Message, Receive, Scope, Send, error_reply, send_reply
 from proxy.desk.door import Door, Visitor
 from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError
 from proxy.host_check import check_host
@@ -55,7 +55,7 @@ class Guard:
             if isinstance(error, InvalidKeyError) and not is_api(request):
                 await _to_login(request)(scope, receive, send)
             else:
-                await send_reply(error_reply(error), sender(scope, send))
+                await send_reply(error_reply(error), scope, send)
             return
         scope[_VISITOR] = visitor
         limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
