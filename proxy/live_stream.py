@@ -246,14 +246,15 @@ class LiveStream:
 
     async def _until_done(self, task: asyncio.Task[Outcome]) -> None:
         """Or until it has taken too long."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
 
         def end(_: object = None) -> None:
             if not over.done():
                 over.set_result(None)
 
         task.add_done_callback(end)
-        self._waits.add(end)
+        self._waits.add(end, loop)
         try:
             await over
         finally:
