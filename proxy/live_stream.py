@@ -151,7 +151,7 @@ class LiveStream:
         read = self._take_alike(ready) if len(ready) > MANY_EVENTS else 0
         unread = ready[read:]
         if (mark := self._format.marks.search(unread)) is not None:
-            begins = 0 if b"\r" in unread else unread.rfind(b"\n\n", 0, mark) + 2
+            begins = 0 if unread.find(b"\r") >= 0 else unread.rfind(b"\n\n", 0, mark) + 2
             unread = unread[:begins] if begins > 1 else b""
         self._unread.append(unread)
         self._unread_bytes += len(unread)
