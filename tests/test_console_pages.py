@@ -256,7 +256,7 @@ def test_a_page_says_what_browsers_may_do_with_it(proxy: LiveProxy) -> None:
         assert page.headers["x-content-type-options"] == "nosniff"
         assert not re.search(r"<script(?! (?:src|type=\"(?:module|application/json)))", page.text)
         assert " style=" not in page.text
-        file = re.search(r'/static/console\.css\?v=\w+', page.text)
+        file = re.search(r"/static/console\.css\?v=\w+", page.text)
         assert file is not None
         assert "immutable" in client.get(file[0]).headers["cache-control"]
         assert client.get("/static/console.css").headers["cache-control"] == "no-cache"
