@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
@@ -173,6 +174,7 @@ class Store:
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
+                await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
         self._counted = self._counted[0] + 1, self._counted[1]
@@ -221,11 +223,11 @@ class Store:
 
     async def take(self, id: str, again_s: float) -> bool:
         """Hands a bound reply out; False when it first was more than `again_s` seconds ago."""
-        now = time.time()
-        is_free = sa.or_(_held.c.taken_at.is_(None), _held.c.taken_at > now - again_s)
-        taken = _held.update().where(_held.c.id == id, is_free)
-        first = sa.func.coalesce(_held.c.taken_at, now)
-        return await self._change(taken.values(taken_at=first)) == 1
+        first = _held.update().where(_held.c.id == id, _held.c.taken_at.is_(None))
+        if await self._change(first.values(taken_at=time.time()), "taken", id):
+            return True
+        may_again = _held.c.id == id, _held.c.taken_at > time.time() - again_s
+        return bool(await self._rows(sa.select(_held.c.id).where(*may_again)))
 
     async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
         """The surest errors first: what has no score, then lowest confidence, then oldest.
@@ -243,12 +245,12 @@ class Store:
 
     async def decide(self, id: str, state: str) -> bool:
         """Releases or rejects what is still held; False when somebody or time was faster."""
-        now, is_it = time.time(), (_held.c.id == id, _held.c.state == HELD)
-        change = _held.update().where(*is_it, _held.c.expires_at > now)
-        if await self._change(change.values(state=state, decided_at=now)) == 1:
+        now, is_open = time.time(), (_held.c.id == id, _held.c.state == HELD)
+        change = _held.update().where(*is_open, _held.c.expires_at > now)
+        if await self._change(change.values(state=state, decided_at=now), "decided", id):
             return True
-        late = _held.update().where(*is_it, _held.c.expires_at <= now)
-        await self._change(late.values(state=EXPIRED, decided_at=now))
+        late = _held.update().where(*is_open, _held.c.expires_at <= now)
+        await self._change(late.values(state=EXPIRED, decided_at=now), "expired", id)
         return False
 
     async def expire(self) -> int:
@@ -285,12 +287,16 @@ class Store:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
         return rows
 
-    async def _change(self, statement: sa.Update) -> int:
+    async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
+        """Changes one reply, and notes it in the chain as an event of this kind."""
         try:
             async with self._opened().begin() as connection:
-                return (await connection.execute(statement)).rowcount
+                is_done = (await connection.execute(statement)).rowcount == 1
+                if is_done:
+                    await connection.run_sync(note_change, kind, _held, _held.c.id == id)
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+        return is_done
 
 
 def expire_some(connection: sa.Connection) -> int:
@@ -303,9 +309,11 @@ def expire_some(connection: sa.Connection) -> int:
         return 0  # nearly always, and then nobody has to wait for the lock
     connection.rollback()  # SQLite lets nobody write who goes on from what he read
     change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
-    count = connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount
+    change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
+    ids = connection.execute(change).scalars().all()
+    note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()
-    return count
+    return len(ids)
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:

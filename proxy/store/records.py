@@ -19,6 +19,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_rows
 from proxy.store.database import cause, metadata, open_engine
 
 log = structlog.get_logger(__name__)
@@ -167,6 +168,7 @@ class Records:
         try:
             with self._engine.begin() as connection:
                 _put(connection, batch)
+                note_rows(connection, "recorded", exchanges, batch)
         except (SQLAlchemyError, StoreError, ValueError) as error:
             if len(batch) == 1:
                 self._shed(1, cause(error))
