@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
-    from calibrator.loading import check_checkpoint, load_scorer
-    from calibrator.recalibration import Recalibration
+    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
+    from calibrator.recalibrate_command import recalibrate
+    from calibrator.recalibration import By, Kind, Recalibration, group_key
+    from calibrator.recalibration_fit import Observed, cross_fitted_observed, fit_observed
+    from calibrator.recalibration_trial import Trial, trial
     from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
     from calibrator.sampling import Stratum, estimated_share
@@ -41,19 +44,30 @@ if TYPE_CHECKING:
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "By": "calibrator.recalibration",
     "Interval": "calibrator.intervals",
+    "Kind": "calibrator.recalibration",
+    "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
     "Recalibration": "calibrator.recalibration",
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
+    "Trial": "calibrator.recalibration_trial",
     "check_checkpoint": "calibrator.loading",
+    "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
+    "cross_fitted_observed": "calibrator.recalibration_fit",
     "estimated_share": "calibrator.sampling",
+    "fit_observed": "calibrator.recalibration_fit",
+    "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
+    "trial": "calibrator.recalibration_trial",
+    "version_of": "calibrator.loading",
 }
 
 
@@ -67,6 +81,7 @@ __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
     "Batcher",
+    "By",
     "CalibratorError",
     "CheckpointError",
     "FakeScorer",
@@ -74,8 +89,10 @@ __all__ = [
     "Interval",
     "Item",
     "JudgingError",
+    "Kind",
     "MissingExtraError",
     "NotScorableError",
+    "Observed",
     "Pinocchio",
     "QueueFullError",
     "Recalibration",
@@ -87,13 +104,21 @@ __all__ = [
     "Stratum",
     "Ticket",
     "TrainingError",
+    "Trial",
     "check_checkpoint",
+    "checkpoint_card",
     "cli",
+    "cross_fitted_observed",
     "estimated_share",
+    "fit_observed",
+    "group_key",
     "load_labelled",
     "load_scorer",
     "message_text",
     "question_text",
+    "recalibrate",
     "resolve_recalibration",
     "score_items",
+    "trial",
+    "version_of",
 ]

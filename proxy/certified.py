@@ -113,7 +113,7 @@ class CertifiedPolicy:
         grants = {grant for _, condition in _promises(self.policy) for grant in condition.grants}
         self._monitors = {
             grant: self._monitors.get(grant)
-            or _Monitors(ScoreMonitor(grant), ErrorMonitor(grant.max_error))
+            or _Monitors(ScoreMonitor(grant.scores), ErrorMonitor(grant.max_error))
             for grant in grants
         }
 

@@ -25,6 +25,7 @@ from proxy.store.database import path_of
 from proxy.store.findings import Findings, Withdrawal
 from proxy.store.held_replies import REJECTED, RELEASED, Store
 from proxy.store.records import Records
+from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
 from tests.live_proxy import ROOT, environment
 from tests.test_records import row
@@ -43,6 +44,11 @@ def url(store_url: str) -> str:
     """A store in which something happened: exchanges, holds and verdicts, a key."""
     record(store_url, 5)
     asyncio.run(review(store_url))
+    queue = ReviewQueue(store_url)
+    held = queue.get("d")
+    assert held is not None
+    assert queue.decide(held, RELEASED, "ada", is_correct=True, revised=b"{}", note="edited")
+    queue.close()
     findings = Findings(store_url)
     for reviewer in ("ada", "bob", "ada"):
         findings.give_verdict("req_1", True, reviewer)
@@ -69,12 +75,13 @@ def record(url: str, count: int) -> list[str]:
 
 
 async def review(url: str) -> None:
-    """Three replies: one handed out, one rejected, one that expires."""
+    """Four replies: one handed out, one rejected, one that expires, one that waits."""
     store = Store(url)
     await store.open()
-    for id in "abc":
+    for id in "abcd":
         expires_at = 4e9 if id != "c" else time.time() - 1
-        await store.hold(replace(REPLY, id=id, reply=BODY, expires_at=expires_at))
+        held = replace(REPLY, id=id, reply=BODY, expires_at=expires_at, request_id="req_2")
+        await store.hold(held)
     assert await store.decide("a", RELEASED)
     assert [await store.take("a", 60) for _ in range(2)] == [True, True]
     assert await store.decide("b", REJECTED)
@@ -102,12 +109,12 @@ def test_what_nobody_changed_is_intact(url: str, run: Run) -> None:
     done = run("verify", "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["is_intact"], told["breaks"]) == (0, True, []), done.output
-    tables = {"held_replies": 3, "exchanges": 5, "verdicts": 2, "client_keys": 1}
+    tables = {"held_replies": 4, "exchanges": 5, "verdicts": 3, "client_keys": 1}
     assert told["rows"] == {**tables, "withdrawn_grants": 1}
     assert (told["earlier"], told["forgotten"]) == (0, 0)
     kinds = [kind for (kind,) in execute(url, "SELECT kind FROM audit_chain ORDER BY sequence")]
     assert kinds[:2] == ["begun", "recorded"]
-    held = ["held"] * 3 + ["decided", "taken", "decided", "expired"]
+    held = ["held"] * 4 + ["decided", "taken", "decided", "expired", "labelled", "decided"]
     later = [kind for kind in kinds if kind not in ("begun", "recorded")]
     assert later == [*held, *["labelled"] * 3, "withdrawn", "key_made", "key_revoked"]
     assert run("head").stdout.strip() == told["head"]
@@ -138,7 +145,7 @@ TAMPERING = {
     ),
     "an inserted label": (
         "INSERT INTO verdicts (id, request_id, is_correct, given_at) "
-        "SELECT 99, 'req_2', is_correct, 1 FROM verdicts WHERE reviewer = 'bob'",
+        "SELECT 99, 'req_3', is_correct, 1 FROM verdicts WHERE reviewer = 'bob'",
         "row_inserted verdicts",
     ),
     "a key that lives again": (
@@ -233,6 +240,7 @@ def test_another_key_fits_nothing(url: str, run: Run, monkeypatch: pytest.Monkey
 WRITER = """
 import json, sys
 from proxy.store.records import Records
+from proxy.store.review_queue import ReviewQueue
 records = Records(sys.argv[1], 30, every_s=0.001, most_rows=3)
 records.open()
 for row in json.loads(sys.argv[2]):

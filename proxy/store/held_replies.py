@@ -22,6 +22,7 @@ from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
+from proxy.store.review_events import happened, review_events
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -174,6 +175,7 @@ class Store:
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
                 await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
@@ -310,8 +312,10 @@ def expire_some(connection: sa.Connection) -> int:
     connection.rollback()  # SQLite lets nobody write who goes on from what he read
     change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
     change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
-    ids = connection.execute(change).scalars().all()
-    note_change(connection, "expired", _held, _held.c.id.in_(ids))
+    if ids := connection.execute(change).scalars().all():
+        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in ids]
+        connection.execute(review_events.insert(), notes)
+        note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()
     return len(ids)
 
