@@ -65,7 +65,7 @@ def url(store_url: str) -> str:
 
 def record(url: str, count: int) -> list[str]:
     """Records exchanges; gives their ids."""
-    records = Records(url, 30, every_s=0.01)
+    records = Records(url, every_s=0.01)
     records.open()
     ids = [new_request_id() for _ in range(count)]
     for id in ids:
@@ -241,7 +241,7 @@ WRITER = """
 import json, sys
 from proxy.store.records import Records
 from proxy.store.review_queue import ReviewQueue
-records = Records(sys.argv[1], 30, every_s=0.001, most_rows=3)
+records = Records(sys.argv[1], every_s=0.001, most_rows=3)
 records.open()
 for row in json.loads(sys.argv[2]):
     records.add(tuple(row))

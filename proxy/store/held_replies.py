@@ -123,6 +123,11 @@ class HeldReply:
         return self.reply if self.revised is None else self.revised
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether its content has been deleted, see `retention.py`."""
+        return not self.reply
+
+    @property
     def is_bound(self) -> bool:
         return self.request_digest is not None
 
