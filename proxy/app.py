@@ -50,6 +50,9 @@ from proxy.verdicts import Verdicts
 if TYPE_CHECKING:
     from calibrator import Recalibration
 
+if TYPE_CHECKING:
+    from proxy.desk.webhooks import Courier
+
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     """How the configured calibrator is loaded, later and on another thread."""
@@ -144,6 +147,8 @@ class App:
     ) -> None:
         self._parts = parts
         self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
+        self._admin_url = setup.config.admin.url or (admin.url if admin else None)
+        self._courier: Courier | None = None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
@@ -260,10 +265,18 @@ class App:
         await self._reloading.start()
         if self._desk is not None:
             await self._desk.start()
+        config = self._reloading.current.setup.config
+        if config.webhooks:
+            from proxy.desk.webhooks import Courier
+
+            self._courier = Courier(config, self._admin_url)
+            self._courier.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
             await self._desk.stop()
+        if self._courier is not None:
+            await self._courier.aclose()
         self._parts.scoring.close()
         await self._reloading.stop()
         await self._parts.verdicts.aclose()
