@@ -34,6 +34,7 @@ from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
+from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
@@ -150,6 +151,8 @@ class App:
         self._admin_url = setup.config.admin.url or (admin.url if admin else None)
         self._courier: Courier | None = None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
+        has_record = parts.records is not None
+        self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -265,6 +268,8 @@ class App:
         await self._reloading.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
         config = self._reloading.current.setup.config
         if config.webhooks:
             from proxy.desk.webhooks import Courier
@@ -279,6 +284,8 @@ class App:
             await self._courier.aclose()
         self._parts.scoring.close()
         await self._reloading.stop()
+        if self._drift is not None:
+            await asyncio.to_thread(self._drift.stop)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
