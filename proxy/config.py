@@ -209,7 +209,9 @@ class AdminConfig(Section):
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
-    token: Secret = SecretStr("")  # empty: a login link, printed at start, is the only way in
+    token: Secret = Field(  # empty: a login link, printed at start
+        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
+    )
     url: str | None = None  # under which people reach it, where that is another; for links
 
     @property

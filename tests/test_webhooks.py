@@ -173,6 +173,7 @@ async def test_a_restart_loses_nothing(tmp_path: Path, receiver: WebhookReceiver
     execute(store_url, "UPDATE webhook_deliveries SET due_at = 0")
     async with running(config(store_url, receiver.url)):
         await soon(lambda: len(receiver.received) == 2)
+    assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
 
 
 async def test_two_proxies_tell_each_event_once(store_url: str, receiver: WebhookReceiver) -> None:
