@@ -16,6 +16,7 @@ from proxy.console.cards import calibrator_cards
 from proxy.console.pages import rendered
 from proxy.console.rules import policy_views, source_of
 from proxy.console.shell import Handler, page, told
+from proxy.console.text import one_line
 from proxy.desk.desk import Desk
 from proxy.errors import NotFoundError
 from proxy.generation import Setup
@@ -231,7 +232,7 @@ def _charts(
         },
         "time": {
             "at": [(a + b) / 2 for a, b in pairwise(edges)],
-            "series": series,
+            "series": [{**one, "name": one_line(one["name"], 32)} for one in series],
         },
     }
     if bands:
