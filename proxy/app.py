@@ -34,6 +34,7 @@ from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
+from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
@@ -145,6 +146,8 @@ class App:
         self._parts = parts
         self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
+        has_record = parts.records is not None
+        self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -260,12 +263,16 @@ class App:
         await self._reloading.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
             await self._desk.stop()
         self._parts.scoring.close()
         await self._reloading.stop()
+        if self._drift is not None:
+            await asyncio.to_thread(self._drift.stop)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
