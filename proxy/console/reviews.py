@@ -31,7 +31,7 @@ DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rej
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
-MOST_EDITED: Final = 60_000  # bytes of a reply that can be edited without a further click
+MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds over a longer field
 A_PAGE: Final = 50
 
 
@@ -119,7 +119,7 @@ class Reviews:
         facts = self._desk.review(held.id)
         path, is_all = surface_of(held), "all" in request.query_params
         found = editable(held)
-        is_large = len(held.reply) > MOST_EDITED and not is_all
+        is_large = len(held.reply) > MOST_EDITED
         turns = asked(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
         filters = _filters(request)
