@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
-    from calibrator.loading import check_checkpoint, load_scorer, version_of
+    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
     from calibrator.recalibration_fit import Observed, fit_observed
@@ -59,6 +59,7 @@ _LAZY = {
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
     "fit_observed": "calibrator.recalibration_fit",
@@ -111,6 +112,7 @@ __all__ = [
     "Trial",
     "agreement_of",
     "check_checkpoint",
+    "checkpoint_card",
     "cli",
     "estimated_share",
     "fit_observed",

@@ -71,6 +71,7 @@ class Batcher:
         batch_characters: int = 16_000,
         max_item_characters: int = 3_000,
     ) -> None:
+        self.name = scorer.name
         self._scorer = scorer
         self._max_queue = max_queue
         self._batch_characters = batch_characters
@@ -84,10 +85,6 @@ class Batcher:
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
         self._thread.start()
-
-    @property
-    def name(self) -> str:
-        return self._scorer.name
 
     def submit(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from calibrator.errors import CheckpointError
 from calibrator.scorer import FakeScorer, Scorer
@@ -33,6 +34,19 @@ def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
 
         if (found := resolve_recalibration(recalibration)) is not None:
             found.check_fits(version)
+
+
+def checkpoint_card(name: str) -> dict[str, Any] | None:
+    """What the checkpoint's `calibrator.json` says of it, with its `version`; None for a fake.
+
+    Raises CheckpointError or HubError.
+    """
+    if name.startswith(FAKE):
+        return None
+    from calibrator.checkpoint import read_config, resolve_checkpoint
+
+    found = read_config(resolve_checkpoint(name))
+    return {**found.as_dict(), "version": found.version}
 
 
 def load_scorer(

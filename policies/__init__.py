@@ -44,6 +44,7 @@ from policies.facts import Facts, ToolCall
 from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.ranking import RecentConfidences
 from policies.rules import Rule
+from policies.rules import slug as rule_slug
 from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 
@@ -188,6 +189,7 @@ __all__ = [
     "promoted",
     "reaches",
     "replay",
+    "rule_slug",
     "stream_mode",
     "stream_report",
     "strictest",

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from policies.actions import Action, Deliver, Escalate, severity
+from policies.actions import Action, Annotate, Deliver, Escalate, severity
 from policies.facts import Facts, ToolCall
 from policies.policy import Mode, Policy
 from policies.rules import slug
@@ -54,11 +54,24 @@ class Decision:
     """The action to carry out."""
     label: str = field(init=False)
     """Policy, rule and digest of the policy, in ASCII that is safe in a header."""
+    would_action: str | None = field(init=False)
+    """The name of the action that shadow mode keeps from being carried out."""
+    annotation: str | None = field(init=False)
+    """The label that the applied action annotates a reply with."""
+    notice: str | None = field(init=False)
+    """What the applied action puts behind a reply's text."""
 
     def __post_init__(self) -> None:
         applied = self.action if self.is_enforced else Deliver()
-        object.__setattr__(self, "applied", applied)
-        object.__setattr__(self, "label", f"{self.policy}/{slug(self.rule)}@{self.digest}")
+        derived = {
+            "applied": applied,
+            "label": f"{self.policy}/{slug(self.rule)}@{self.digest}",
+            "would_action": None if self.is_enforced else self.action.name,
+            "annotation": applied.label if isinstance(applied, Annotate) else None,
+            "notice": applied.notice if isinstance(applied, Deliver) else None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def is_enforced(self) -> bool:

@@ -68,24 +68,28 @@ class Answer:
     def facts(self, asked: CompletionRequest, calibrator: str | None) -> list[Facts]:
         """What a policy may look at, one for each choice; `calibrator` gave the confidences."""
         n = asked.format.count(asked.payload)
-        return [
-            Facts(
-                confidence.value,
-                asked.model,
-                tool_calls(choice.message),
-                asked.is_stream,
-                choice.finish_reason,
-                n,
-                asked.domain,
-                asked.tags,
-                asked.caller.team,
-                asked.caller.key,
-                refusal=choice.is_refusal or bool(choice.message.get("refusal")),
-                length=text_length(choice.message.get("content")),
-                calibrator=calibrator,
+        found = []
+        for choice, confidence in zip(self.choices, self.confidences, strict=True):
+            message = choice.message
+            found.append(
+                Facts(
+                    confidence.value,
+                    asked.model,
+                    tool_calls(message),
+                    asked.is_stream,
+                    choice.finish_reason,
+                    n,
+                    asked.domain,
+                    asked.tags,
+                    asked.caller.team,
+                    asked.caller.key,
+                    choice.is_refusal or bool(message.get("refusal")),
+                    text_length(message.get("content")),
+                    None,  # the share of recent replies below it is for those who know them
+                    calibrator,
+                )
             )
-            for choice, confidence in zip(self.choices, self.confidences, strict=True)
-        ]
+        return found
 
     def stored(self) -> bytes:
         """The whole completion as one JSON object, for a reviewer and for release."""

@@ -25,11 +25,11 @@ from proxy.asgi import (
     error_reply,
     request_of,
     send_reply,
-    sender,
 )
 from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.conversations import Conversations
+from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
@@ -81,9 +81,11 @@ def create_app(
     load: Callable[[], Scorer] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
-    `is_open` turns the Host check on, as long as no keys are required.
+    `is_open` turns the Host check on, as long as no keys are required. The review desk is served
+    on `admin`, if there is one.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
@@ -91,7 +93,7 @@ def create_app(
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
     setup = Setup(None, config, book, load_recalibration(config.calibrator))
-    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open)
+    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin)
 
 
 def create_app_of(
@@ -101,6 +103,7 @@ def create_app_of(
     reload: Callable[[], Setup] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
     thread, and raises StartupError when it cannot be used."""
@@ -127,20 +130,31 @@ def create_app_of(
         AuditWriter(config.store, max_open=config.audit.max_open),
         is_open,
     )
-    return App(setup, parts, reload)
+    return App(setup, parts, reload, admin)
 
 
 class App:
     """The ASGI application; its parts live from start-up to shutdown."""
 
-    def __init__(self, setup: Setup, parts: Parts, reload: Callable[[], Setup] | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        parts: Parts,
+        reload: Callable[[], Setup] | None,
+        admin: AdminSocket | None = None,
+    ) -> None:
         self._parts = parts
+        self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
         has_record = parts.records is not None
         self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
+
+    def _setup(self) -> Setup:
+        """What holds now."""
+        return self._reloading.current.setup
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
@@ -157,25 +171,22 @@ class App:
             if kind == "websocket":
                 await self._websocket(generation, scope, receive, send)
             else:
-                await self._http(generation, scope, receive, send)
+                await self._handler(generation, scope)(scope, receive, send)
         finally:
             generation.in_flight -= 1
             if not generation.in_flight and generation.is_retired:
                 self._reloading.close_unused()
 
-    async def _http(
-        self, generation: Generation, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
+        """Whoever answers a request, a refusal too."""
         try:
             routes = generation.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            reply = error_reply(error, error_body_for(scope["path"]))
-            await send_reply(reply, sender(scope, send))
-            return
+            return partial(_refuse, error)
         method, path = scope["method"], scope["path"]
-        handler = routes.exact.get((method, path)) or routes.other(method, path)
-        await (handler or await self._other(method, path))(scope, receive, send)
+        known = routes.exact.get((method, path)) or routes.other(method, path)
+        return known or self._other(method, path)
 
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
@@ -200,15 +211,16 @@ class App:
         exchange = Exchange(request, self._parts.records if is_known else None)
         exchange.close(error.status, error.machine_code)
 
-    async def _other(self, method: str, path: str) -> ASGIApplication:
+    def _other(self, method: str, path: str) -> ASGIApplication:
         """Whoever answers what is not under `/v1/`."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
-        if path.startswith("/pinocchio/"):
-            if self._own is None:
-                self._own = await asyncio.to_thread(self._load_own)
-            return self._own
-        return _not_found
+        return self._own_api if path.startswith("/pinocchio/") else _not_found
+
+    async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._own is None:
+            self._own = await asyncio.to_thread(self._load_own)
+        await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
         from proxy.own_api import create_api
@@ -251,8 +263,12 @@ class App:
         await self._reloading.start()
         if self._drift is not None:
             self._drift.start()
+        if self._desk is not None:
+            await self._desk.start()
 
     async def _stop(self) -> None:
+        if self._desk is not None:
+            await self._desk.stop()
         self._parts.scoring.close()
         await self._reloading.stop()
         if self._drift is not None:
@@ -265,8 +281,12 @@ class App:
             await asyncio.to_thread(self._parts.records.close)
 
 
+async def _refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
+    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
+
+
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     error = NotFoundError(
         f"there is nothing at {scope['path']}; the API is under /v1/", code="unknown_url"
     )
-    await send_reply(error_reply(error), sender(scope, send))
+    await send_reply(error_reply(error), scope, send)

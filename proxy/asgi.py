@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -100,20 +101,20 @@ class Endpoint:
         try:
             request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error, self._error_body), sender(scope, send))
+            await send_reply(error_reply(error, self._error_body), scope, send)
             return
         except _ClientGoneError:
             return
         watch = _Watch(scope, receive)
         try:
-            await self._answer(request, sender(scope, send), watch)
+            await self._answer(request, scope, send, watch)
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
         finally:
             watch.stop()
 
-    async def _answer(self, request: Request, to: Sender, watch: _Watch) -> None:
+    async def _answer(self, request: Request, scope: Scope, send: Send, watch: _Watch) -> None:
         try:
             reply = await self._handler(request)
         except ProxyError as error:
@@ -123,7 +124,7 @@ class Endpoint:
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, to, before_end=watch.stop)
+            await send_reply(reply, scope, send, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -176,14 +177,15 @@ class _ClientGoneError(Exception):
 
 def request_of(scope: Scope) -> Request:
     """The request without its body."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    return Request(
-        scope["method"],
-        path.partition(b"?")[0].decode("latin-1"),
-        scope["query_string"].decode("latin-1"),
-        scope["headers"],
-        caller=scope.get(CALLER, ANYONE),
-    )
+    path = _path_of(scope.get("raw_path") or scope["path"].encode())
+    query = scope["query_string"].decode("latin-1")
+    caller = scope.get(CALLER, ANYONE)
+    return Request(scope["method"], path, query, scope["headers"], b"", caller)
+
+
+@lru_cache(maxsize=1_024)
+def _path_of(raw: bytes) -> str:
+    return raw.partition(b"?")[0].decode("latin-1")
 
 
 async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
@@ -217,23 +219,6 @@ def _with_length(headers: Headers, length: int) -> Headers:
     return [*headers, field]
 
 
-class Sender:
-    """`send`, and whether the server takes a whole reply in one message (`http_server.py`)."""
-
-    __slots__ = ("send", "takes_whole")
-
-    def __init__(self, send: Send, takes_whole: bool) -> None:
-        self.send = send
-        self.takes_whole = takes_whole
-
-
-def sender(scope: Scope, send: Send) -> Sender:
-    """HTTP/1.0 knows no chunks; such a client is sent every body whole."""
-    takes_whole = WHOLE_REPLY in (scope.get("extensions") or ())
-    is_old = scope.get("http_version") == "1.0"
-    return Sender(_collected(send) if is_old else send, takes_whole and not is_old)
-
-
 def _collected(send: Send) -> Send:
     started: list[Message] = []
     parts: list[bytes] = []
@@ -260,14 +245,21 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-async def send_reply(reply: Reply, to: Sender, before_end: Callable[[], None] = _nothing) -> None:
-    """Sends a reply; once its last bytes are out, servers report a disconnect that is none."""
+async def send_reply(
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+) -> None:
+    """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
+
+    HTTP/1.0 knows no chunks; such a client is sent every body whole.
+    """
+    is_old = scope.get("http_version") == "1.0"
+    if is_old:
+        send = _collected(send)
     body: Any = reply.body
-    send = to.send
     if isinstance(body, bytes | tuple):
         pieces = body if isinstance(body, tuple) else (body,)
         fields = _with_length(reply.headers, sum(map(len, pieces)))
-        if to.takes_whole:
+        if not is_old and WHOLE_REPLY in (scope.get("extensions") or ()):
             before_end()
             whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": pieces}
             await send(whole)

@@ -18,7 +18,6 @@ from policies import (
     Escalate,
     Hold,
     StreamMode,
-    strictest,
 )
 from proxy import actions
 from proxy.answer import (
@@ -282,16 +281,8 @@ class Way:
             )
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
-        outcome = summarise(
-            self.exchange.request_id,
-            answer.choices,
-            answer.confidences,
-            decisions,
-            self.parts.scoring.name,
-        )
-        outcome.decision = strictest(decisions)
-        outcome.action = outcome.decision.applied.name
-        return outcome
+        id, calibrator = self.exchange.request_id, self.parts.scoring.name
+        return summarise(id, answer.choices, answer.confidences, decisions, calibrator)
 
     # --- further calls, see calls.py -------------------------------------------------------------
 
@@ -395,7 +386,7 @@ class Way:
         return actions.changed(answer, self.asked, action)
 
     async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
-        """What stands for an answer that is held; None where it has been released by now.
+        """What stands for an answer that is held; None where it was released as it is by now.
 
         Raises ProxyError where that is an error.
         """
@@ -410,7 +401,7 @@ class Way:
             self._raise(outcome, error)
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
-            return None
+            return await holding.revised(held, answer)
         told = actions.withheld_error(standing, hold, answer, asked, held.id)
         if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
             postpone(answer, asked.format, held.id)

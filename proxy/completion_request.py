@@ -102,10 +102,10 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         request.body,
         payload,
         model if isinstance(model, str) else "",
-        is_stream=payload.get("stream") is True,
-        domain=request.header(DOMAIN),
-        tags=tags_of(request),
-        caller=request.caller,
+        payload.get("stream") is True,
+        request.header(DOMAIN),
+        tags_of(request),
+        request.caller,
     )
 
 

@@ -80,6 +80,11 @@ def _keys(value: Any) -> Any:
     return value
 
 
+def _admin(value: Any) -> Any:
+    """`admin: false` turns the listener off."""
+    return {"enabled": value} if isinstance(value, bool) else value
+
+
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
@@ -197,6 +202,20 @@ class TeamConfig(Section):
     audit_share: float | None = Field(default=None, ge=0, le=1)
 
 
+class AdminConfig(Section):
+    """The review desk's own listener; `admin: false` is `enabled: false`."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
+    token: Secret = SecretStr("")  # empty: a login link, printed at start, is the only way in
+    url: str | None = None  # under which people reach it, where that is another; for links
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self.token.get_secret_value())
+
+
 class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
@@ -245,6 +264,7 @@ class Config(Section):
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
+    admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @property
@@ -383,6 +403,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "records": RecordsConfig,
     "audit": AuditConfig,
     "teams": TeamConfig,
+    "admin": AdminConfig,
     "limits": LimitsConfig,
 }
 

@@ -61,7 +61,7 @@ class Clock:
     def __enter__(self) -> None:
         self._started = time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, __: object, ___: object) -> None:
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
 
@@ -82,7 +82,7 @@ class SharedClock(Clock):
     def __exit__(self, *_: object) -> None:
         self._inside -= 1
         if not self._inside:
-            super().__exit__()
+            super().__exit__(None, None, None)
 
 
 _random: list[str] = []
@@ -217,7 +217,7 @@ class Exchange:
             score_ms = outcome.score_ms
             told = (
                 outcome.confidence,
-                outcome.status.value,  # plain values: what is derived from one is adapted, slowly
+                str(outcome.status),  # plain values: what is derived from one is adapted, slowly
                 outcome.reason,
                 outcome.action,
                 outcome.would_action,

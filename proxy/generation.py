@@ -179,6 +179,8 @@ class Generation:
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             raise InvalidKeyError("what the request presents is no client key of this proxy")
+        if key.role != "caller":
+            raise InvalidKeyError(f"{key.id} is a key of the review desk, not of this API")
         return key
 
     def _guest(self, key: ClientKey, scope: Scope) -> _Guest:

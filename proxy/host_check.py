@@ -33,10 +33,8 @@ def _is_allowed(field: bytes) -> bool:
     return is_loopback(host_of(field.decode("latin-1").strip().lower()))
 
 
-def check_host(headers: Headers) -> None:
+def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) != 1 or not _is_allowed(hosts[0]):
-        raise HostNotAllowedError(
-            "Host must be localhost or a loopback address while no client keys are configured"
-        )
+        raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")

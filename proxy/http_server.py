@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -68,7 +68,7 @@ class HttpProtocol(HttpToolsProtocol):
         parser = self.parser
         method, version = parser.get_method(), parser.get_http_version()
         path, raw_path, query = _target(self.url)
-        self.scope = scope = {
+        scope: Any = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
@@ -83,6 +83,7 @@ class HttpProtocol(HttpToolsProtocol):
             "headers": self.headers,
             "extensions": _EXTENSIONS,
         }
+        self.scope = scope
         self.is_upgrading = parser.should_upgrade() and self._should_upgrade()
         if self.is_upgrading:
             return
@@ -157,7 +158,7 @@ def _target(url: bytes) -> tuple[str, bytes, bytes]:
     return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
-def _expects(headers: list[tuple[bytes, bytes]]) -> bool:
+def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from policies import Annotate, Decision, Deliver, Facts, Shadowed, strictest
+from policies import Decision, Facts, Shadowed, strictest
 from proxy import headers as names
 from proxy.formats import Choice
 from proxy.scoring import Confidence, Status
@@ -18,6 +18,7 @@ DIGITS = 4
 _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
 
 
+@lru_cache(maxsize=64)  # as a rule the reply's is its only choice's
 def shown(value: float) -> float:
     """A confidence as it is shown everywhere, so that header, body and log agree."""
     return round(value, DIGITS)
@@ -48,34 +49,33 @@ class Outcome:
     @property
     def would_action(self) -> str | None:
         """What the policy would have done, in shadow mode."""
-        if self.decision is None or self.decision.is_enforced:
-            return None
-        return self.decision.action.name
+        return self.decision.would_action if self.decision else None
 
     @property
     def label(self) -> str | None:
         """What the policy annotates the reply with."""
-        return _label(self.decision)
+        return self.decision.annotation if self.decision else None
 
     def headers(self) -> Headers:
         """Our response headers; those without a value are absent."""
         decision = self.decision
-        told = _told(
-            self.action,
-            decision.label if decision else None,
-            decision.mode if decision else None,
-            self.would_action,
-            self.calibrator,
-            _label(decision),
-        )
-        fields = [
-            (names.STATUS, _STATUSES[self.status]),
-            *told,
-            (names.REQUEST_ID, self.request_id.encode()),
-            (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
-        ]
+        fields: Headers = []
         if self.confidence is not None:
-            fields.insert(0, (names.CONFIDENCE, b"%.4f" % shown(self.confidence)))
+            fields.append((names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
+        fields.append((names.STATUS, self.status.encode()))
+        if decision is None:
+            fields += _told(self.action, self.calibrator)
+        else:
+            fields += _told(
+                self.action,
+                self.calibrator,
+                decision.label,
+                decision.mode,
+                decision.would_action,
+                decision.annotation,
+            )
+        fields.append((names.REQUEST_ID, self.request_id.encode()))
+        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
         if self.reason is not None:
             fields.append((names.REASON, self.reason.encode("latin-1")))
         if self.review_id is not None:
@@ -100,9 +100,9 @@ class Outcome:
         if decision is not None:
             member["policy"] = decision.label
             member["mode"] = decision.mode
-            if not decision.is_enforced:
-                member["would_action"] = decision.action.name
-            member |= _added(decision)
+            if decision.would_action is not None:
+                member["would_action"] = decision.would_action
+            _annotate(member, decision)
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
         if self.review_id is not None:
@@ -123,32 +123,22 @@ class Outcome:
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
 
 
-_STATUSES = {status: status.value.encode() for status in Status}
-
-
-def _label(decision: Decision | None) -> str | None:
-    applied = decision.applied if decision is not None else None
-    return applied.label if type(applied) is Annotate else None
-
-
-def _added(decision: Decision) -> dict[str, str]:
-    """What a policy adds to a reply besides a number: a label, or a notice."""
-    applied = decision.applied
-    if type(applied) is Annotate:
-        return {"label": applied.label}
-    if type(applied) is Deliver and applied.notice is not None:
-        return {"notice": applied.notice}
-    return {}
+def _annotate(member: dict[str, Any], decision: Decision) -> None:
+    """Adds what a policy adds to a reply besides a number: a label, or a notice."""
+    if decision.annotation is not None:
+        member["label"] = decision.annotation
+    if decision.notice is not None:
+        member["notice"] = decision.notice
 
 
 @lru_cache(maxsize=4_096)
 def _told(
     action: str,
-    policy: str | None,
-    mode: str | None,
-    would: str | None,
     calibrator: str | None,
-    label: str | None,
+    policy: str | None = None,
+    mode: str | None = None,
+    would: str | None = None,
+    label: str | None = None,
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The fields that are the same for many replies; a label in ASCII, percent-encoded."""
     values = (
@@ -174,7 +164,7 @@ def _choice_member(
         member["reason"] = confidence.reason
     if decision is not None:
         member["action"] = decision.applied.name
-        member |= _added(decision)
+        _annotate(member, decision)
     return member
 
 
@@ -185,21 +175,21 @@ def summarise(
     decisions: Sequence[Decision],
     calibrator: str | None,
 ) -> Outcome:
-    """The outcome of scored choices; the lowest confidence speaks for all of them."""
+    """The outcome of scored choices; the lowest confidence and the strictest decision speak for
+    all of them."""
     lowest = confidences[0]
     if len(confidences) > 1:
         lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
-    each: list[Decision | None] = list(decisions) or [None] * len(choices)
-    return Outcome(
-        request_id=request_id,
-        status=lowest.status,
-        reason=lowest.reason or ("long_text" if lowest.status is Status.TRUNCATED else None),
-        confidence=lowest.value,
-        calibrator=calibrator,
-        choices=list(zip(choices, confidences, each, strict=True)),
-        shadowed=_together([decision.shadowed for decision in decisions]),
-        score=lowest.score,
-    )
+    reason = lowest.reason
+    if reason is None and lowest.status is Status.TRUNCATED:
+        reason = "long_text"
+    decision = strictest(decisions)
+    action = decision.applied.name
+    outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
+    outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
+    outcome.shadowed = _together([each.shadowed for each in decisions])
+    outcome.score = lowest.score
+    return outcome
 
 
 def _together(shadowed: Sequence[tuple[Shadowed, ...]]) -> tuple[Shadowed, ...]:

@@ -141,8 +141,7 @@ class Scoring:
         try:
             asked = question()
             items = [
-                Item(asked, message_text(choice.message), model, domain=domain)
-                for choice in choices
+                Item(asked, message_text(choice.message), model, None, domain) for choice in choices
             ]
             tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
             arrivals.wake_soon(batcher)

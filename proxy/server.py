@@ -25,6 +25,7 @@ from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import InvalidDocumentError, lint, load_document
 from proxy.app import App, create_app_of, load_recalibration
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
+from proxy.desk.listening import bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
@@ -123,6 +124,7 @@ def check_keys(setup: Setup) -> None:
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
+    check_admin(setup.config.admin)
     check_models(setup)
     check_calibrator(setup)
 
@@ -189,7 +191,7 @@ def serve(
     setup = with_recalibration(setup)
     check_store(setup.config)
     check_keys(setup)
-    listening = bind(host, port)
+    listening, admin = bind(host, port), bind_admin(setup.config.admin)
     url = url_of(*listening.getsockname()[:2])
 
     def say_try() -> None:
@@ -201,11 +203,13 @@ def serve(
                 log.warning("policy_warning", policy=each.name, warning=str(warning))
 
     reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
-    app = create_app_of(setup, on_ready=say_try, reload=reload, is_open=is_loopback(host))
+    app = create_app_of(
+        setup, on_ready=say_try, reload=reload, is_open=is_loopback(host), admin=admin
+    )
     if reload is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: app.reload())
     settings = server_settings(app, setup.config)
-    for line in greeting(setup, url):
+    for line in [*greeting(setup, url), *([admin.greeting()] if admin else [])]:
         say(line)
     settle_memory()
     uvicorn.Server(settings).run(sockets=[listening])

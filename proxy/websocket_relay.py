@@ -16,7 +16,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from proxy.asgi import Message, Receive, Reply, Scope, Send, Sender, error_reply, send_reply
+from proxy.asgi import Message, Receive, Reply, Scope, Send, error_reply, send_reply
 from proxy.errors import BodyTooLargeError, ProxyError, UpstreamBrokenError
 from proxy.upstream import Headers
 
@@ -90,7 +90,7 @@ class Client:
 
         with suppress(OSError):
             if self._can_refuse:
-                await send_reply(reply, Sender(as_refusal, takes_whole=False))
+                await send_reply(reply, {}, as_refusal)  # in no way of the scope's own
             else:
                 await self._send({"type": "websocket.close"})
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from proxy import http_server
-from proxy.asgi import Reply, send_reply, sender
+from proxy.asgi import Reply, send_reply
 from proxy.http_server import HttpProtocol
 
 BIG = b"x" * 3_000_000
@@ -34,7 +34,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         for part in (b"one", b"two"):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         raise RuntimeError("in the middle of a body")
-    await send_reply(REPLIES[scope["raw_path"]], sender(scope, send))
+    await send_reply(REPLIES[scope["raw_path"]], scope, send)
 
 
 @contextmanager

@@ -50,8 +50,11 @@ ONLY_IN = {
     "sqlalchemy": ["proxy.store.*"],
     "alembic": ["proxy.store.*"],
     "psycopg": ["proxy.store.*"],
-    "fastapi": ["proxy.own_api"],
-    "starlette": ["proxy.own_api"],
+    "fastapi": ["proxy.own_api", "proxy.desk.*"],
+    "starlette": ["proxy.own_api", "proxy.desk.*", "proxy.console*"],
+    "jinja2": ["proxy.console.*"],
+    "markdown_it": ["proxy.console.*"],
+    "nh3": ["proxy.console.*"],
 }
 
 MAX_MODULE_LINES = 500

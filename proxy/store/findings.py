@@ -75,11 +75,8 @@ class Findings:
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
     ) -> None:
         """Keeps a label of a reply, in place of the one that this reviewer gave before."""
-        values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
-        whose = {"request_id": request_id, "reviewer": reviewer}
         with self._writing() as connection:
-            new = insert_into(verdicts, connection).values(**whose, **values)
-            connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+            keep_label(connection, request_id, is_correct, reviewer, note)
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -88,6 +85,16 @@ class Findings:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def keep_label(
+    connection: sa.Connection, request_id: str, is_correct: bool, reviewer: str, note: str | None
+) -> None:
+    """Keeps a label of a reply, in place of the one that this reviewer gave before."""
+    values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
+    whose = {"request_id": request_id, "reviewer": reviewer}
+    new = insert_into(verdicts, connection).values(**whose, **values)
+    connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
 
 
 @contextmanager

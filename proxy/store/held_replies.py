@@ -21,6 +21,7 @@ from proxy.errors import StoreError
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
+from proxy.store.review_events import happened, review_events
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -31,6 +32,8 @@ STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
 EXPIRED_AT_ONCE, EXPIRY_PAUSE_S = 200, 0.02  # other writers come in between
+COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
+IN_ALL = "limits.max_held"
 MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
 
 _held = sa.Table(
@@ -72,6 +75,7 @@ sa.Index(  # the order of the queue, with all that it can be narrowed to: rows a
 )
 sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
 sa.Index("review_decided", _held.c.decided_at)
+sa.Index("held_of_key", _held.c.key_hash, _held.c.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class Store:
         self._engine: AsyncEngine | None = None
         self._is_open = False
         self._bound = BoundReplies(url)
+        self._counted = 0, -COUNT_EVERY_S  # replies that wait, when, on the monotonic clock
 
     async def open(self) -> None:
         """Creates the file or the tables where they are missing."""
@@ -164,17 +169,28 @@ class Store:
         try:
             async with self._opened().begin() as connection:
                 for most, waiting, whose in self._limits(caller):
-                    if (await connection.execute(waiting)).scalar_one() >= most:
+                    if (count := (await connection.execute(waiting)).scalar_one()) >= most:
                         raise StoreError(f"{most} replies are held already ({whose})")
+                    if whose == IN_ALL:
+                        self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
+        self._counted = self._counted[0] + 1, self._counted[1]
+
+    def _has_room(self) -> bool:
+        """Whether so few wait that nobody has to count them again: a long queue takes a while."""
+        count, at = self._counted
+        is_far = self._max_held - count > max(FEWEST_LEFT, self._max_held / 10)
+        return is_far and time.monotonic() - at < COUNT_EVERY_S
 
     def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
         """How many may wait, the query that counts them, and what sets the limit."""
         is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have a bound of their own
         waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
-        yield self._max_held, waiting, "limits.max_held"
+        if not self._has_room():
+            yield self._max_held, waiting, IN_ALL
         if caller.max_held is not None:
             of_key = waiting.where(_held.c.key_hash == caller.id)
             yield caller.max_held, of_key, f"max_held of key {caller.id}"
@@ -221,7 +237,7 @@ class Store:
         await self._expire_some()
         query = sa.select(_held).where(_held.c.state == state)
         if state == HELD:
-            query = query.where(_held.c.expires_at > time.time())
+            query = query.where(_held.c.expires_at + 0 > time.time())  # by no index but its order's
         query = query.order_by(_held.c.confidence, _held.c.created_at, _held.c.id)
         found = [*await self._select(query.where(_held.c.confidence.is_(None)).limit(limit))]
         scored = query.where(_held.c.confidence.is_not(None)).limit(limit - len(found))
@@ -288,11 +304,15 @@ def expire_some(connection: sa.Connection) -> int:
     ids = connection.execute(late).scalars().all()
     connection.rollback()  # a reader that goes on to write would have to be the only one
     if not ids:
-        return 0
+        return 0  # nearly always, and then nobody has to wait for the lock
     change = _held.update().where(_held.c.id.in_(ids), *is_late)
-    count = connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount
+    change = change.values(state=EXPIRED, decided_at=now)
+    marked = connection.execute(change.returning(_held.c.id)).scalars().all()
+    if marked:
+        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in marked]
+        connection.execute(review_events.insert(), notes)
     connection.commit()
-    return count
+    return len(marked)
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:

@@ -14,3 +14,4 @@ def upgrade() -> None:
     op.create_index("review_order", "held_replies", _ORDER)
     op.create_index("review_expiry", "held_replies", ["state", "expires_at"])
     op.create_index("review_decided", "held_replies", ["decided_at"])
+    op.create_index("held_of_key", "held_replies", ["key_hash", "state"])
