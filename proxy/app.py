@@ -261,10 +261,10 @@ class App:
             self._parts.records.open()
         await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
-        if self._drift is not None:
-            self._drift.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
