@@ -29,21 +29,48 @@ from calibrator.transcript import (
 )
 
 if TYPE_CHECKING:
+    from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
-    from calibrator.loading import check_checkpoint, load_scorer
+    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
+    from calibrator.recalibrate_command import recalibrate
+    from calibrator.recalibration import By, Kind, Recalibration, group_key
+    from calibrator.recalibration_fit import Observed, fit_observed
+    from calibrator.recalibration_trial import Trial, trial
+    from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
+    from calibrator.sampling import Stratum, estimated_share
     from calibrator.scores import score_items
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "Agreement": "calibrator.agreement",
+    "By": "calibrator.recalibration",
+    "Interval": "calibrator.intervals",
+    "Kind": "calibrator.recalibration",
+    "Label": "calibrator.agreement",
+    "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
+    "Recalibration": "calibrator.recalibration",
+    "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
+    "Stratum": "calibrator.sampling",
+    "Trial": "calibrator.recalibration_trial",
+    "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
+    "estimated_share": "calibrator.sampling",
+    "fit_observed": "calibrator.recalibration_fit",
+    "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "recalibrate": "calibrator.recalibrate_command",
+    "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
+    "trial": "calibrator.recalibration_trial",
+    "version_of": "calibrator.loading",
 }
 
 
@@ -56,28 +83,47 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
+    "Agreement",
     "Batcher",
+    "By",
     "CalibratorError",
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "Interval",
     "Item",
     "JudgingError",
+    "Kind",
+    "Label",
     "MissingExtraError",
     "NotScorableError",
+    "Observed",
     "Pinocchio",
     "QueueFullError",
+    "Recalibration",
+    "RecalibrationVersions",
     "Row",
     "RowError",
     "Score",
     "Scorer",
+    "Stratum",
     "Ticket",
     "TrainingError",
+    "Trial",
+    "agreement_of",
     "check_checkpoint",
+    "checkpoint_card",
     "cli",
+    "estimated_share",
+    "fit_observed",
+    "group_key",
     "load_labelled",
     "load_scorer",
     "message_text",
     "question_text",
+    "recalibrate",
+    "resolve_recalibration",
     "score_items",
+    "trial",
+    "version_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from calibrator.errors import CheckpointError
 from calibrator.scorer import FakeScorer, Scorer
@@ -10,21 +11,42 @@ from calibrator.scorer import FakeScorer, Scorer
 FAKE = "fake:"
 
 
-def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
-    """Says quickly, without torch, whether `load_scorer` can be expected to work.
+def version_of(name: str) -> str:
+    """The name that the scorer of a checkpoint has, without loading it.
 
     Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
     """
     if name.startswith(FAKE):
-        version = _fake(name).name
-    else:
-        from calibrator.checkpoint import read_config, resolve_checkpoint
+        return _fake(name).name
+    from calibrator.checkpoint import read_config, resolve_checkpoint
 
-        version = read_config(resolve_checkpoint(name)).version
+    return read_config(resolve_checkpoint(name)).version
+
+
+def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
+    """Says quickly, without torch, whether `load_scorer` can be expected to work.
+
+    As `version_of`, also for a recalibration that is for another checkpoint.
+    """
+    version = version_of(name)
     if recalibration is not None:
-        from calibrator.recalibration import load_recalibration
+        from calibrator.recalibration_versions import resolve_recalibration
 
-        load_recalibration(recalibration).check_fits(version)
+        if (found := resolve_recalibration(recalibration)) is not None:
+            found.check_fits(version)
+
+
+def checkpoint_card(name: str) -> dict[str, Any] | None:
+    """What the checkpoint's `calibrator.json` says of it, with its `version`; None for a fake.
+
+    Raises CheckpointError or HubError.
+    """
+    if name.startswith(FAKE):
+        return None
+    from calibrator.checkpoint import read_config, resolve_checkpoint
+
+    found = read_config(resolve_checkpoint(name))
+    return {**found.as_dict(), "version": found.version}
 
 
 def load_scorer(
@@ -44,9 +66,10 @@ def load_scorer(
     if recalibration is None:
         return scorer
     from calibrator.recalibrated import Recalibrated
-    from calibrator.recalibration import load_recalibration
+    from calibrator.recalibration_versions import resolve_recalibration
 
-    found = load_recalibration(recalibration)
+    if (found := resolve_recalibration(recalibration)) is None:
+        return scorer
     found.check_fits(scorer.name)
     return Recalibrated(scorer, found)
 

@@ -1,7 +1,8 @@
 """How good a confidence is (paper H01, H03, H04, H07-H10). numpy only: serving can report it.
 
 Every figure takes `correct` (n zeros and ones) and `confidence` (n finite numbers, higher = surer).
-Where a figure is about finding wrong replies (AUPRC, F1), wrong is the positive class.
+Where a figure is about finding wrong replies (AUPRC, F1), wrong is the positive class. With
+`weights` (n numbers above 0) a reply stands for as many as its weight says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 ECE_BINS = 15
+SUREST = 0.999  # and its opposite: no confidence costs more than a log loss of 6.9
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,10 +54,18 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 
 
-def brier(correct: ArrayLike, confidence: ArrayLike) -> float:
+def brier(correct: ArrayLike, confidence: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Mean squared difference of confidence and outcome (H03)."""
     y, p = checked(correct, confidence)
-    return float(np.mean((p - y) ** 2))
+    counts = None if weights is None else np.asarray(weights, dtype=np.float64)
+    return float(np.average((p - y) ** 2, weights=counts))
+
+
+def log_losses(correct: ArrayLike, confidence: ArrayLike) -> Floats:
+    """-log of the probability that was given to what came true, (n,), at most 6.9 each."""
+    y, p = checked(correct, confidence)
+    kept = np.clip(p, 1 - SUREST, SUREST)
+    return np.asarray(-np.log(np.where(y == 1, kept, 1 - kept)), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +77,38 @@ class Bin:
     rows: int
     confidence: float
     accuracy: float
+    weight: float = 0.0  # of all its replies together
 
 
-def reliability(correct: ArrayLike, confidence: ArrayLike, bins: int = ECE_BINS) -> list[Bin]:
+def reliability(
+    correct: ArrayLike,
+    confidence: ArrayLike,
+    bins: int = ECE_BINS,
+    weights: ArrayLike | None = None,
+) -> list[Bin]:
     """The bins of a reliability diagram that hold replies: equal width, 0 in the first (U02)."""
     y, p = checked(correct, confidence)
+    w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
     which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
-    return [
-        Bin(k / bins, (k + 1) / bins, int(here.sum()), float(p[here].mean()), float(y[here].mean()))
-        for k in range(bins)
-        if (here := which == k).any()
-    ]
+    found = []
+    for k in range(bins):
+        if (here := which == k).any():
+            sure, right = (float(np.average(of[here], weights=w[here])) for of in (p, y))
+            rows, weight = int(here.sum()), float(w[here].sum())
+            found.append(Bin(k / bins, (k + 1) / bins, rows, sure, right, weight))
+    return found
 
 
-def ece(correct: ArrayLike, confidence: ArrayLike, bins: int = ECE_BINS) -> float:
+def ece(
+    correct: ArrayLike,
+    confidence: ArrayLike,
+    bins: int = ECE_BINS,
+    weights: ArrayLike | None = None,
+) -> float:
     """Expected calibration error over equal-width bins (lo, hi], 0 in the first (H04, Guo 2017)."""
-    found = reliability(correct, confidence, bins)
-    gaps = sum(one.rows * abs(one.confidence - one.accuracy) for one in found)
-    return float(gaps / sum(one.rows for one in found))
+    found = reliability(correct, confidence, bins, weights)
+    gaps = sum(one.weight * abs(one.confidence - one.accuracy) for one in found)
+    return float(gaps / sum(one.weight for one in found))
 
 
 def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:

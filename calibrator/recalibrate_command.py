@@ -40,8 +40,8 @@ def recalibrate(
         Literal["platt", "isotonic", "temperature"], typer.Option(help="The curve.")
     ] = "platt",
     by: Annotated[
-        Literal["model", "domain"] | None,
-        typer.Option(help="A curve for each model or domain that has labels enough."),
+        Literal["model", "domain", "team"] | None,
+        typer.Option(help="A curve for each model, domain or team that has labels enough."),
     ] = None,
     study: Annotated[
         Literal["model", "benchmark", "domain"] | None,

@@ -25,7 +25,7 @@ MIN_SLOPE = 1e-3
 FORMAT = 1
 
 Kind = Literal["platt", "isotonic", "temperature"]
-By = Literal["model", "domain"]
+By = Literal["model", "domain", "team"]
 
 
 def logit(probability: ArrayLike) -> Any:
@@ -123,9 +123,9 @@ class Isotonic:
         return cls(tuple(x), tuple(y))
 
 
-def group_key(by: By | None, model: str | None, domain: str | None) -> str:
+def group_key(by: By | None, model: str | None, domain: str | None, team: str | None = None) -> str:
     """The key of a reply's own curve; empty where it has none."""
-    name = model if by == "model" else domain if by == "domain" else None
+    name = {"model": model, "domain": domain, "team": team}[by] if by else None
     return (name or "").lower()
 
 
@@ -136,7 +136,7 @@ def _curve(values: Any) -> Platt | Isotonic:
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """A pooled curve and, for some models or domains, one of their own.
+    """A pooled curve and, for some models, domains or teams, one of their own.
 
     `by` says what the keys of `groups` are, lower case. A reply of no such group gets the pooled
     curve. `labels` is how many labelled replies it was fitted on.
@@ -150,12 +150,24 @@ class Recalibration:
     calibrator: str = ""  # whose confidences these are corrections of; empty where unknown
 
     def apply(self, score: float, group: str | None = None) -> float:
-        """The confidence of a reply whose model or domain is `group`."""
+        """The confidence of a reply whose model, domain or team is `group`."""
         return self.groups.get((group or "").lower(), self.pooled).apply(score)
 
-    def apply_to(self, score: float, model: str | None, domain: str | None) -> float:
-        """The confidence of a reply of this model in this domain."""
-        return self.apply(score, group_key(self.by, model, domain))
+    def apply_to(
+        self, score: float, model: str | None, domain: str | None, team: str | None = None
+    ) -> float:
+        """The confidence of a reply of this model, in this domain, to this team."""
+        return self.apply(score, group_key(self.by, model, domain, team))
+
+    def undone(
+        self, confidence: float, model: str | None, domain: str | None, team: str | None = None
+    ) -> float | None:
+        """The score of which it made this confidence; None for a curve that has no way back."""
+        key = group_key(self.by, model, domain, team)
+        curve = self.groups.get(key, self.pooled)
+        if isinstance(curve, Isotonic):
+            return None
+        return float(sigmoid((logit(confidence) - curve.intercept) / curve.slope))
 
     @property
     def name(self) -> str:
@@ -226,25 +238,36 @@ def fit_platt(
     scores: ArrayLike,
     steps: int = 50,
     trust: tuple[float, float] = (1e-3, 1e-9),
+    slope_before: float = 1.0,
+    weights: ArrayLike | None = None,
 ) -> Platt:
     """Maximum likelihood by Newton's method.
 
-    `trust` is how firmly slope and intercept are held to 1 and 0, as the weights of two squared
-    penalties: next to nothing by default, which still keeps small sets sane.
+    `trust` is how firmly slope and intercept are held to `slope_before` and 0, as the weights of
+    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply of
+    weight 2 counts as two.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
+    counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
-    weights = np.array([1.0, 0.0])
-    prior, ridge = np.array([1.0, 0.0]), np.diag(trust)
+    prior, ridge = np.array([slope_before, 0.0]), np.diag(trust)
+    found = prior.copy()
+
+    def cost(at: Any) -> float:
+        z, off = features @ at, at - prior
+        return float(counts @ (np.logaddexp(0, z) - y * z) + off @ ridge @ off / 2)
+
     for _ in range(steps):
-        p = sigmoid(features @ weights)
-        gradient = features.T @ (p - y) + ridge @ (weights - prior)
-        hessian = (features * (p * (1 - p))[:, None]).T @ features + ridge
+        p = sigmoid(features @ found)
+        gradient = features.T @ (counts * (p - y)) + ridge @ (found - prior)
+        hessian = (features * (counts * p * (1 - p))[:, None]).T @ features + ridge
         step = np.linalg.solve(hessian, gradient)
-        weights -= step
+        while cost(found - step) > cost(found) and np.abs(step).max() > 1e-10:
+            step /= 2  # scores near 0 and 1 are flat far from the optimum: a whole step leaves it
+        found = found - step
         if np.abs(step).max() < 1e-8:
             break
-    slope, intercept = map(float, weights)
+    slope, intercept = map(float, found)
     if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
-        return Platt(MIN_SLOPE, float(logit(y.mean())))
+        return Platt(MIN_SLOPE, float(logit(np.average(y, weights=counts))))
     return Platt(slope, intercept)

@@ -28,6 +28,6 @@ if [ -z "$id" ]; then
     echo "== not held: nothing to fetch"
     exit
 fi
-echo "== held: fetched under its id, a placeholder until someone says: .venv/bin/pinocchio reviews release $id"
+echo "== held: fetched under its id, a placeholder until someone says: .venv/bin/pinocchio reviews approve $id"
 curl --silent --show-error "$url/chat/completions/$id"
 echo

@@ -38,16 +38,18 @@ from policies.decision import (
     reaches,
     strictest,
 )
-from policies.drift import ErrorMonitor, ScoreMonitor, withdrawal
+from policies.drift import CALIBRATION_DRIFTED, ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
 from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.ranking import RecentConfidences
 from policies.rules import Rule
+from policies.rules import slug as rule_slug
 from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
+    from policies.calibration_drift import Band, CalibrationMonitor
     from policies.certification import (
         GRID,
         Certification,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         decision_as_values,
         load_fixtures,
     )
+    from policies.histograms import Distance, distance
     from policies.linting import circles, lint
     from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
@@ -74,6 +77,10 @@ if TYPE_CHECKING:
     from policies.workflows import Outcome
 
 _LAZY = {
+    "Band": "policies.calibration_drift",
+    "CalibrationMonitor": "policies.calibration_drift",
+    "Distance": "policies.histograms",
+    "distance": "policies.histograms",
     "Certification": "policies.certification",
     "Checked": "policies.fixtures",
     "Exchange": "policies.replays",
@@ -111,11 +118,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "CALIBRATION_DRIFTED",
     "GRID",
     "Action",
     "Annotate",
     "Asking",
+    "Band",
     "Block",
+    "CalibrationMonitor",
     "Certificate",
     "Certification",
     "Checked",
@@ -123,6 +133,7 @@ __all__ = [
     "Costs",
     "Decision",
     "Deliver",
+    "Distance",
     "Document",
     "ErrorMonitor",
     "Escalate",
@@ -158,6 +169,7 @@ __all__ = [
     "decide",
     "decide_calls",
     "decision_as_values",
+    "distance",
     "duration_s",
     "explain",
     "facts_as_values",
@@ -177,6 +189,7 @@ __all__ = [
     "promoted",
     "reaches",
     "replay",
+    "rule_slug",
     "stream_mode",
     "stream_report",
     "strictest",

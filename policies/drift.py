@@ -1,6 +1,6 @@
 """When a certificate no longer speaks about the traffic: monitors that withdraw a grant.
 
-    monitor = ScoreMonitor(grant)            # one for each grant, fed with every reply in its scope
+    monitor = ScoreMonitor(grant.scores)     # one for each grant, fed with every reply in its scope
     monitor.add(0.31)
     audit = ErrorMonitor(grant.max_error)    # fed with verdicts on delivered, certified replies
     audit.add(is_wrong=True)
@@ -22,12 +22,16 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Final
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
 
-from policies.certificate import Grant
+from policies.certificate import BINS, Grant
 from policies.ranking import Counts, bin_of
 
 FALSE_ALARM_RATE: Final = 0.01
+CALIBRATION_DRIFTED: Final = "calibration_drifted"
+"""Why a grant no longer counts where a `CalibrationMonitor` of its calibrator is alarmed."""
 _TILTS: Final = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
 _SPREADS: Final = (-0.8, 0.8)
 _STAKES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -51,23 +55,45 @@ class Wealth:
     def bet(self, factors: list[float]) -> None:
         """Multiply what each owns by its factor, whose expectation is at most 1 without change."""
         logs = [own + math.log(factor) for own, factor in zip(self._logs, factors, strict=True)]
-        most = max(logs)
-        self.log = most + math.log(math.fsum(math.exp(each - most) for each in logs))
+        self.log = _log_sum_of(logs)
         if self._switch:
             given = math.log(self._switch / len(logs)) + self.log
             logs = [_log_sum(each + math.log1p(-self._switch), given) for each in logs]
         self._logs = logs
         self.is_alarmed = self.is_alarmed or self.log >= self._alarm_at
 
+    def as_dict(self) -> dict[str, Any]:
+        """What `restore` goes on with in another process."""
+        return {"logs": self._logs, "is_alarmed": self.is_alarmed}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Raises KeyError or ValueError for what another kind of wealth was."""
+        if len(values["logs"]) != len(self._logs):
+            raise ValueError("there are as many gamblers as there were")
+        self._logs, self.is_alarmed = list(values["logs"]), bool(values["is_alarmed"])
+        self.log = _log_sum_of(self._logs)
+
+    @property
+    def richest(self) -> int:
+        """The number of the gambler that owns most, counted from 0."""
+        return max(range(len(self._logs)), key=self._logs.__getitem__)
+
 
 class ScoreMonitor:
-    """Whether confidences still come from where a grant's labelled ones came from."""
+    """Whether confidences still come from where those before came from.
+
+    `known` counts the ones that are known at the beginning, in equal bins: a grant's labelled ones,
+    or none.
+    """
 
     def __init__(
-        self, grant: Grant, false_alarm_rate: float = FALSE_ALARM_RATE, seed: int = 0
+        self,
+        known: Sequence[int] = (0,) * BINS,
+        false_alarm_rate: float = FALSE_ALARM_RATE,
+        seed: int = 0,
     ) -> None:
-        self._counts = Counts(grant.scores)
-        self._bins = len(grant.scores)
+        self._counts = Counts(known)
+        self._bins = len(known)
         self._random = random.Random(seed)  # ranks within a bin are drawn
         bets = len(_TILTS) + len(_SPREADS)
         self._wealth = Wealth(bets, false_alarm_rate, _SWITCH)
@@ -86,6 +112,20 @@ class ScoreMonitor:
     def is_alarmed(self) -> bool:
         """Whether the confidences have changed; once alarmed, it stays so."""
         return self._wealth.is_alarmed
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `from_dict` goes on with in another process."""
+        below = [self._counts.below(position) for position in range(self._bins + 1)]
+        counts = [after - before for before, after in pairwise(below)]
+        return {"counts": counts, **self._wealth.as_dict()}
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], false_alarm_rate: float = FALSE_ALARM_RATE, seed: int = 0
+    ) -> ScoreMonitor:
+        monitor = cls(values["counts"], false_alarm_rate, seed)
+        monitor._wealth.restore(values)
+        return monitor
 
 
 class ErrorMonitor:
@@ -127,6 +167,11 @@ def withdrawal(
     if scores is not None and scores.is_alarmed:
         return "scores_drifted"
     return None
+
+
+def _log_sum_of(logs: Sequence[float]) -> float:
+    most = max(logs)
+    return most + math.log(math.fsum(math.exp(each - most) for each in logs))
 
 
 def _log_sum(one: float, other: float) -> float:

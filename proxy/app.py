@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
@@ -28,21 +29,27 @@ from proxy.asgi import (
 from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.conversations import Conversations
+from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
+from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
 from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
+from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -55,8 +62,16 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
         config.checkpoint,
         config.device,
         threads=threads,
-        recalibration=config.recalibration,
     )
+
+
+def load_recalibration(config: CalibratorConfig) -> Recalibration | None:
+    """What the configuration corrects confidences with now; raises CheckpointError."""
+    if config.recalibration is None:
+        return None
+    from calibrator import resolve_recalibration
+
+    return resolve_recalibration(config.recalibration)
 
 
 def create_app(
@@ -66,16 +81,19 @@ def create_app(
     load: Callable[[], Scorer] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
-    `is_open` turns the Host check on, as long as no keys are required.
+    `is_open` turns the Host check on, as long as no keys are required. The review desk is served
+    on `admin`, if there is one.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
     """
     config = config or Config()
-    setup = Setup(None, config, PolicyBook(policy or load_policy(config.policies)))
-    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open)
+    book = PolicyBook(policy or load_policy(config.policies))
+    setup = Setup(None, config, book, load_recalibration(config.calibrator))
+    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin)
 
 
 def create_app_of(
@@ -85,6 +103,7 @@ def create_app_of(
     reload: Callable[[], Setup] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
+    admin: AdminSocket | None = None,
 ) -> App:
     """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
     thread, and raises StartupError when it cannot be used."""
@@ -108,20 +127,34 @@ def create_app_of(
         Conversations(),
         Buckets(),
         traffic,
+        AuditWriter(config.store, max_open=config.audit.max_open),
         is_open,
     )
-    return App(setup, parts, reload)
+    return App(setup, parts, reload, admin)
 
 
 class App:
     """The ASGI application; its parts live from start-up to shutdown."""
 
-    def __init__(self, setup: Setup, parts: Parts, reload: Callable[[], Setup] | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        parts: Parts,
+        reload: Callable[[], Setup] | None,
+        admin: AdminSocket | None = None,
+    ) -> None:
         self._parts = parts
+        self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
+        has_record = parts.records is not None
+        self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
+
+    def _setup(self) -> Setup:
+        """What holds now."""
+        return self._reloading.current.setup
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
@@ -198,11 +231,11 @@ class App:
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
-        scoring = self._parts.scoring
+        scoring, current = self._parts.scoring, self._reloading.current
         facts = {
             "status": "ok" if scoring.is_ready else "loading",
-            "calibrator": scoring.name,
-            "generation": self._reloading.current.number,
+            "calibrator": current.scores.name,
+            "generation": current.number,
         }
         return Reply(200 if scoring.is_ready else 503, JSON, json.dumps(facts).encode())
 
@@ -228,13 +261,22 @@ class App:
             self._parts.records.open()
         await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
+        if self._desk is not None:
+            await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
 
     async def _stop(self) -> None:
+        if self._desk is not None:
+            await self._desk.stop()
         self._parts.scoring.close()
         await self._reloading.stop()
+        if self._drift is not None:
+            await asyncio.to_thread(self._drift.stop)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
+        await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
 

@@ -32,6 +32,7 @@ from proxy.answer import (
 from proxy.approvals import Earlier
 from proxy.asgi import Reply, Request
 from proxy.asking import SeveralCalls
+from proxy.audit import Audit
 from proxy.calls import Call, Calls
 from proxy.clarifying import written_question
 from proxy.completion_request import CompletionRequest, parse_completion_request
@@ -52,9 +53,10 @@ from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
 from proxy.policy_book import PolicyBook
+from proxy.recalibrated import Scores
 from proxy.results import Results
 from proxy.routing import Router
-from proxy.scoring import Scoring, Status
+from proxy.scoring import Status
 from proxy.sse import Event
 from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
 from proxy.store.records import Records
@@ -79,12 +81,13 @@ class Completions:
     governing: Governing
     book: PolicyBook
     router: Router
-    scoring: Scoring
+    scoring: Scores
     store: Store
     results: Results
     verdicts: Verdicts
     records: Records | None = None
     conversations: Conversations = field(default_factory=Conversations)
+    audit: Audit | None = None
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     holding: Holding = field(init=False)
@@ -276,7 +279,7 @@ class Way:
         began = time.perf_counter()
         try:
             answer.confidences = await self.parts.scoring.score(
-                asked.question, answer.choices, model, asked.domain
+                asked.question, answer.choices, model, asked.domain, asked.caller.team
             )
         finally:
             self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
@@ -359,6 +362,8 @@ class Way:
         is_kept = type(applied) is Deliver and applied.notice is None
         completion = None if is_kept else await self._changed(answer, outcome)
         self.exchange.finish(outcome, answer.status)
+        if self.parts.audit is not None:
+            self.parts.audit.consider(self.exchange, self.asked, outcome, answer.stored)
         member = outcome.member() if self.parts.config.attach.body else None
         if completion is None and not answer.is_restarted:
             body = answer.annotated(self.asked.format, member)
@@ -386,7 +391,7 @@ class Way:
         return actions.changed(answer, self.asked, action)
 
     async def _hold(self, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
-        """What stands for an answer that is held; None where it has been released by now.
+        """What stands for an answer that is held; None where it was released as it is by now.
 
         Raises ProxyError where that is an error.
         """
@@ -401,7 +406,7 @@ class Way:
             self._raise(outcome, error)
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
-            return None
+            return await holding.revised(held, answer)
         told = actions.withheld_error(standing, hold, answer, asked, held.id)
         if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
             postpone(answer, asked.format, held.id)
@@ -484,8 +489,7 @@ class Way:
         exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()
-        record = LiveRecord(exchange, self.parts.results, scoring.name, self.parts.recordings)
-        record.keep_result(opening)
+        record = LiveRecord(self.parts, exchange, self.asked, opening)
         headers = [*without(to_client(reply.headers), b"content-length"), *self._headers(opening)]
         body = record.recorded(stream, reply)
         return Reply(reply.status, headers, body, on_close=reply.aclose)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
+import getpass
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.errors import DecidedError, ExitStatus, NotFoundError, StartupError, StoreError
 
 if TYPE_CHECKING:
+    from proxy.desk.desk import Desk
     from proxy.store.held_replies import HeldReply
+    from proxy.store.review_queue import Listed
 
 cli = typer.Typer(no_args_is_help=True)
-reviews = typer.Typer(no_args_is_help=True, help="List, read, release and reject held replies.")
+reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
 cli.add_typer(reviews, name="reviews")
 
-T = TypeVar("T")
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A proxy.yaml; ./proxy.yaml if there is one.")
 ]
+AsOption = Annotated[
+    str | None, typer.Option("--as", help="Who decides; the user of this machine if nobody else.")
+]
+LabelOption = Annotated[
+    bool | None, typer.Option("--correct/--wrong", help="Label the reply too; unset keeps none.")
+]
+NoteOption = Annotated[str | None, typer.Option(help="Why, for those who look later.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
@@ -102,85 +110,103 @@ def list_reviews(
     as_json: JsonOption = False,
 ) -> None:
     """Held replies, the surest errors first."""
-    from proxy.store.held_replies import STATES, Store
+    from proxy.store.held_replies import STATES
 
     if state not in STATES:
         raise stop(
             ExitStatus.UNUSABLE_INPUT, f"--state must be one of {', '.join(STATES)}, not {state!r}"
         )
-
-    async def read(store: Store) -> list[HeldReply]:
-        return list(await store.list(state, limit))
-
-    for held in _with_store(config, read):
-        if as_json:
-            typer.echo(json.dumps(_facts(held)))
-        else:
-            sure = "no score" if held.confidence is None else f"{held.confidence:.4f}"
-            age = _minutes(time.time() - held.created_at)
+    with _desk(config) as desk:
+        for listed in desk.queue.page(state, limit):
+            if as_json:
+                typer.echo(json.dumps(_facts(desk.held(listed.id))))
+                continue
+            sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
+            age = _minutes(time.time() - listed.created_at)
             typer.echo(
-                f"{held.id}  {sure}  {held.queue}  {held.model}  {age}  {_end(held)}"
-                f"  {held.question[:60]!r}"
+                f"{listed.id}  {sure}  {listed.queue}  {listed.model}  {age}  {_end(listed)}"
+                f"  {listed.question[:60]!r}"
             )
 
 
 @reviews.command("show")
 def show_review(id: str, config: ConfigOption = None) -> None:
     """One held reply, with what upstream answered."""
-    from proxy.store.held_replies import Store
-
-    async def read(store: Store) -> HeldReply | None:
-        return await store.get(id)
-
-    held = _with_store(config, read)
-    if held is None:
-        raise stop(ExitStatus.FAILED, f"there is no held reply {id}")
+    with _desk(config) as desk:
+        held = desk.held(id)
     typer.echo(
         json.dumps({**_facts(held), "reply": json.loads(held.reply)}, indent=2, ensure_ascii=False)
     )
 
 
-@reviews.command("release")
-def release(id: str, config: ConfigOption = None) -> None:
+@reviews.command("approve")
+def approve(
+    id: str,
+    config: ConfigOption = None,
+    reviewer: AsOption = None,
+    correct: LabelOption = None,
+    note: NoteOption = None,
+) -> None:
     """Let the client fetch the reply."""
-    _decide(id, config, "released")
+    _decide(id, config, "approve", reviewer, correct, note)
+
+
+@reviews.command("release", hidden=True)
+def release(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
+    """What `approve` was called."""
+    _decide(id, config, "approve", reviewer)
 
 
 @reviews.command("reject")
-def reject(id: str, config: ConfigOption = None) -> None:
+def reject(
+    id: str,
+    config: ConfigOption = None,
+    reviewer: AsOption = None,
+    correct: LabelOption = None,
+    note: NoteOption = None,
+) -> None:
     """Withhold the reply for good."""
-    _decide(id, config, "rejected")
+    _decide(id, config, "reject", reviewer, correct, note)
 
 
-def _decide(id: str, config: Path | None, state: str) -> None:
-    from proxy.store.held_replies import Store
+def _decide(
+    id: str,
+    config: Path | None,
+    verdict: Literal["approve", "reject"],
+    reviewer: str | None,
+    correct: bool | None = None,
+    note: str | None = None,
+) -> None:
+    from proxy.desk.desk import Verdict
 
-    async def change(store: Store) -> tuple[bool, HeldReply | None]:
-        return await store.decide(id, state), await store.get(id)
-
-    is_done, held = _with_store(config, change)
-    if held is None:
-        raise stop(ExitStatus.FAILED, f"there is no held reply {id}")
-    if not is_done:
-        raise stop(ExitStatus.FAILED, f"{id} is {held.state} already")
-    typer.echo(f"{id} is {state}")
+    with _desk(config) as desk:
+        decided = desk.decide(id, Verdict(verdict, correct, note=note), reviewer or _user())
+    typer.echo(f"{id} is {decided['state']}")
 
 
-def _with_store(config: Path | None, work: Callable[..., Awaitable[T]]) -> T:
-    """Opens the configured store for one piece of work; ends the process when it cannot."""
+def _user() -> str:
+    """The name under which a verdict from a terminal is kept."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "terminal"
+
+
+@contextmanager
+def _desk(config: Path | None) -> Iterator[Desk]:
+    """The desk on the configured store; what it refuses ends the process."""
+    from proxy.desk.desk import Desk
     from proxy.server import load_store_config
-    from proxy.store.held_replies import Store
-
-    async def run(url: str) -> T:
-        store = Store(url)
-        await store.open()
-        try:
-            return await work(store)
-        finally:
-            await store.aclose()
+    from proxy.store.review_queue import ReviewQueue
 
     with errors_told():
-        return asyncio.run(run(load_store_config(config).store))
+        desk = Desk(ReviewQueue(load_store_config(config).store))
+        try:
+            yield desk
+        except (NotFoundError, DecidedError) as error:
+            raise stop(ExitStatus.FAILED, error.message) from error
+        finally:
+            desk.queue.close()
 
 
 def _facts(held: HeldReply) -> dict[str, object]:
@@ -188,15 +214,16 @@ def _facts(held: HeldReply) -> dict[str, object]:
     times = ("created_at", "expires_at", "decided_at", "taken_at")
     facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
     calls = json.loads(held.calls) if held.calls else []
-    return facts | {"on_expiry": held.on_expiry, "standing": held.standing, "calls": calls}
+    more = {"on_expiry": held.on_expiry, "standing": held.standing, "calls": calls}
+    return facts | more | {"decided_by": held.decided_by, "note": held.note}
 
 
-def _end(held: HeldReply) -> str:
+def _end(held: Listed) -> str:
     """When a reply expires and what comes of it then, or what has."""
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
         return f"{held.on_expiry} in {left_s / 60:.0f} min"
-    return held.state if held.state == held.standing else f"{held.state}, now {held.standing}"
+    return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
 
 
 def _minutes(seconds: float) -> str:

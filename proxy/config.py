@@ -54,9 +54,14 @@ def _secret(value: Any) -> Any:
     return "" if value is None else str(value) if isinstance(value, int) else value
 
 
-def _sqlite(value: str) -> str:
-    if not re.match("sqlite:///.", value):
-        raise ValueError(f"this version stores in sqlite:///PATH only, not in {value!r}")
+def _store(value: str) -> str:
+    """The rest of a URL is the database's business; it may have a password, and is not repeated."""
+    if not re.match(r"sqlite:///.|postgres(ql)?://.", value):
+        kind = value.partition("://")[0] if "://" in value else "no URL"
+        raise ValueError(
+            "a store is sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE, "
+            f"and this is {kind[:32]!r}"
+        )
     return value
 
 
@@ -73,6 +78,11 @@ def _keys(value: Any) -> Any:
             )
         return "open"
     return value
+
+
+def _admin(value: Any) -> Any:
+    """`admin: false` turns the listener off."""
+    return {"enabled": value} if isinstance(value, bool) else value
 
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
@@ -174,6 +184,14 @@ class RecordsConfig(Section):
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
 
 
+class AuditConfig(Section):
+    """A random share of delivered replies is kept, with its text, to be labelled."""
+
+    share: float = Field(default=0.0, ge=0, le=1)  # 0: nothing is kept
+    keep_days: float = Field(default=14, gt=0)  # until a reply leaves the queue without a label
+    max_open: int = Field(default=10_000, gt=0)  # replies that wait for a label
+
+
 class TeamConfig(Section):
     """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
 
@@ -181,6 +199,21 @@ class TeamConfig(Section):
     requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
     max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
     attach: AttachConfig | None = None
+    audit_share: float | None = Field(default=None, ge=0, le=1)
+
+
+class AdminConfig(Section):
+    """The review desk's own listener; `admin: false` is `enabled: false`."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
+    token: Secret = SecretStr("")  # empty: a login link, printed at start, is the only way in
+    url: str | None = None  # under which people reach it, where that is another; for links
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self.token.get_secret_value())
 
 
 class LimitsConfig(Section):
@@ -224,10 +257,14 @@ class Config(Section):
     calibrator: CalibratorConfig = Field(default_factory=CalibratorConfig)
     policies: str = "observe"
     attach: AttachConfig = AttachConfig()
-    store: Annotated[str, AfterValidator(_sqlite)] = "sqlite:///pinocchio.db"
+    store: Annotated[str, AfterValidator(_store)] = Field(
+        default="sqlite:///pinocchio.db", repr=False
+    )
     records: RecordsConfig = RecordsConfig()
+    audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
+    admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @property
@@ -237,7 +274,18 @@ class Config(Section):
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
-        return self._lost_models() or self._about_keys()
+        return self._lost_models() or self._about_audits() or self._about_keys()
+
+    def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """A label without the record of its reply says nothing about a confidence."""
+        shares = (self.audit.share, *(team.audit_share for team in self.teams.values()))
+        if not any(shares) or self.audit.keep_days <= self.records.keep_days:
+            return []
+        text = (
+            f"audited replies wait {self.audit.keep_days:g} days for a label, their record stays "
+            f"{self.records.keep_days:g}: lower audit.keep_days or raise records.keep_days"
+        )
+        return [(("audit",) if self.audit.share else ("teams",), text)]
 
     def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
         """A client key never goes upstream, and without keys nobody can tell teams apart."""
@@ -353,7 +401,9 @@ _SECTIONS: dict[str, type[Section]] = {
     "calibrator": CalibratorConfig,
     "attach": AttachConfig,
     "records": RecordsConfig,
+    "audit": AuditConfig,
     "teams": TeamConfig,
+    "admin": AdminConfig,
     "limits": LimitsConfig,
 }
 

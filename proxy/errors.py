@@ -5,11 +5,14 @@
     ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  `Host` is not this machine's while open on loopback
+    ├── NotAllowedError             403  at the review desk: another role, or another site's page
     ├── NotFoundError               404  no such held reply or result, or not for this key
     ├── UnknownModelError           404  no route of the configuration matches the model
     ├── HeldForReviewError          422  a policy holds the reply and answers with an error
     ├── RejectedError               422  a reviewer rejected the reply, or decided on it too late
     ├── BlockedByPolicyError        422  a policy blocks the reply
+    ├── DecidedError                409  at the review desk: somebody, or time, was faster
+    ├── UnusableEditError           422  at the review desk: the edited reply would be broken
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
@@ -29,6 +32,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -93,6 +97,10 @@ class HostNotAllowedError(ProxyError):
     status, type, code = 403, "invalid_request_error", "host_not_allowed"
 
 
+class NotAllowedError(ProxyError):
+    status, type, code = 403, "invalid_request_error", "not_allowed"
+
+
 class NotFoundError(ProxyError):
     status, type, code = 404, "invalid_request_error", "not_found"
 
@@ -114,6 +122,25 @@ class RejectedError(ProxyError):
 class BlockedByPolicyError(ProxyError):
     status, type, code = 422, "policy_error", "blocked_by_policy"
     may_be_retried = False
+
+
+class DecidedError(ProxyError):
+    """`review` is the reply as it was decided on."""
+
+    status, type, code = 409, "invalid_request_error", "review_decided"
+
+    def __init__(self, message: str, review: Mapping[str, Any], *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.review = review
+
+    def envelope(self) -> dict[str, Any]:
+        return {**super().envelope(), "review": self.review}
+
+
+class UnusableEditError(ProxyError):
+    """`param` says where in `content` the mistake is."""
+
+    status, type, code = 422, "invalid_request_error", "unusable_edit"
 
 
 class StoreError(ProxyError):

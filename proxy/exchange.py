@@ -230,6 +230,7 @@ class Exchange:
             caller.key,
             caller.generation,
             *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
+            outcome.score if outcome is not None else None,
         )
 
 

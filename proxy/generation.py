@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.asgi import Scope
+from proxy.audit import audit_of
 from proxy.callers import CALLER, Caller
 from proxy.chat import Completions
 from proxy.config import AttachConfig, Config, TeamConfig
@@ -24,15 +26,20 @@ from proxy.host_check import check_host
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
+from proxy.recalibrated import Recalibrated, Scores
 from proxy.results import Results
 from proxy.routes import ASGIApplication, Routes
 from proxy.routing import Router
 from proxy.scoring import Scoring
+from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.surfaces import Surfaces
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
@@ -45,6 +52,7 @@ class Setup:
     path: Path | None
     config: Config
     book: PolicyBook
+    recalibration: Recalibration | None = None
 
     @property
     def policy(self) -> Policy:
@@ -54,7 +62,8 @@ class Setup:
     @property
     def files(self) -> set[Path]:
         """What was read; the setup changes when they do."""
-        return self.book.files() | ({self.path} if self.path else set())
+        named = {self.path, self.config.calibrator.recalibration} - {None}
+        return self.book.files() | {path for path in named if path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class Parts:
     conversations: Conversations
     buckets: Buckets
     traffic: Traffic
+    audits: AuditWriter
     is_loopback: bool
 
 
@@ -94,6 +104,10 @@ class Generation:
         self.number = number
         self.setup = setup
         self.router: Router = Router(setup.config, before.router if before else None)
+        self.scores: Scores = parts.scoring
+        if setup.recalibration is not None:
+            self.scores = Recalibrated(parts.scoring, setup.recalibration)
+        self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
         self.is_retired = False  # a later one is the current one
         self._parts = parts
@@ -117,12 +131,13 @@ class Generation:
             Governing((policy,), parts.traffic),
             self.setup.book,
             self.router,
-            parts.scoring,
+            self.scores,
             parts.store,
             parts.results,
             parts.verdicts,
             parts.records,
             parts.conversations,
+            self._audit,
         )
         surfaces = Surfaces(self.router, parts.store, attach, parts.records, parts.conversations)
         routes = Routes(completions, surfaces)
@@ -164,6 +179,8 @@ class Generation:
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             raise InvalidKeyError("what the request presents is no client key of this proxy")
+        if key.role != "caller":
+            raise InvalidKeyError(f"{key.id} is a key of the review desk, not of this API")
         return key
 
     def _guest(self, key: ClientKey, scope: Scope) -> _Guest:

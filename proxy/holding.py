@@ -14,8 +14,10 @@ from proxy.completion_request import CompletionRequest
 from proxy.conversations import Conversations
 from proxy.errors import StoreError
 from proxy.exchange import hash_key
-from proxy.formats import RESPONSES, Format
+from proxy.formats import RESPONSES, Format, Json
+from proxy.headers import without
 from proxy.held import held_reply, new_held_id
+from proxy.json_splice import json_object
 from proxy.outcome import Outcome
 from proxy.store.held_replies import EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.verdicts import Verdicts
@@ -74,6 +76,21 @@ class Holding:
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
+
+    async def revised(self, held: HeldReply, answer: Answer) -> Json | None:
+        """Puts what a reviewer wrote in place of a released reply into the answer.
+
+        A stream is written anew from what this gives; of other answers the bytes are changed.
+        """
+        now = await self._store.get(held.id)
+        if now is None or now.revised is None:
+            return None
+        completion = json_object(now.revised) or {}
+        if answer.events is not None:
+            return completion
+        answer.completion, answer.body, answer.raw = completion, now.revised, now.revised
+        answer.headers = without(answer.headers, b"content-encoding")
+        return None
 
     async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:
         """What a held reply comes to, after a while of waiting if the policy says so."""

@@ -32,6 +32,9 @@ def create(
     config: ConfigOption = None,
     team: Annotated[str | None, typer.Option(help="One of the configuration's teams.")] = None,
     name: Annotated[str | None, typer.Option(help="What policies and records call it.")] = None,
+    role: Annotated[
+        str, typer.Option(help="caller, or for the review desk: reviewer, admin.")
+    ] = "caller",
     policy: Annotated[
         str | None, typer.Option(help="A pack or a file beside the configuration.")
     ] = None,
@@ -48,8 +51,11 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a client key and print it, this once; running proxies know it within a second."""
-    from proxy.keys import ClientKey, digest_of, new_key_id, new_secret
+    from proxy.keys import ROLES, ClientKey, digest_of, new_key_id, new_secret
 
+    if role not in ROLES:
+        message = f"--role must be one of {', '.join(ROLES)}, not {role!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
     now, secret = time.time(), new_secret()
     key = ClientKey(
         id=new_key_id(),
@@ -62,6 +68,7 @@ def create(
         max_held=max_held,
         attach=attach,
         expires_at=None if expires is None else now + _seconds(expires),
+        role=role,
     )
     setup = _with_store(config, lambda store: _add(key, _setup(config), store))
     if as_json:
@@ -69,7 +76,7 @@ def create(
     else:
         typer.echo(secret)
         typer.echo(f"pinocchio: this is {key.id}; it cannot be shown again", err=True)
-    if not setup.config.needs_keys:
+    if key.role == "caller" and not setup.config.needs_keys:
         typer.echo("pinocchio: the proxy asks for keys once `keys: required` is set", err=True)
 
 
@@ -83,6 +90,7 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
             continue
         told = [key.id, f"{key.state(now):8}", f"made {_day(key.created_at)}"]
         told += [f"expires {_day(key.expires_at)}"] if key.expires_at else []
+        told += [key.role] if key.role != "caller" else []
         settings = ("name", "team", "policy", "requests_per_minute", "max_held", "attach")
         told += [f"{name}={value}" for name in settings if (value := getattr(key, name))]
         typer.echo("  ".join(told))
@@ -109,6 +117,8 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
             f"--name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-', and begins with no 'key_', "
             f"not {key.name!r}"
         )
+    if key.role != "caller":
+        problem = problem or _problem_of_reviewer(key)
     if key.attach is not None and key.attach not in ATTACH:
         problem = f"--attach must be one of {', '.join(ATTACH)}, not {key.attach!r}"
     if problem is not None:
@@ -116,6 +126,17 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     check_models(setup)
     store.add(key)
     return setup
+
+
+def _problem_of_reviewer(key: ClientKey) -> str | None:
+    """What is about completions has no meaning at the desk; verdicts need a name."""
+    of_callers = ("team", "policy", "requests_per_minute", "max_held", "attach")
+    for name in of_callers:
+        if getattr(key, name) is not None:
+            return f"--{name.replace('_', '-')} is for callers, not for a key of role {key.role}"
+    if key.name in (None, "admin"):
+        return f"a key of role {key.role} needs a --name, under which verdicts are kept (not admin)"
+    return None
 
 
 def _setup(config: Path | None) -> Setup:

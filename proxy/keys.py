@@ -24,6 +24,10 @@ FIELDS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})
 BROWSER_KEY: Final = "openai-insecure-api-key."  # browsers cannot send Authorization to WebSockets
 WHERE: Final = "'Authorization: Bearer', x-api-key or api-key"
 
+Role = Literal["caller", "reviewer", "admin"]
+"""What a key is for: completions, or the review desk; no key is for both."""
+ROLES: Final[tuple[Role, ...]] = ("caller", "reviewer", "admin")
+
 Attach = Literal["both", "headers", "body", "none"]
 ATTACH: Final[Mapping[str, dict[str, bool]]] = {
     "both": {"headers": True, "body": True},
@@ -52,6 +56,7 @@ class ClientKey:
     attach: str | None = None  # one of ATTACH
     expires_at: float | None = None
     revoked_at: float | None = None
+    role: Role = "caller"
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
         if self.revoked_at is not None:

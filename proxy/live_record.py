@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
+from proxy.completion_request import CompletionRequest
 from proxy.exchange import Exchange, hash_key
+from proxy.json_splice import dumps
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, joined
-from proxy.results import Results
 from proxy.scoring import Status
 from proxy.upstream import UpstreamReply
 
+if TYPE_CHECKING:
+    from proxy.chat import Completions
+
 
 class LiveRecord:
-    """The line, the record and the result of one stream."""
+    """The line, the record and the result of one stream; `opening` is what its headers say."""
 
     def __init__(
-        self,
-        exchange: Exchange,
-        results: Results,
-        calibrator: str | None,
-        recordings: set[asyncio.Task[None]],
+        self, parts: Completions, exchange: Exchange, asked: CompletionRequest, opening: Outcome
     ) -> None:
         self._exchange = exchange
-        self._results = results
-        self._calibrator = calibrator
-        self._recordings = recordings  # that are still to come
+        self._asked = asked
+        self._results = parts.results
+        self._recordings = parts.recordings  # that are still to come
+        self._audit = parts.audit
+        self._calibrator = opening.calibrator
+        self.keep_result(opening)
 
     async def recorded(self, stream: LiveStream, reply: UpstreamReply) -> AsyncIterator[bytes]:
         """The stream's bytes; its end waits for no score, and neither does a client that left."""
@@ -51,8 +55,13 @@ class LiveRecord:
         unscored = exchange.unscored(Status.SKIPPED, stream.reason, self._calibrator)
         if stream.is_settled:  # which has written the line
             self.keep_result(exchange.outcome or unscored)
-        else:
-            self.keep_result(exchange.finish(joined(stream.outcomes()) or unscored, status))
+            return
+        outcome = exchange.finish(joined(stream.outcomes()) or unscored, status)
+        self.keep_result(outcome)
+        if self._audit is not None:
+            self._audit.consider(
+                exchange, self._asked, outcome, lambda: dumps(stream.assembler.completion())
+            )
 
     def keep_result(self, outcome: Outcome) -> None:
         exchange = self._exchange

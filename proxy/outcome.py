@@ -44,6 +44,7 @@ class Outcome:
     shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0
     score_ms: float | None = None
+    score: float | None = None  # what a recalibration made the confidence of
 
     @property
     def would_action(self) -> str | None:
@@ -187,6 +188,7 @@ def summarise(
     outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
     outcome.shadowed = _together([each.shadowed for each in decisions])
+    outcome.score = lowest.score
     return outcome
 
 

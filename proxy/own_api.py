@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from proxy.asgi import request_of
-from proxy.errors import NotFoundError, ProxyError
+from proxy.errors import BodyTooLargeError, NotFoundError, ProxyError
 from proxy.exchange import hash_key
 from proxy.headers import ERROR
 from proxy.results import Results
@@ -18,8 +18,8 @@ from proxy.results import Results
 def create_api(results: Results) -> FastAPI:
     """The routes of the callers' listener."""
     api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
-    api.add_exception_handler(ProxyError, _envelope)
-    api.add_exception_handler(HTTPException, _unknown)
+    api.add_exception_handler(ProxyError, envelope)
+    api.add_exception_handler(HTTPException, unknown)
 
     @api.get("/pinocchio/v1/results/{request_id}")
     async def result(request_id: str, request: Request) -> dict[str, Any]:
@@ -29,17 +29,22 @@ def create_api(results: Results) -> FastAPI:
     return api
 
 
-async def _envelope(_: Request, error: Exception) -> Response:
+async def envelope(_: Request, error: Exception) -> Response:
+    """An error of ours, as a handler of Starlette's."""
     assert isinstance(error, ProxyError)
-    return Response(
-        error.body(), error.status, {ERROR.decode(): "true"}, media_type="application/json"
-    )
+    fields = {name.decode(): value.decode() for name, value in ((ERROR, b"true"), *error.headers)}
+    return Response(error.body(), error.status, fields, media_type="application/json")
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+_CODES = {405: "method_not_allowed", 413: BodyTooLargeError.code}
+
+
+async def unknown(request: Request, error: Exception) -> Response:
     """What routing raises: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == NotFoundError.status:
         text = f"there is nothing at {request.url.path}"
-        return await _envelope(request, NotFoundError(text, code="unknown_url"))
-    return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
+        return await envelope(request, NotFoundError(text, code="unknown_url"))
+    other = ProxyError(error.detail, code=_CODES.get(error.status_code, "invalid_request"))
+    fields = {ERROR.decode(): "true", **(error.headers or {})}
+    return JSONResponse(other.envelope(), error.status_code, fields)

@@ -34,6 +34,10 @@ class Buckets:
             self._levels[owner] = level - 1, now
         return 0.0
 
+    def wait_s(self, owner: str, rate: int) -> float:
+        """How many seconds it will be until the owner's bucket has one; 0 where it has."""
+        return max(0.0, (1 - self._level(owner, rate, self._clock())) * MINUTE_S / rate)
+
     def _level(self, owner: str, rate: int, now: float) -> float:
         level, at = self._levels.get(owner, (float(rate), now))
         return min(float(rate), level + (now - at) * rate / MINUTE_S)

@@ -37,8 +37,8 @@ def opened_record(config: Path | None) -> Iterator[Findings]:
 
     with errors_told():
         url = load_store_config(config).store
-        if not path_of(url).is_file():
-            message = f"there is no record: {path_of(url)} does not exist"
+        if (path := path_of(url)) and not path.is_file():
+            message = f"there is no record: {path} does not exist"
             raise stop(ExitStatus.STORE_UNAVAILABLE, message)
         findings = Findings(url)
         try:

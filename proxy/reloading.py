@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -24,7 +25,7 @@ from proxy.watch import Watch
 
 log = structlog.get_logger(__name__)
 
-NEEDS_RESTART = ("calibrator", "store", "records", "limits")
+NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin")
 
 
 class Reloading:
@@ -96,7 +97,9 @@ class Reloading:
         config, left = _with_what_stays(before.setup.config, setup.config)
         if left:
             log.warning("restart_needed", sections=left, hint="these stay as they were at start")
-        setup = Setup(setup.path, config, setup.book)
+        setup = replace(setup, config=config)
+        if "calibrator" in left:  # what was read may be for another checkpoint
+            setup = replace(setup, recalibration=before.setup.recalibration)
         generation = Generation(before.number + 1, setup, self._parts, before)
         version, keys = self._read_keys() if config.needs_keys else (None, [])
         generation.use_keys(keys)
@@ -139,6 +142,7 @@ class Reloading:
             "configuration_reloaded",
             generation=generation.number,
             policy=f"{policy.name}@{policy.digest}",
+            calibrator=generation.scores.name,
         )
 
     def close_unused(self) -> None:
@@ -153,7 +157,13 @@ class Reloading:
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
-    """The new configuration with the sections that only a restart changes, and which have."""
+    """The new configuration with the sections that only a restart changes, and which have.
+
+    Of the calibrator's, the recalibration needs none.
+    """
     kept = {name: getattr(before, name) for name in NEEDS_RESTART}
+    mended = {"recalibration": after.calibrator.recalibration}
+    if before.calibrator.model_copy(update=mended) == after.calibrator:
+        del kept["calibrator"]
     left = [name for name, value in kept.items() if getattr(after, name) != value]
     return after.model_copy(update=kept), left

@@ -48,11 +48,15 @@ class Status(StrEnum):
 
 @dataclass(slots=True)
 class Confidence:
-    """P(correct) of one choice, or None with the reason."""
+    """P(correct) of one choice, or None with the reason.
+
+    `score` is what the calibrator said, where a recalibration of the deployment corrected it.
+    """
 
     value: float | None
     status: Status
     reason: str | None = None
+    score: float | None = None
 
 
 class Scoring:
@@ -122,10 +126,12 @@ class Scoring:
         choices: Sequence[Choice],
         model: str,
         domain: str | None = None,
+        team: str | None = None,
     ) -> list[Confidence]:
         """One confidence for each choice; raises nothing.
 
-        `question` may raise NotScorableError; `model` is the name of the answering model.
+        `question` may raise NotScorableError; `model` is the name of the answering model. The
+        calibrator itself looks at no team.
         """
         batcher = self._batcher
         if batcher is None:

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +23,9 @@ import uvicorn
 
 from calibrator import CheckpointError, HubError, check_checkpoint
 from policies import InvalidDocumentError, lint, load_document
-from proxy.app import App, create_app_of
+from proxy.app import App, create_app_of, load_recalibration
 from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
+from proxy.desk.listening import bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
@@ -82,7 +84,8 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
     check_exposure(setup, host)
     check_models(setup)
     check_keys(setup)
-    return setup
+    check_calibrator(setup)
+    return with_recalibration(setup)
 
 
 def check_exposure(setup: Setup, host: str) -> None:
@@ -121,7 +124,13 @@ def check_keys(setup: Setup) -> None:
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
+    check_admin(setup.config.admin)
     check_models(setup)
+    check_calibrator(setup)
+
+
+def check_calibrator(setup: Setup) -> None:
+    """The checkpoint and its recalibration must be there, and fit; raises StartupError."""
     calibrator = setup.config.calibrator
     if calibrator.checkpoint == NO_CALIBRATOR:
         return
@@ -129,6 +138,14 @@ def check_setup(setup: Setup, host: str) -> None:
         check_checkpoint(calibrator.checkpoint, calibrator.recalibration)
     except HubError as error:
         raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
+    except CheckpointError as error:
+        raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
+
+
+def with_recalibration(setup: Setup) -> Setup:
+    """The setup with what its configuration corrects confidences with; raises StartupError."""
+    try:
+        return replace(setup, recalibration=load_recalibration(setup.config.calibrator))
     except CheckpointError as error:
         raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
@@ -171,9 +188,10 @@ def serve(
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     setup = load_setup(path, policy)
     check_setup(setup, host)
+    setup = with_recalibration(setup)
     check_store(setup.config)
     check_keys(setup)
-    listening = bind(host, port)
+    listening, admin = bind(host, port), bind_admin(setup.config.admin)
     url = url_of(*listening.getsockname()[:2])
 
     def say_try() -> None:
@@ -185,11 +203,13 @@ def serve(
                 log.warning("policy_warning", policy=each.name, warning=str(warning))
 
     reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
-    app = create_app_of(setup, on_ready=say_try, reload=reload, is_open=is_loopback(host))
+    app = create_app_of(
+        setup, on_ready=say_try, reload=reload, is_open=is_loopback(host), admin=admin
+    )
     if reload is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: app.reload())
     settings = server_settings(app, setup.config)
-    for line in greeting(setup, url):
+    for line in [*greeting(setup, url), *([admin.greeting()] if admin else [])]:
         say(line)
     settle_memory()
     uvicorn.Server(settings).run(sockets=[listening])
@@ -231,12 +251,13 @@ def keep_freed_memory() -> None:
 
 def check_store(config: Config) -> None:
     """The store must open before anything is promised to be held; raises StartupError."""
-    folder = path_of(config.store).resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise StartupError(
-            ExitStatus.STORE_UNAVAILABLE,
-            f"the store's folder {folder} does not exist or is not writable",
-        )
+    if path := path_of(config.store):
+        folder = path.resolve().parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise StartupError(
+                ExitStatus.STORE_UNAVAILABLE,
+                f"the store's folder {folder} does not exist or is not writable",
+            )
     try:
         open_engine(config.store).dispose()
     except StoreError as error:

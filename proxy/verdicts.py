@@ -42,6 +42,12 @@ class Verdicts:
         now = await self._store.get(held.id)
         return HELD if now is None else now.standing
 
+    def hear(self, id: str) -> None:
+        """Somebody decided on this reply in this process; call it on the event loop."""
+        for future, waiting_for in self._waiting.items():
+            if waiting_for == id and not future.done():
+                future.set_result(None)
+
     async def aclose(self) -> None:
         """Call it when nobody waits any more."""
         if self._asking is not None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess
 from tests.messages_upstream import MessagesUpstream
+from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
 
 StartProxy = Callable[..., LiveProxy]
+
+hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -93,6 +99,22 @@ def start_responses(
 def proxy(start_proxy: StartProxy) -> LiveProxy:
     """A proxy that only observes: the confidence stands in the answer, nothing is changed."""
     return start_proxy()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; each test takes a database of its own from it."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store, on one database after the other."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/held.db"
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    return postgres.new_database()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,8 @@ from openai import OpenAI
 from calibrator import Item, Score, Scorer
 from policies import load_policy, parse_policy
 from proxy.app import create_app
-from proxy.config import Config
+from proxy.config import AdminConfig, Config
+from proxy.desk.listening import bind_admin
 from proxy.server import server_settings
 
 ROOT = Path(__file__).parent.parent
@@ -122,12 +123,13 @@ class LiveProxy:
         scorer: Scorer | None = None,
         load: Callable[[], Scorer] | None = None,
         is_open: bool = True,
+        has_desk: bool = False,
         upstream: Mapping[str, Any] | None = None,
         **sections: Any,
     ) -> None:
         self.store_path = folder / "held.db"
         self.scorer = scorer or WordScorer()
-        config = Config.model_validate(
+        self.config = config = Config.model_validate(
             {
                 "upstreams": {
                     "faulty": {"base_url": upstream_url, **(upstream or {})},
@@ -142,11 +144,13 @@ class LiveProxy:
             }
         )
         is_configured = "checkpoint" in sections.get("calibrator", {})
+        self.admin = bind_admin(AdminConfig(port=0, token=config.admin.token)) if has_desk else None
         app = create_app(
             config,
             load_policy(policy) if isinstance(policy, Path) else parse_policy(policy, "test.yaml"),
             load=load or (None if is_configured else lambda: self.scorer),
             is_open=is_open,
+            admin=self.admin,
         )
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
@@ -177,6 +181,14 @@ class LiveProxy:
     def openai(self) -> OpenAI:
         return OpenAI(base_url=self.base_url, api_key="sk-client", max_retries=0, timeout=20)
 
+    @cached_property
+    def desk(self) -> httpx.Client:
+        """A client of the review desk, with the configured token."""
+        assert self.admin is not None
+        token = self.config.admin.token.get_secret_value()
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.admin.url, headers=headers, trust_env=False, timeout=20)
+
     def ask(
         self, text: str = "p=0.9", model: str = "ok", headers: Any = None, **fields: Any
     ) -> httpx.Response:
@@ -204,7 +216,7 @@ class LiveProxy:
 
     def ask_to_stop(self) -> None:
         self._server.should_exit = True
-        for client in ("http", "openai"):
+        for client in ("http", "openai", "desk"):
             if client in self.__dict__:
                 getattr(self, client).close()
 

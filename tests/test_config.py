@@ -167,7 +167,7 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, keys, teams, limits",
+        "records, audit, keys, teams, admin, limits",
     ),
     (
         "calibrator:\n  chekpoint: x",
@@ -262,9 +262,10 @@ MISTAKES = [
         "upstreams.a.via: Input should be 'relay' or 'litellm'",
     ),
     (
-        "store: postgres://x",
+        "store: mysql://root:secret@x/y",
         1,
-        "store: this version stores in sqlite:///PATH only, not in 'postgres://x'",
+        "store: a store is sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE, and this "
+        "is 'mysql'",
     ),
     (
         "keys: [abc]",

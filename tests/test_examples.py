@@ -124,7 +124,7 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
         assert shown["a refund"].startswith("HTTP/1.1 422 ")
         assert json.loads(shown["held"])["choices"][0]["finish_reason"] == "content_filter"
 
-        command = re.search(r"\.venv/bin/pinocchio (reviews release (\S+))", output)
+        command = re.search(r"\.venv/bin/pinocchio (reviews approve (\S+))", output)
         assert command is not None
         released = run_cli(*command[1].split(), "--config", str(tmp_path / "proxy.yaml"))
         assert released.returncode == 0, released.stderr
@@ -156,7 +156,7 @@ def with_pinocchio(*command: str, url: str = "") -> str:
 def test_a_policy_is_proved_on_labelled_replies() -> None:
     shown = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
     assert list(shown) == ["recalibrate", "certify", "test", "replay"]
-    assert re.search(r"ECE 0\.126 -> 0\.022", shown["recalibrate"])
+    assert re.search(r"ECE 0\.126 -> 0\.021", shown["recalibrate"])
     assert "needed: about 95 more" in shown["certify"]
     assert "0 of 5 fixtures differ" in shown["test"]
     delivered = re.search(r"gate@\S+: 14\.1% of 2000 replies delivered\n(.*)", shown["replay"])

@@ -48,8 +48,13 @@ ONLY_IN = {
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
     "sqlalchemy": ["proxy.store.*"],
-    "fastapi": ["proxy.own_api"],
-    "starlette": ["proxy.own_api"],
+    "alembic": ["proxy.store.*"],
+    "psycopg": ["proxy.store.*"],
+    "fastapi": ["proxy.own_api", "proxy.desk.*"],
+    "starlette": ["proxy.own_api", "proxy.desk.*", "proxy.console*"],
+    "jinja2": ["proxy.console.*"],
+    "markdown_it": ["proxy.console.*"],
+    "nh3": ["proxy.console.*"],
 }
 
 MAX_MODULE_LINES = 500

@@ -48,7 +48,7 @@ def test_unchanged_scores_raise_an_alarm_no_more_often_than_stated() -> None:
     alarms = 0
     for seed in range(200):
         grant = granted(rng, 200)
-        monitor = ScoreMonitor(grant, false_alarm_rate=0.05, seed=seed)
+        monitor = ScoreMonitor(grant.scores, false_alarm_rate=0.05, seed=seed)
         alarms += alarm_after(monitor, [draw(rng) for _ in range(800)]) is not None
     assert alarms / 200 <= 0.05 + 0.04  # and noise
 
@@ -61,7 +61,7 @@ def test_shifted_scores_withdraw_the_certificate(shift: float, calm: int, within
     """Scores that fall or rise are noticed within some hundreds of replies, after a calm too."""
     rng = random.Random(2)
     grant = granted(rng)
-    monitor = ScoreMonitor(grant)
+    monitor = ScoreMonitor(grant.scores)
     assert alarm_after(monitor, [draw(rng) for _ in range(calm)]) is None
     assert withdrawal(grant, CALIBRATOR, monitor) is None
     found = alarm_after(monitor, [draw(rng, shift) for _ in range(within)])
@@ -74,7 +74,7 @@ def test_scores_that_only_spread_are_noticed() -> None:
     rng = random.Random(3)
     grant = granted(rng)
     spread = [rng.choice([0.66, 1.0]) for _ in range(1_000)]
-    assert alarm_after(ScoreMonitor(grant), spread) is not None
+    assert alarm_after(ScoreMonitor(grant.scores), spread) is not None
 
 
 def test_audits_that_find_what_was_promised_raise_no_alarm() -> None:
@@ -114,7 +114,7 @@ def test_another_calibrator_withdraws_the_certificate() -> None:
 def test_a_monitor_costs_microseconds() -> None:
     """Each reply is bet on without slowing anything down."""
     rng = random.Random(7)
-    monitor = ScoreMonitor(granted(rng))
+    monitor = ScoreMonitor(granted(rng).scores)
     confidences = [draw(rng) for _ in range(2_000)]
     started = time.perf_counter()
     alarm_after(monitor, confidences)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from calibrator.recalibration import Platt, Recalibration
+from calibrator.recalibration_versions import RecalibrationVersions
 from policies import InvalidDocumentError
 from proxy.config import load_config
 from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import ProxyProcess, question, run_cli
+from tests.live_proxy import ProxyProcess, question, run_cli, until
 
 BY_MODEL = Recalibration("platt", Platt(1.0, -1.0), "model", {"ok-2099": Platt(1.0, 2.0)}, 100)
 BY_DOMAIN = Recalibration("platt", Platt(1.0, -1.0), "domain", {"law": Platt(1.0, 2.0)}, 100)
@@ -104,6 +107,32 @@ def test_a_file_that_cannot_be_used_is_refused_at_start(
         assert done.returncode != 0
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_promoted_recalibration_counts_from_the_next_request_on(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Promoting and taking back need no restart; the record keeps what was corrected."""
+    config = config_of(tmp_path, running_upstream)
+    versions = RecalibrationVersions(tmp_path / "recalibrations")
+    with ProxyProcess(tmp_path, config.replace(".json", "s/current")) as process:
+        assert asked(process)[:2] == (0.5, "fake:0.5")  # none was promoted yet
+        versions.promote(BY_DOMAIN, {})
+        until(lambda: asked(process)[1] != "fake:0.5")
+        mended = asked(process)
+        assert mended[1] == f"fake:0.5+{BY_DOMAIN.name}"
+        assert mended[0] == pytest.approx(BY_DOMAIN.apply(0.5), abs=1e-4)
+        versions.roll_back()
+        until(lambda: asked(process)[1] == "fake:0.5")
+        (tmp_path / "recalibrations" / "current").write_text("no-such-file.json")
+        until(lambda: process.lines("configuration_refused"))
+        assert asked(process)[1] == "fake:0.5"
+    with closing(sqlite3.connect(tmp_path / "held.db")) as record:
+        rows = set(record.execute("SELECT calibrator, confidence, score FROM exchanges"))
+    assert rows == {
+        ("fake:0.5", 0.5, None),
+        (f"fake:0.5+{BY_DOMAIN.name}", BY_DOMAIN.apply(0.5), 0.5),
+    }
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:

@@ -30,11 +30,16 @@ from calibrator.recalibration import (
 from calibrator.recalibration_fit import (
     FIT,
     MIN_GROUP_LABELS,
-    apply_to_rows,
+    SLOPE_BEFORE,
+    TRUST,
+    Observed,
+    apply_to_groups,
     cross_fitted,
     fit_isotonic,
+    fit_observed,
     fit_recalibration,
     fit_temperature,
+    observed_rows,
 )
 from calibrator.recalibration_study import LABELS, mean_of, study
 from calibrator.rows import Row, parse_row
@@ -44,6 +49,12 @@ KINDS: list[Kind] = ["platt", "isotonic", "temperature"]
 replies = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 10).map(lambda k: k / 10)), min_size=1, max_size=40
 )
+
+
+def apply_to_rows(found: Recalibration, rows: list[Row], confidence: Any) -> Any:
+    """The rows' confidences, recalibrated."""
+    groups = observed_rows(rows, confidence, found.by).groups
+    return apply_to_groups(found, groups, confidence)
 
 
 def skewed(count: int, seed: int = 3, shift: float = -1.5, **names: str) -> tuple[list[Row], Any]:
@@ -123,6 +134,22 @@ def test_a_score_that_is_right_is_left_nearly_alone() -> None:
     assert np.mean(errors["trusting"]) < 0.6 * np.mean(errors["plain"])
 
 
+def test_scores_that_are_too_sure_are_mended_on_few_labels() -> None:
+    """N01: on 100 labels of scores of slope 0.75, as of an unseen model, the prior that expects it
+    errs less than one that expects none."""
+    errors: dict[float, list[float]] = {SLOPE_BEFORE: [], 1.0: []}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p = sigmoid(rng.normal(0, 1.5, 100))
+        y = (rng.random(100) < sigmoid(0.75 * logit(p))).astype(int)
+        at = np.linspace(0.05, 0.95, 50)
+        for before, found in errors.items():
+            curve = fit_platt(y, p, trust=TRUST, slope_before=before)
+            found.append(float(np.mean((curve.apply_all(at) - sigmoid(0.75 * logit(at))) ** 2)))
+    assert FIT["platt"](y, p) == fit_platt(y, p, trust=TRUST, slope_before=SLOPE_BEFORE)
+    assert np.mean(errors[SLOPE_BEFORE]) < 0.9 * np.mean(errors[1.0])
+
+
 def test_many_labels_outweigh_trust() -> None:
     """With thousands of labels the prior is forgotten."""
     rows, p = skewed(20_000)
@@ -169,7 +196,7 @@ def test_the_name_changes_with_the_numbers() -> None:
         (('"labels": 200', '"labels": 300'), "was changed by hand or is damaged"),
         (('"format": 1', '"format": 2'), "format 2, this version reads 1"),
         (('"kind": "platt",\n "cal', '"kind": "beta",\n "cal'), "kind 'beta'"),
-        (('"by": null', '"by": "team"'), "by 'team'"),
+        (('"by": null', '"by": "day"'), "by 'day'"),
         (('"pooled"', '"polled"'), "'pooled'"),
         (('"slope": ', '"slope": -'), "positive slope"),
         (("}", ""), "no recalibration of this version"),
@@ -338,3 +365,35 @@ def test_groups_too_small_for_the_protocol_are_left_out() -> None:
     assert math.isnan(mean_of([]).ece)
     one_label = [parse_row({**row.raw, "correct": 1}) for row in large]
     assert study(one_label, q, "model") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reply_of_weight_two_counts_as_two(kind: Kind) -> None:
+    """Weights that are whole numbers give the curve of a list in which replies stand so often."""
+    rng = np.random.default_rng(8)
+    p = rng.uniform(0.05, 0.95, 120)
+    y = (rng.random(120) < p**2).astype(np.int64)
+    counts = rng.integers(1, 4, 120)
+    often = FIT[kind](np.repeat(y, counts), np.repeat(p, counts))
+    weighed = FIT[kind](y, p, counts.astype(float))
+    grid = np.linspace(0.01, 0.99, 50)
+    assert weighed.apply_all(grid) == pytest.approx(often.apply_all(grid), abs=1e-6)
+
+
+def test_the_scale_of_weights_does_not_matter() -> None:
+    """1 / share of one per cent is no reason to trust 100 labels like 10,000."""
+    rows, p = skewed(100)
+    found = observed_rows(rows, p)
+    scaled = Observed(found.correct, p, found.groups, found.clusters, found.weights * 100)
+    assert fit_observed(scaled).pooled.as_dict() == pytest.approx(
+        fit_observed(found).pooled.as_dict(), abs=1e-9
+    )
+
+
+def test_a_platt_curve_can_be_undone() -> None:
+    """The score comes back from the confidence, group by group; isotonic curves have no way."""
+    found = Recalibration("platt", Platt(0.5, 1.0), "team", {"law": Platt(2.0, -1.0)})
+    for team in ("law", None):
+        mended = found.apply_to(0.3, "m", None, team)
+        assert found.undone(mended, "m", None, team) == pytest.approx(0.3)
+    assert Recalibration("isotonic", Isotonic((0.1,), (0.2,))).undone(0.2, None, None) is None

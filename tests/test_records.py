@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from proxy.exchange import new_request_id
 from proxy.store.records import COLUMNS, Records, Row
 from tests.conftest import StartProxy
+from tests.databases import execute
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, until
 
@@ -33,82 +32,73 @@ def row(id: str, **values: Any) -> Row:
     return tuple(told.get(name) for name in COLUMNS)
 
 
-def recorded(path: Path, what: str = "*") -> list[Any]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(f"SELECT {what} FROM exchanges ORDER BY rowid").fetchall()
-    finally:
-        connection.close()
+def recorded(url: str, what: str = "*") -> list[Any]:
+    return execute(url, f"SELECT {what} FROM exchanges ORDER BY request_id")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "records.db"
-
-
-@pytest.fixture
-def records(path: Path) -> Iterator[Records]:
-    made = Records(f"sqlite:///{path}", 30, every_s=0.01)
+def records(store_url: str) -> Iterator[Records]:
+    made = Records(store_url, 30, every_s=0.01)
     made.open()
     yield made
     made.close()
 
 
-def test_every_row_is_written(records: Records, path: Path) -> None:
+def test_every_row_is_written(records: Records, store_url: str) -> None:
     """More rows than fit one statement or one transaction arrive, in their order."""
     ids = [f"req_f{number:06}" for number in range(4_321)]
     for id in ids:
         records.add(row(id))
     records.close()
-    assert [found for (found,) in recorded(path, "request_id")] == ids
+    assert [found for (found,) in recorded(store_url, "request_id")] == ids
     assert records.shed == 0
 
 
-def test_close_writes_what_is_queued(path: Path) -> None:
+def test_close_writes_what_is_queued(store_url: str) -> None:
     """What was recorded when the proxy is told to stop is not lost."""
-    records = Records(f"sqlite:///{path}", 30, every_s=60)
+    records = Records(store_url, 30, every_s=60)
     records.open()
     records.add(row("req_f1"))
     records.close()
-    assert recorded(path, "request_id") == [("req_f1",)]
+    assert recorded(store_url, "request_id") == [("req_f1",)]
 
 
-def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, path: Path) -> None:
+def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, store_url: str) -> None:
     """Half a surrogate pair, or an id that is there already, takes no other row along."""
     for id, model in (("req_f1", "a"), ("req_f2", "\ud800"), ("req_f1", "b"), ("req_f3", "c")):
         records.add(row(id, model=model))
     records.close()
-    assert recorded(path, "request_id, model") == [("req_f1", "a"), ("req_f3", "c")]
+    assert recorded(store_url, "request_id, model") == [("req_f1", "a"), ("req_f3", "c")]
     assert records.shed == 2
 
 
-def test_rows_beyond_the_queue_are_shed(path: Path) -> None:
+def test_rows_beyond_the_queue_are_shed(store_url: str) -> None:
     """A database that cannot keep up costs rows, counted, and no memory."""
-    records = Records(f"sqlite:///{path}", 30, max_queue=5, every_s=60)
+    records = Records(store_url, 30, max_queue=5, every_s=60)
     for number in range(8):
         records.add(row(f"req_f{number}"))
     assert records.shed == 3
     records.open()
     records.close()
-    assert len(recorded(path)) == 5
+    assert len(recorded(store_url)) == 5
 
 
-def test_old_rows_are_deleted(path: Path) -> None:
+def test_old_rows_are_deleted(store_url: str) -> None:
     """Rows older than `keep_days` are gone at the next start, by the time in their id."""
     ages = {"old": 31 * DAY_S, "young": 29 * DAY_S, "new": 0}
     ids = {name: f"req_{int((time.time() - age) * 1_000):012x}ff" for name, age in ages.items()}
     for _ in range(2):
-        records = Records(f"sqlite:///{path}", 30, every_s=0.01)
+        records = Records(store_url, 30, every_s=0.01)
         records.open()
         for id in ids.values():
             records.add(row(id))
         records.close()
         ids = {}
-    records = Records(f"sqlite:///{path}", 30, every_s=0.01)
+    records = Records(store_url, 30, every_s=0.01)
     records.open()
     records.add(row("req_ffff"))
     records.close()
-    kept = {found for (found,) in recorded(path, "request_id")}
+    kept = {found for (found,) in recorded(store_url, "request_id")}
     assert len(kept) == 3
 
 
@@ -123,23 +113,26 @@ def test_request_ids_are_ordered_and_unguessable() -> None:
 
 
 def test_an_exchange_is_recorded_with_what_the_client_was_told(
-    start_proxy: StartProxy, upstream: FaultyUpstream
+    start_proxy: StartProxy, upstream: FaultyUpstream, store_url: str
 ) -> None:
     """Replies, streams, errors and other surfaces each have a row; no text and no key is in it."""
-    proxy = start_proxy()
+    proxy = start_proxy(store=store_url)
     told = proxy.ask("secret p=0.2").headers
     proxy.ask("p=0.9", stream=True)
     proxy.ask("x", "status-429")
     proxy.ask("x", "hang-up")
     proxy.http.post("/v1/embeddings", json={"model": "ok"})
-    wanted = "path, model, is_stream, status, error, round(confidence, 4), "
+    wanted = "path, model, is_stream, status, error, confidence, "
     wanted += "confidence_status, action"
-    until(lambda: len(recorded(proxy.store_path)) == 5)
+    until(lambda: len(recorded(store_url)) == 5)
     chat = "/v1/chat/completions"
-    assert sorted(recorded(proxy.store_path, wanted), key=str) == sorted(
+    rows = [
+        (*row[:5], row[5] and round(row[5], 4), *row[6:]) for row in recorded(store_url, wanted)
+    ]
+    assert sorted(rows, key=str) == sorted(
         [
-            (chat, "ok", 0, 200, None, 0.2, "scored", "deliver"),
-            (chat, "ok", 1, 200, None, 0.9, "scored", "deliver"),
+            (chat, "ok", False, 200, None, 0.2, "scored", "deliver"),
+            (chat, "ok", True, 200, None, 0.9, "scored", "deliver"),
             (chat, "status-429", 0, 429, None, None, "skipped", "deliver"),
             (chat, "hang-up", 0, 502, "upstream_broke_off", None, None, None),
             ("/v1/embeddings", None, 0, 200, None, None, "not_supported", "deliver"),
@@ -148,16 +141,16 @@ def test_an_exchange_is_recorded_with_what_the_client_was_told(
     )
     [(would, policy)] = [
         (would, policy)
-        for id, would, policy in recorded(proxy.store_path, "request_id, would_action, policy")
+        for id, would, policy in recorded(store_url, "request_id, would_action, policy")
         if id == told["x-pinocchio-request-id"]
     ]
     assert (would, policy) == ("hold", told["x-pinocchio-policy"])
-    assert b"secret" not in proxy.store_path.read_bytes()
+    assert "secret" not in str(recorded(store_url))
 
 
-def test_records_can_be_switched_off(start_proxy: StartProxy) -> None:
+def test_records_can_be_switched_off(start_proxy: StartProxy, store_url: str) -> None:
     """With `records: {keep_days: 0}` nothing is kept."""
-    proxy: LiveProxy = start_proxy(records={"keep_days": 0})
+    proxy: LiveProxy = start_proxy(records={"keep_days": 0}, store=store_url)
     assert proxy.ask("p=0.9").status_code == 200
     time.sleep(0.5)
-    assert recorded(proxy.store_path) == []
+    assert recorded(store_url) == []

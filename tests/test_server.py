@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import signal
@@ -251,7 +252,9 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     assert shown["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
     assert shown["confidence"] == 0.3
 
-    assert reviews(holding, "release", ids[0]).exit_code == 0
+    assert reviews(holding, "approve", ids[0], "--as", "alice", "--wrong").exit_code == 0
+    facts = json.loads(reviews(holding, "show", ids[0]).stdout)
+    assert (facts["state"], facts["decided_by"]) == ("released", "alice")
     released = holding.openai.chat.completions.retrieve(ids[0])
     assert released.choices[0].message.content == "why? p=0.3"
     assert reviews(holding, "reject", ids[1]).exit_code == 0
@@ -259,17 +262,17 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     assert gone.json()["error"]["code"] == "held_reply_rejected"
     assert reviews(holding, "list").stdout == ""
 
-    again = reviews(holding, "release", ids[1])
+    again = reviews(holding, "approve", ids[1])
     assert again.exit_code == 1
-    assert f"{ids[1]} is rejected already" in again.stderr
+    assert f"{ids[1]} was rejected by {getpass.getuser()} already" in again.stderr
 
 
 def test_reviews_that_are_not_there(holding: LiveProxy) -> None:
     """An unknown id is exit status 1 and a sentence."""
-    for command in ("show", "release"):
+    for command in ("show", "approve", "release"):
         done = reviews(holding, command, "chatcmpl-held-nothing")
         assert (done.exit_code, done.stdout) == (1, "")
-        assert "there is no held reply chatcmpl-held-nothing" in done.stderr
+        assert "there is no review 'chatcmpl-held-nothing'" in done.stderr
 
 
 def test_reviews_without_a_store(write: Any) -> None:

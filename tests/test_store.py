@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,6 +13,8 @@ import pytest_asyncio
 
 from proxy.errors import StoreError
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+from tests.databases import execute
+from tests.postgres import PASSWORD
 
 REPLY = HeldReply(
     id="chatcmpl-held-1",
@@ -36,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest_asyncio.fixture
-async def store(path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{path}", max_held=3)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, max_held=3)
     await store.open()
     yield store
     await store.aclose()
@@ -50,11 +51,11 @@ async def test_what_is_held_is_read_back(store: Store) -> None:
     assert await store.get("chatcmpl-held-2") is None
 
 
-async def test_it_survives_the_process(store: Store, path: Path) -> None:
-    """What was held is there for the next process that opens the file."""
+async def test_it_survives_the_process(store: Store, store_url: str) -> None:
+    """What was held is there for the next process that opens the database."""
     await store.hold(REPLY)
     await store.aclose()
-    again = Store(f"sqlite:///{path}")
+    again = Store(store_url)
     await again.open()
     assert await again.get(REPLY.id) == REPLY
     await again.aclose()
@@ -75,9 +76,9 @@ async def test_a_reply_is_decided_once(store: Store, state: str) -> None:
     assert before <= decided.decided_at <= time.time()
 
 
-async def test_of_two_reviewers_one_decides(store: Store, path: Path) -> None:
+async def test_of_two_reviewers_one_decides(store: Store, store_url: str) -> None:
     """Of decisions at the same moment from two processes exactly one succeeds."""
-    other = Store(f"sqlite:///{path}")
+    other = Store(store_url)
     await other.open()
     await store.hold(REPLY)
     decisions = await asyncio.gather(
@@ -100,9 +101,9 @@ async def test_what_nobody_decides_expires(store: Store) -> None:
 
 async def test_a_decided_reply_does_not_expire(store: Store) -> None:
     """What was released in time stays released."""
-    await store.hold(replace(REPLY, expires_at=time.time() + 0.05))
+    await store.hold(replace(REPLY, expires_at=time.time() + 0.4))
     assert await store.decide(REPLY.id, RELEASED)
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.4)
     assert await store.expire() == 0
 
 
@@ -141,34 +142,6 @@ async def test_the_same_id_is_not_held_twice(store: Store) -> None:
     assert await store.get(REPLY.id) == REPLY
 
 
-OLD = """
-PRAGMA journal_mode=WAL;
-CREATE TABLE held_replies (id VARCHAR NOT NULL, key_hash VARCHAR NOT NULL, state VARCHAR NOT NULL,
-queue VARCHAR NOT NULL, model VARCHAR NOT NULL, policy VARCHAR NOT NULL, confidence FLOAT,
-calibrator VARCHAR, question TEXT NOT NULL, reply BLOB NOT NULL, created_at FLOAT NOT NULL,
-expires_at FLOAT NOT NULL, decided_at FLOAT, PRIMARY KEY (id));
-INSERT INTO held_replies VALUES
-('chatcmpl-held-1', 'k', 'held', 'review', 'gpt', 'p/r@1', 0.2, NULL, 'why?', '{}', 1, 4e9, NULL);
-"""
-
-
-async def test_a_file_of_an_older_version_opens(path: Path) -> None:
-    """What was held before columns were added is there, and the file takes new replies."""
-    with sqlite3.connect(path) as database:
-        database.executescript(OLD)
-    database.close()
-    stores = [Store(f"sqlite:///{path}") for _ in range(4)]
-    await asyncio.gather(*(store.open() for store in stores))  # of which one adds the columns
-    old = await stores[0].get(REPLY.id)
-    assert old is not None
-    assert (old.standing, old.on_expiry, old.is_bound) == (HELD, "reject", False)
-    await stores[1].hold(replace(REPLY, id="new", request_digest="d", calls="[]"))
-    assert [held.id for held in await stores[2].of_request("d", REPLY.key_hash)] == ["new"]
-    assert await stores[3].decide(REPLY.id, RELEASED)
-    for store in stores:
-        await store.aclose()
-
-
 async def test_the_replies_of_a_request(store: Store) -> None:
     """They are found by the request and its key, the newest first."""
     for id, digest, created in (("a", "x", 1.0), ("b", "x", 2.0), ("c", "y", 3.0)):
@@ -177,8 +150,10 @@ async def test_the_replies_of_a_request(store: Store) -> None:
     assert await store.of_request("x", "1" * 64) == []
 
 
-async def test_most_requests_have_none(store: Store, path: Path) -> None:
+async def test_most_requests_have_none(path: Path) -> None:
     """What was never held is told at once, also of what another process holds; a fault is no no."""
+    store = Store(f"sqlite:///{path}")
+    await store.open()
     assert not store.may_have("x")
     other = Store(f"sqlite:///{path}")
     await other.open()
@@ -186,10 +161,9 @@ async def test_most_requests_have_none(store: Store, path: Path) -> None:
     assert store.may_have("x")
     assert not store.may_have("y")
     await other.aclose()
-    with sqlite3.connect(path) as database:
-        database.execute("DROP TABLE held_replies")
-    database.close()
+    execute(f"sqlite:///{path}", "DROP TABLE held_replies")
     assert store.may_have("y")
+    await store.aclose()
 
 
 async def test_a_bound_reply_is_taken_once(store: Store) -> None:
@@ -212,11 +186,11 @@ async def test_which_are_undecided(store: Store) -> None:
 
 
 async def test_half_characters_are_stored(store: Store) -> None:
-    """Text that has no UTF-8, as JSON escapes can make it, is stored readably."""
-    await store.hold(replace(REPLY, question="\ud83c", model="\udfff"))
+    """Text that a database cannot have, as JSON escapes can make it, is stored readably."""
+    await store.hold(replace(REPLY, question="\ud83c", model="\udfff", team="a\0b"))
     held = await store.get(REPLY.id)
     assert held is not None
-    assert (held.question, held.model) == ("\\ud83c", "\\udfff")
+    assert (held.question, held.model, held.team) == ("\\ud83c", "\\udfff", "a\\x00b")
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
@@ -230,17 +204,16 @@ def test_what_is_no_database(path: Path, is_folder: bool) -> None:
         asyncio.run(Store(f"sqlite:///{path}").open())
 
 
-async def test_a_store_that_was_not_opened(path: Path) -> None:
-    """Work on a store that is not open is a StoreError."""
-    with pytest.raises(StoreError, match="not open"):
-        await Store(f"sqlite:///{path}").hold(REPLY)
+async def test_a_store_that_was_not_opened(store_url: str) -> None:
+    """Work on a store that is not open is a StoreError, without its password."""
+    with pytest.raises(StoreError, match="not open") as raised:
+        await Store(store_url).hold(REPLY)
+    assert PASSWORD not in str(raised.value)
 
 
-async def test_a_database_that_breaks_later(store: Store, path: Path) -> None:
+async def test_a_database_that_breaks_later(store: Store, store_url: str) -> None:
     """Every method raises StoreError, and nothing else, where the database fails."""
-    with sqlite3.connect(path) as database:
-        database.execute("DROP TABLE held_replies")
-    database.close()
+    execute(store_url, "DROP TABLE held_replies")
     for work in (
         store.hold(REPLY),
         store.get(REPLY.id),

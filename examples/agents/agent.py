@@ -3,7 +3,7 @@
     scripts/serve --config examples/agents/proxy.yaml        # in another terminal
     .venv/bin/python examples/agents/agent.py "On order 48213, please give the customer back just \
 the shipping costs of 6.90 euros."
-    .venv/bin/pinocchio reviews release ID --config examples/agents/proxy.yaml
+    .venv/bin/pinocchio reviews approve ID --config examples/agents/proxy.yaml
 
 It may be killed at any moment and started again: it sends the same request again, and the proxy
 answers with what became of the call that it holds, without asking the model a second time.

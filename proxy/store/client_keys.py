@@ -30,6 +30,7 @@ client_keys = sa.Table(
     sa.Column("attach", sa.String),
     sa.Column("expires_at", sa.Float),
     sa.Column("revoked_at", sa.Float),
+    sa.Column("role", sa.String, nullable=False, server_default="caller"),
 )
 
 
@@ -51,6 +52,11 @@ class KeyStore:
         """Every key there ever was, in the order in which they were made."""
         query = sa.select(client_keys).order_by(client_keys.c.created_at, client_keys.c.id)
         return [ClientKey(**row._mapping) for row in self._read(query)]
+
+    def find(self, digest: str) -> ClientKey | None:
+        """The key with this digest, whatever its state."""
+        rows = self._read(sa.select(client_keys).where(client_keys.c.digest == digest))
+        return ClientKey(**rows[0]._mapping) if rows else None
 
     def revoke(self, id: str) -> bool:
         """False where no key of this id is there to revoke."""

@@ -1,58 +1,127 @@
-"""The database behind the store and the records: SQLite in one file."""
+"""The databases behind the store and the record: SQLite in one file, or PostgreSQL by URL.
+
+    sqlite:///pinocchio.db
+    postgresql://pinocchio:PASSWORD@db.example.com/pinocchio
+
+The driver of PostgreSQL is an extra, and imported where such a URL is opened.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
 metadata = sa.MetaData()
+
+CONNECT_TIMEOUT_S = 10
+_SQLITE = "sqlite:///"
 _PRAGMAS = ("journal_mode=WAL", "busy_timeout=5000")
+_NO_DRIVER = (
+    'PostgreSQL needs a driver that is not installed: pip install "pinocchio-proxy[postgres]"'
+)
 
 
-def path_of(url: str) -> Path:
-    return Path(url.removeprefix("sqlite:///")).expanduser()
+def path_of(url: str) -> Path | None:
+    """The file of a SQLite database; None for a database that is none."""
+    return Path(url.removeprefix(_SQLITE)).expanduser() if url.startswith(_SQLITE) else None
+
+
+def place_of(url: str) -> str:
+    """Where a database is, as people may be told: without the password. Raises StoreError."""
+    if path := path_of(url):
+        return str(path)
+    address = _address(url)
+    return f"postgresql://{address.host or ''}/{address.database or ''}"
 
 
 def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
-    """An engine on an existing schema, made where it is missing; raises StoreError.
+    """An engine on the schema of this version, made or brought up to it; raises StoreError.
 
-    A file of an older version gets the columns that it lacks. What is committed survives a loss of
-    power if it `is_durable`, else the end of the process only.
+    What is committed survives a loss of power if it `is_durable`, else the end of the process only.
     """
-    path = path_of(url)
-    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
-    sa.event.listen(engine, "connect", set_pragmas if is_durable else _set_fast_pragmas)
+    from proxy.store.schema import prepare  # which imports the tables, that import this module
+
+    engine = _engine(url, is_durable)
     try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")  # of those that start, one at a time
-            metadata.create_all(connection)
-            _add_missing_columns(connection)
-            connection.commit()
-    except (SQLAlchemyError, sqlite3.Error) as error:
+        prepare(engine)
+    except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
         engine.dispose()
-        raise StoreError(f"the store {path} cannot be opened: {cause(error)}") from error
+        why = error.message if isinstance(error, StoreError) else cause(error)
+        raise StoreError(f"the store {place_of(url)} cannot be opened: {why}") from error
     return engine
 
 
-def _add_missing_columns(connection: sa.Connection) -> None:
-    """Columns that came later are nullable or have a default of the database's."""
-    for table in metadata.tables.values():
-        there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in there:
-                definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
-        for index in table.indexes:
-            index.create(connection, checkfirst=True)
+def open_async_engine(url: str) -> AsyncEngine:
+    """An engine for an event loop, on a database that `open_engine` has seen; raises StoreError."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    if path := path_of(url):
+        engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(path)))
+        sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
+        return engine
+    try:
+        return create_async_engine(_address(url), **_of_postgres())
+    except ImportError as error:
+        raise StoreError(_NO_DRIVER) from error
 
 
-def set_pragmas(connection: Any, _: Any) -> None:
+def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert | sqlite.Insert:
+    """An insert that may say what is done `on_conflict`, which is no common SQL."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+
+        return postgresql_insert(table)
+    from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+    return sqlite_insert(table)
+
+
+def cause(error: Exception) -> str:
+    """The first line of what the database said."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def _engine(url: str, is_durable: bool) -> sa.Engine:
+    if path := path_of(url):
+        engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+        sa.event.listen(engine, "connect", _set_pragmas if is_durable else _set_fast_pragmas)
+        return engine
+    try:
+        engine = sa.create_engine(_address(url), **_of_postgres())
+    except ImportError as error:
+        raise StoreError(_NO_DRIVER) from error
+    if not is_durable:
+        sa.event.listen(engine, "connect", _commit_without_waiting)
+    return engine
+
+
+def _address(url: str) -> sa.URL:
+    """The URL as SQLAlchemy reads it; `postgres://` means the same. Raises StoreError."""
+    try:
+        return sa.make_url(url).set(drivername="postgresql+psycopg")
+    except (SQLAlchemyError, ValueError) as error:  # whose text may have the password
+        raise StoreError(
+            "the store's URL cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, "
+            "with other characters than letters and digits written as %XX in USER and PASSWORD"
+        ) from error
+
+
+def _of_postgres() -> dict[str, Any]:
+    """A server may be restarted: a connection is tried before it is used."""
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S}}
+
+
+def _set_pragmas(connection: Any, _: Any) -> None:
     _set(connection, *_PRAGMAS, "synchronous=FULL")
 
 
@@ -67,5 +136,6 @@ def _set(connection: Any, *pragmas: str) -> None:
     cursor.close()
 
 
-def cause(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
+def _commit_without_waiting(connection: Any, _: Any) -> None:
+    connection.execute("SET synchronous_commit TO off")
+    connection.commit()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import cause, metadata, open_engine
+from proxy.store.database import cause, insert_into, metadata, open_engine
 
 verdicts = sa.Table(
     "verdicts",
@@ -68,30 +67,34 @@ class Findings:
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
         """Keeps it; the first reason for a grant stands."""
-        statement = insert(_withdrawn).values(
-            grant_digest=withdrawal.grant_digest,
-            policy=withdrawal.policy,
-            scope=withdrawal.scope,
-            reason=withdrawal.reason,
-            withdrawn_at=withdrawal.withdrawn_at,
-        )
-        self._write(statement.on_conflict_do_nothing())
+        with self._writing() as connection:
+            new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
+            connection.execute(new.on_conflict_do_nothing())
 
     def give_verdict(
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
     ) -> None:
         """Keeps a label of a reply, in place of the one that this reviewer gave before."""
-        values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
-        statement = insert(verdicts).values(request_id=request_id, reviewer=reviewer, **values)
-        whose = ["request_id", "reviewer"]
-        self._write(statement.on_conflict_do_update(index_elements=whose, set_=values))
+        with self._writing() as connection:
+            keep_label(connection, request_id, is_correct, reviewer, note)
 
-    def _write(self, statement: sa.Insert) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
         try:
             with self.engine.begin() as connection:
-                connection.execute(statement)
+                yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def keep_label(
+    connection: sa.Connection, request_id: str, is_correct: bool, reviewer: str, note: str | None
+) -> None:
+    """Keeps a label of a reply, in place of the one that this reviewer gave before."""
+    values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
+    whose = {"request_id": request_id, "reviewer": reviewer}
+    new = insert_into(verdicts, connection).values(**whose, **values)
+    connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
 
 
 @contextmanager

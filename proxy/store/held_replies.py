@@ -8,7 +8,6 @@ that call tools are bound to the request that they answer, see `approvals.py`.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
 from proxy.errors import StoreError
+from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
-from proxy.store.database import cause, metadata, open_engine, path_of, set_pragmas
+from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
+from proxy.store.review_events import happened, review_events
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -30,6 +31,9 @@ HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
+EXPIRED_AT_ONCE, EXPIRY_PAUSE_S = 200, 0.02  # other writers come in between
+COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
+IN_ALL = "limits.max_held"
 MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
 
 _held = sa.Table(
@@ -63,8 +67,15 @@ _held = sa.Table(
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
 )
-
-_IS_BOUND = f"SELECT 1 FROM {_held.name} WHERE request_digest = ? LIMIT 1"
+held_replies = _held
+sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
+    "review_order",
+    *(_held.c.state, _held.c.confidence, _held.c.created_at, _held.c.id),
+    *(_held.c.queue, _held.c.team, _held.c.kind),
+)
+sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
+sa.Index("review_decided", _held.c.decided_at)
+sa.Index("held_of_key", _held.c.key_hash, _held.c.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +143,21 @@ class Store:
     """Every method raises StoreError when the database cannot be used."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
-        self.path = path_of(url)
         self._url = url
         self._max_held = max_held
         self._engine: AsyncEngine | None = None
         self._is_open = False
-        self._reader: sqlite3.Connection | None = None
+        self._bound = BoundReplies(url)
+        self._counted = 0, -COUNT_EVERY_S  # replies that wait, when, on the monotonic clock
 
     async def open(self) -> None:
-        """Creates the file and its tables where they are missing."""
+        """Creates the file or the tables where they are missing."""
         (await asyncio.to_thread(open_engine, self._url)).dispose()
         self._is_open = True
 
     async def aclose(self) -> None:
         self._is_open = False
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._bound.close()
         if self._engine is not None:
             await self._engine.dispose()
             self._engine = None
@@ -156,20 +165,32 @@ class Store:
     async def hold(self, held: HeldReply, caller: Caller = ANYONE) -> None:
         """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
         caller's key and team."""
-        row = {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+        row = row_of(held)
         try:
             async with self._opened().begin() as connection:
                 for most, waiting, whose in self._limits(caller):
-                    if (await connection.execute(waiting)).scalar_one() >= most:
+                    if (count := (await connection.execute(waiting)).scalar_one()) >= most:
                         raise StoreError(f"{most} replies are held already ({whose})")
+                    if whose == IN_ALL:
+                        self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
+        self._counted = self._counted[0] + 1, self._counted[1]
+
+    def _has_room(self) -> bool:
+        """Whether so few wait that nobody has to count them again: a long queue takes a while."""
+        count, at = self._counted
+        is_far = self._max_held - count > max(FEWEST_LEFT, self._max_held / 10)
+        return is_far and time.monotonic() - at < COUNT_EVERY_S
 
     def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
         """How many may wait, the query that counts them, and what sets the limit."""
-        waiting = sa.select(sa.func.count()).select_from(_held).where(_held.c.state == HELD)
-        yield self._max_held, waiting, "limits.max_held"
+        is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have a bound of their own
+        waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
+        if not self._has_room():
+            yield self._max_held, waiting, IN_ALL
         if caller.max_held is not None:
             of_key = waiting.where(_held.c.key_hash == caller.id)
             yield caller.max_held, of_key, f"max_held of key {caller.id}"
@@ -185,16 +206,9 @@ class Store:
     def may_have(self, request_digest: str) -> bool:
         """Whether a reply may be bound to a request: for nearly all, none is.
 
-        Asked of SQLite without a thread in between, a tenth of a millisecond less for each request:
-        a reader of its log waits for nobody. Where it cannot tell, `of_request` has to.
+        Where this cannot tell, `of_request` has to.
         """
-        try:
-            if self._reader is None:
-                place = f"{self.path.resolve().as_uri()}?mode=ro"
-                self._reader = sqlite3.connect(place, timeout=0, uri=True)
-            return bool(self._reader.execute(_IS_BOUND, (request_digest,)).fetchone())
-        except sqlite3.Error:
-            return True
+        return self._bound.may_have(request_digest)
 
     async def of_request(self, request_digest: str, key_hash: str) -> Sequence[HeldReply]:
         """The replies that are bound to a request, the newest first."""
@@ -216,35 +230,50 @@ class Store:
         return await self._change(taken.values(taken_at=first)) == 1
 
     async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
-        """The surest errors first: lowest confidence, then oldest."""
-        await self.expire()
-        order = (_held.c.confidence.asc().nulls_first(), _held.c.created_at)
-        return await self._select(
-            sa.select(_held).where(_held.c.state == state).order_by(*order).limit(limit)
-        )
+        """The surest errors first: what has no score, then lowest confidence, then oldest.
+
+        Two ranges of one index: databases differ in where they sort what has no confidence.
+        """
+        await self._expire_some()
+        query = sa.select(_held).where(_held.c.state == state)
+        if state == HELD:
+            query = query.where(_held.c.expires_at + 0 > time.time())  # by no index but its order's
+        query = query.order_by(_held.c.confidence, _held.c.created_at, _held.c.id)
+        found = [*await self._select(query.where(_held.c.confidence.is_(None)).limit(limit))]
+        scored = query.where(_held.c.confidence.is_not(None)).limit(limit - len(found))
+        return [*found, *await self._select(scored)] if len(found) < limit else found
 
     async def decide(self, id: str, state: str) -> bool:
         """Releases or rejects what is still held; False when somebody or time was faster."""
-        await self.expire()
-        change = _held.update().where(_held.c.id == id, _held.c.state == HELD)
-        return await self._change(change.values(state=state, decided_at=time.time())) == 1
+        now, is_it = time.time(), (_held.c.id == id, _held.c.state == HELD)
+        change = _held.update().where(*is_it, _held.c.expires_at > now)
+        if await self._change(change.values(state=state, decided_at=now)) == 1:
+            return True
+        late = _held.update().where(*is_it, _held.c.expires_at <= now)
+        await self._change(late.values(state=EXPIRED, decided_at=now))
+        return False
 
     async def expire(self) -> int:
         """Marks what nobody decided in time; returns how many."""
-        now = time.time()
-        late = _held.update().where(_held.c.state == HELD, _held.c.expires_at <= now)
-        return await self._change(late.values(state=EXPIRED, decided_at=now))
+        expired = last = await self._expire_some()
+        while last:
+            await asyncio.sleep(EXPIRY_PAUSE_S)
+            expired += (last := await self._expire_some())
+        return expired
+
+    async def _expire_some(self) -> int:
+        try:
+            async with self._opened().connect() as connection:
+                return await connection.run_sync(expire_some)
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
 
     def _opened(self) -> AsyncEngine:
         """Connected on first use: most proxies hold nothing, and the import takes memory."""
         if not self._is_open:
-            raise StoreError(f"the store {self.path} is not open")
+            raise StoreError(f"the store {place_of(self._url)} is not open")
         if self._engine is None:
-            from sqlalchemy.ext.asyncio import create_async_engine
-
-            url = sa.URL.create("sqlite+aiosqlite", database=str(self.path))
-            self._engine = create_async_engine(url)
-            sa.event.listen(self._engine.sync_engine, "connect", set_pragmas)
+            self._engine = open_async_engine(self._url)
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
@@ -266,6 +295,33 @@ class Store:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
 
 
+def expire_some(connection: sa.Connection) -> int:
+    """Marks some of what nobody decided in time, in a transaction that keeps no other writer
+    waiting for long; returns how many, 0 when all is done."""
+    now = time.time()
+    is_late = _held.c.state == HELD, _held.c.expires_at <= now
+    late = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
+    ids = connection.execute(late).scalars().all()
+    connection.rollback()  # a reader that goes on to write would have to be the only one
+    if not ids:
+        return 0  # nearly always, and then nobody has to wait for the lock
+    change = _held.update().where(_held.c.id.in_(ids), *is_late)
+    change = change.values(state=EXPIRED, decided_at=now)
+    marked = connection.execute(change.returning(_held.c.id)).scalars().all()
+    if marked:
+        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in marked]
+        connection.execute(review_events.insert(), notes)
+    connection.commit()
+    return len(marked)
+
+
+def row_of(held: HeldReply) -> dict[str, Any]:
+    """What is inserted for a reply."""
+    return {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+
+
 def _storable(value: Any) -> Any:
-    """Half a surrogate pair, which JSON can carry and SQLite cannot, becomes its escape."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+    """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
+    if not isinstance(value, str):
+        return value
+    return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

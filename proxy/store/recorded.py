@@ -11,11 +11,14 @@ import sqlalchemy as sa
 
 from policies import Exchange, Facts
 from proxy.store.findings import reading, verdicts
+from proxy.store.held_replies import held_replies
 from proxy.store.recorded_facts import facts_in
 from proxy.store.records import exchanges
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
+READ_AT_ONCE: Final = 500
+"""Rows that a database hands over at a time, where it would hand over all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,19 @@ class Recorded:
 
 def find(engine: sa.Engine, id: str) -> Recorded | None:
     """The exchange with this request id, or the one whose reply is held under it."""
-    column = exchanges.c.request_id if id.startswith("req_") else exchanges.c.review_id
-    return next(_select(engine, _recorded().where(column == id)), None)
+    return next(_select(engine, _recorded().where(_is_about(engine, id))), None)
+
+
+def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
+    """A held reply knows its exchange, and is found at once; one of an older version does not."""
+    if id.startswith("req_"):
+        return exchanges.c.request_id == id
+    with reading(engine) as connection:
+        of_it = sa.select(held_replies.c.request_id).where(held_replies.c.id == id)
+        request_id: str | None = connection.execute(of_it).scalar()
+    if request_id is None:
+        return exchanges.c.review_id == id
+    return exchanges.c.request_id == sa.literal(request_id)
 
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
@@ -114,8 +128,11 @@ def _recorded() -> sa.Select[Any]:
 
 
 def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:
-    with reading(engine) as connection:
-        found = connection.execute(query)
+    options = {"yield_per": READ_AT_ONCE}
+    with (
+        reading(engine) as connection,
+        connection.execute(query, execution_options=options) as found,
+    ):
         names = tuple(found.keys())
         for row in found:
             yield _read(dict(zip(names, row, strict=True)))

@@ -16,9 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from proxy.errors import StoreError
 from proxy.store.database import cause, metadata, open_engine
 
 log = structlog.get_logger(__name__)
@@ -54,6 +54,7 @@ exchanges = sa.Table(
     sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
     sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
+    sa.Column("score", sa.Float),  # what a recalibration made the confidence of
 )
 DAY_S = 86_400
 FORGET_EVERY_S = 3_600
@@ -64,14 +65,14 @@ Row = tuple[Any, ...]
 
 
 ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
+_INTO = f"{exchanges.name} ({', '.join(COLUMNS)})".replace("key,", '"key",')
 
 
 @lru_cache(maxsize=ROWS_AT_ONCE)
 def _insert(rows: int) -> str:
     """The statement that inserts so many rows."""
-    one = str(exchanges.insert().compile(dialect=sqlite.dialect()))
-    values = one[one.index("VALUES ") + len("VALUES ") :]
-    return one + f", {values}" * (rows - 1)
+    one = f"({', '.join('?' * len(COLUMNS))})"
+    return f"INSERT INTO {_INTO} VALUES {', '.join([one] * rows)}"
 
 
 def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
@@ -82,6 +83,21 @@ def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
             yield batch[start : start + size]
             start += size
         size //= 2
+
+
+def _put(connection: sa.Connection, batch: list[Row]) -> None:
+    """In as few steps as a database knows; raises SQLAlchemyError, StoreError, ValueError."""
+    if connection.dialect.name == "sqlite":
+        for rows in in_powers(batch):
+            connection.exec_driver_sql(_insert(len(rows)), tuple(chain(*rows)))
+        return
+    psycopg: Any = connection.connection
+    try:
+        with psycopg.cursor() as cursor, cursor.copy(f"COPY {_INTO} FROM STDIN") as copy:
+            for row in batch:
+                copy.write_row(row)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise StoreError(cause(error)) from error
 
 
 class Records:
@@ -150,9 +166,8 @@ class Records:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
         try:
             with self._engine.begin() as connection:
-                for rows in in_powers(batch):
-                    connection.exec_driver_sql(_insert(len(rows)), tuple(chain(*rows)))
-        except (SQLAlchemyError, ValueError) as error:
+                _put(connection, batch)
+        except (SQLAlchemyError, StoreError, ValueError) as error:
             if len(batch) == 1:
                 self._shed(1, cause(error))
                 return

@@ -1,0 +1,139 @@
+"""Foreign text made fit to be looked at: what cannot be seen is shown, what is markup stays text.
+
+All that a client or a model wrote is foreign: questions, replies, names of models and tools, notes.
+Nothing of it may become more than text here, whatever the page's Content-Security-Policy says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+import nh3
+import orjson
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markupsafe import Markup, escape
+
+MOST_FORMATTED = 12_000
+"""Characters of a text that are read as markdown; more would let a reply keep the server busy."""
+
+MOST_JSON = 20_000  # characters of a call's arguments that are laid out over several lines
+
+_KEPT = frozenset("\n\t\u200c\u200d")  # the joiners of scripts and emoji
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
+_SUSPECT = re.compile(  # a superset of what is hidden, found fast
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u180e\u200b\u200e-\u200f"
+    "\u2028-\u202e\u2060-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd-\U000e0fff"
+    "\U000f0000-\U0010ffff]"
+)
+_LINKS = frozenset(("http", "https", "mailto"))
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
+_TAGS = {
+    *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em"),
+    *("strong", "s", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "a", "img"),
+}
+_ATTRIBUTES = {"*": set[str](), "a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}}
+
+
+def visible(text: str) -> str:
+    """The text with its control, direction and other unseen characters as `⸨U+202E⸩`.
+
+    Half a surrogate pair, which no page can hold, is shown in the same way.
+    """
+    return _SUSPECT.sub(lambda found: _shown(found[0]), text.replace("\r\n", "\n"))
+
+
+@lru_cache(maxsize=1_024)
+def _shown(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
+        return character
+    return f"⸨U+{ord(character):04X}⸩"
+
+
+def one_line(text: str, most: int = 160) -> str:
+    """The beginning of a text for a list, its white space in single blanks."""
+    head = " ".join(text[: most * 4].split())
+    return visible(head if len(head) <= most else head[: most - 1] + "…")
+
+
+def is_picture(url: str) -> bool:
+    """Whether an image can be shown: it is in the page itself, and no drawing that could run."""
+    return _PICTURE.fullmatch(url) is not None
+
+
+def formatted(text: str) -> Markup:
+    """Markdown as HTML without scripts, styles, forms or anything that is fetched.
+
+    Longer texts than `MOST_FORMATTED` are shown as they are.
+    """
+    shown = visible(text)
+    if len(shown) > MOST_FORMATTED:
+        return plain(text)
+    html = _reader().render(shown)
+    safe = nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        attribute_filter=_filtered,
+        url_schemes={*_LINKS, "data"},
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+    return Markup(safe)  # it comes from the sanitizer
+
+
+def plain(text: str) -> Markup:
+    """The text as it is, in lines."""
+    return Markup('<div class="plain">{}</div>').format(visible(text))
+
+
+def raw(text: str) -> Markup:
+    """For what a person edits: every character as it is, but for what no page can hold."""
+    return escape(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def laid_out(arguments: str) -> str:
+    """JSON over several lines; anything else, and what is too long or too deep, as it is."""
+    if len(arguments) > MOST_JSON:
+        return arguments
+    try:
+        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)[: MOST_JSON * 4]
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def as_json(value: Any) -> Markup:
+    """A value for a `<script type="application/json">`, which no text in it can end."""
+    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(escaped)  # no character of markup is left
+
+
+def _filtered(tag: str, attribute: str, value: str) -> str | None:
+    """Pictures are in the page or not at all, and no link is more than an address."""
+    if (tag, attribute) == ("img", "src"):
+        return value if is_picture(value) else None
+    if (tag, attribute) == ("a", "href"):
+        return value if value.partition(":")[0].lower() in _LINKS else None
+    return value
+
+
+@lru_cache(maxsize=1)
+def _reader() -> MarkdownIt:
+    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    reader.add_render_rule("image", _image)
+    return reader
+
+
+def _image(renderer: RendererHTML, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """An image from elsewhere is a link: to load it would tell its owner that somebody reads."""
+    token = tokens[index]
+    url = str(token.attrs.get("src", ""))
+    name = renderer.renderInlineAsText(token.children or [], options, env)
+    if is_picture(url):
+        return str(Markup('<img src="{}" alt="{}">').format(url, name))
+    return str(Markup('<a href="{}">{}</a>').format(url, f"[image] {name or url}"))

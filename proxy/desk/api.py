@@ -1,0 +1,84 @@
+"""The desk's API under `/pinocchio/v1/`, for programs and for the console's script."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from proxy.desk.desk import MOST_ON_A_PAGE, Desk, State, Verdict, listed_facts
+from proxy.desk.door import Visitor
+from proxy.desk.guard import visitor_of
+
+Who = Annotated[Visitor, Depends(visitor_of)]
+Id = Annotated[str, Path(description="Of a held reply, or of one drawn to be audited.")]
+Narrowed = Annotated[str | None, Query(max_length=200)]
+MOST_OF_A_NOTE = 10_000  # characters
+
+
+class VerdictBody(BaseModel):
+    """A decision on one reply."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    verdict: Literal["approve", "edit", "reject"]
+    correct: bool | None = Field(None, description="The label of the reply; null keeps none.")
+    content: Any = Field(None, description="Of an edit: the text, or the calls with arguments.")
+    note: str | None = Field(None, max_length=MOST_OF_A_NOTE)
+
+
+class LabelBody(BaseModel):
+    """Whether a reply is correct, without a decision on it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    correct: bool
+    note: str | None = Field(None, max_length=MOST_OF_A_NOTE)
+
+
+def review_routes(desk: Desk) -> APIRouter:
+    """Handlers are plain functions, which run on threads: all of them wait for the store."""
+    api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
+
+    @api.get("/reviews")
+    def reviews(
+        state: State = "open",
+        queue: Narrowed = None,
+        team: Narrowed = None,
+        kind: Literal["hold", "audit"] | None = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = 50,
+        after: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+    ) -> dict[str, Any]:
+        """Replies under review, the surest errors first: lowest confidence, then oldest."""
+        page = desk.page(state, queue=queue, team=team, kind=kind, limit=limit, after=after)
+        return {"items": [listed_facts(each) for each in page.items], "next": page.next}
+
+    @api.get("/reviews/{id}")
+    def review(id: Id) -> dict[str, Any]:
+        """One reply with its request, what may be edited, why it was held, and what was said."""
+        return desk.review(id)
+
+    @api.post("/reviews/{id}/verdict")
+    def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
+        """Decides, once. The same again answers the same; another verdict is a 409 with the
+        review, code `review_decided` or `review_expired`."""
+        given = Verdict(body.verdict, body.correct, body.content, body.note)
+        return desk.decide(id, given, who.name)
+
+    @api.post("/reviews/{id}/label")
+    def label(id: Id, body: LabelBody, who: Who) -> dict[str, Any]:
+        """Keeps this reviewer's label, whatever was decided."""
+        return desk.label(id, body.correct, who.name, body.note)
+
+    @api.get("/me")
+    def me(who: Who) -> dict[str, Any]:
+        """Who is at the desk, and in a session what `x-csrf-token` has to be."""
+        return {"name": who.name, "role": who.role, "csrf": who.csrf}
+
+    @api.get("/stats")
+    def stats() -> dict[str, Any]:
+        """What waits in each queue, and what was decided in the last 30 days."""
+        return desk.stats()
+
+    return api

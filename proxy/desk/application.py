@@ -1,0 +1,68 @@
+"""The review desk as an application: API, login and console behind one guard."""
+
+from __future__ import annotations
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from proxy.asgi import Receive, Scope, Send, place
+from proxy.console import routes
+from proxy.desk.api import review_routes
+from proxy.desk.desk import Desk
+from proxy.desk.door import Door
+from proxy.desk.guard import Guard
+from proxy.desk.login import login_routes
+from proxy.errors import BadRequestError, ProxyError
+from proxy.own_api import envelope, unknown
+
+log = structlog.get_logger(__name__)
+
+
+class UnusableBodyError(BadRequestError):
+    status, code = 422, "invalid_request"
+
+
+class DeskApplication:
+    """What the listener serves; made by the first request for it."""
+
+    def __init__(self, desk: Desk, door: Door, *, is_loopback: bool, max_body: int) -> None:
+        self._desk, self._door = desk, door
+        api = FastAPI(
+            title="Pinocchio Proxy: the review desk",
+            openapi_url="/pinocchio/v1/openapi.json",
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+        )
+        api.add_exception_handler(ProxyError, envelope)
+        api.add_exception_handler(HTTPException, unknown)
+        api.add_exception_handler(RequestValidationError, _unusable)
+        api.add_exception_handler(Exception, _fault)
+        api.include_router(review_routes(desk))
+        api.router.routes.extend(login_routes(door))
+        api.router.routes.extend(routes(desk))
+        self._guarded = Guard(api, door, is_loopback=is_loopback, max_body=max_body)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def aclose(self) -> None:
+        self._desk.queue.close()
+        self._door.close()
+
+
+async def _unusable(request: Request, error: Exception) -> Response:
+    """What does not have the form that OpenAPI tells, with the place of the first mistake."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[0]
+    where = ".".join(str(part) for part in found["loc"] if part != "body")
+    text = f"{where}: {found['msg']}" if where else found["msg"]
+    return await envelope(request, UnusableBodyError(text, param=where or None))
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    log.error("internal_error", path=request.url.path, **place(error))
+    return await envelope(request, ProxyError("the desk failed; the proxy's log says where"))

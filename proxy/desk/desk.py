@@ -1,0 +1,269 @@
+"""What can be done at the desk, whoever asks for it and however: the API, the console, a terminal.
+
+Methods wait for the database and belong on a thread; each raises ProxyError. A decision holds at
+once, for clients that wait too. Whoever wants to be able to take one back waits before it is sent,
+as the console does: what a client has seen cannot be undone here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from proxy.desk.conversation import Turn, answered, asked
+from proxy.desk.editable import editable, surface_of
+from proxy.desk.editing import edited
+from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
+from proxy.json_splice import json_object
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply
+from proxy.store.recorded import find
+from proxy.store.review_queue import DAY_S, Label, Listed, Place, ReviewQueue
+
+if TYPE_CHECKING:
+    from proxy.generation import Setup
+
+State = Literal["open", "released", "rejected", "expired"]
+STATES: Final[tuple[State, ...]] = get_args(State)
+MOST_ON_A_PAGE: Final = 500
+STATS_FOR_S: Final = 3.0  # with 100,000 open replies they cost 150 ms
+DECIDED_DAYS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A reviewer's decision; `correct` is the label, None for none."""
+
+    verdict: Literal["approve", "edit", "reject"]
+    correct: bool | None = None
+    content: Any = None  # of an edit
+    note: str | None = None
+
+    @property
+    def state(self) -> str:
+        return REJECTED if self.verdict == "reject" else RELEASED
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of the queue; `next` is what to ask for to go on, None at its end."""
+
+    items: list[Listed]
+    next: str | None
+
+
+class Desk:
+    """`setup` gives the configuration that holds now; `on_decision` hears of each reply decided."""
+
+    def __init__(
+        self,
+        queue: ReviewQueue,
+        setup: Callable[[], Setup] | None = None,
+        on_decision: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.queue = queue
+        self.setup = setup
+        self._on_decision = on_decision
+        self._stats: tuple[float, dict[str, Any]] = (0.0, {})
+
+    def page(
+        self,
+        state: State = "open",
+        *,
+        queue: str | None = None,
+        team: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page:
+        """The surest errors first: lowest confidence, then oldest; before them the unscored."""
+        limit = max(1, min(limit, MOST_ON_A_PAGE))
+        place = _place(after) if after else None
+        stored = HELD if state == "open" else state
+        found = self.queue.page(stored, limit + 1, place, queue=queue, team=team, kind=kind)
+        items = found[:limit]
+        return Page(items, _cursor(items[-1].place) if len(found) > limit else None)
+
+    def held(self, id: str) -> HeldReply:
+        """One reply under review; raises NotFoundError."""
+        found = self.queue.get(id)
+        if found is None:
+            raise NotFoundError(f"there is no review {id[:100]!r}", code="review_not_found")
+        return found
+
+    def review(self, id: str) -> dict[str, Any]:
+        """All there is to know of one reply, as JSON values."""
+        return self._facts(self.held(id))
+
+    def decide(self, id: str, verdict: Verdict, reviewer: str) -> dict[str, Any]:
+        """Decides, or finds that the same was decided by the same reviewer; gives the review.
+
+        Raises NotFoundError, UnusableEditError, and DecidedError where somebody else, or time, was
+        faster.
+        """
+        if (verdict.verdict == "edit") != (verdict.content is not None):
+            message = "'edit' takes content, and only 'edit' does"
+            raise BadRequestError(message, param="content")
+        held = self.held(id)
+        if held.state == HELD:
+            revised = edited(held, verdict.content) if verdict.verdict == "edit" else None
+            if self.queue.decide(
+                held,
+                verdict.state,
+                reviewer,
+                is_correct=verdict.correct,
+                revised=revised,
+                note=verdict.note,
+            ):
+                self._on_decision(id)
+                return self.review(id)
+            held = self.held(id)
+        if self._is_same(held, verdict, reviewer):
+            return self._facts(held)
+        raise self._decided_error(held)
+
+    def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
+        """Whether this is what was decided: an answer was lost, and somebody asks once more."""
+        revised = None
+        if verdict.verdict == "edit":
+            try:
+                revised = edited(held, verdict.content)
+            except UnusableEditError:
+                return False
+        labels = {each.reviewer: each.is_correct for each in self._labels(held)}
+        then = (held.state, held.decided_by, held.revised, held.note)
+        is_label_same = held.request_id is None or labels.get(reviewer) == verdict.correct
+        return then == (verdict.state, reviewer, revised, verdict.note) and is_label_same
+
+    def _decided_error(self, held: HeldReply) -> DecidedError:
+        review = self._facts(held)
+        if held.state == EXPIRED:
+            message = f"nobody decided on {held.id} in time: it is {held.standing}"
+            return DecidedError(message, review, code="review_expired")
+        by = f" by {held.decided_by}" if held.decided_by else ""
+        return DecidedError(f"{held.id} was {held.state}{by} already", review)
+
+    def label(
+        self, id: str, is_correct: bool, reviewer: str, note: str | None = None
+    ) -> dict[str, Any]:
+        """Keeps what a reviewer thinks of a reply, whatever its state, in place of what they said
+        before; several reviewers may label the same one. Gives the review."""
+        held = self.held(id)
+        if held.request_id is None:
+            message = f"{id} was held by an older version, which kept no request id to label"
+            raise BadRequestError(message, code="no_request_id")
+        self.queue.give_label(held.request_id, is_correct, reviewer, note)
+        return self._facts(held)
+
+    def stats(self) -> dict[str, Any]:
+        """What waits, and what was decided in the last days; a few seconds old at most."""
+        at, stats = self._stats
+        if time.monotonic() - at > STATS_FOR_S or not stats:
+            waiting = self.queue.open_counts()
+            decided = self.queue.decided_counts(time.time() - DECIDED_DAYS * DAY_S)
+            for row in decided:
+                row["day"] = time.strftime("%Y-%m-%d", time.gmtime(row["day"] * DAY_S))
+            stats = {
+                "open": sum(row["count"] for row in waiting),
+                "oldest_at": min((row["oldest_at"] for row in waiting), default=None),
+                "queues": waiting,
+                "decided": decided,
+            }
+            self._stats = time.monotonic(), stats
+        return stats
+
+    # --- a review -------------------------------------------------------------------------------
+
+    def _labels(self, held: HeldReply) -> list[Label]:
+        return self.queue.labels(held.request_id) if held.request_id is not None else []
+
+    def _facts(self, held: HeldReply) -> dict[str, Any]:
+        found, path = editable(held), surface_of(held)
+        return {
+            **listed_facts(held),
+            "question": held.question,
+            "standing": held.standing,
+            "path": path,
+            "note": held.note,
+            "share": held.share,
+            "taken_at": held.taken_at,
+            "is_bound": held.is_bound,
+            "conversation": [_turn(each) for each in asked(held.request, path, held.question)],
+            "answer": [_turn(each) for each in answered(held.reply, path)],
+            "request": json_object(held.request) if held.request is not None else None,
+            "reply": json_object(held.reply),
+            "revised": json_object(held.revised) if held.revised is not None else None,
+            "editable": found
+            and {
+                "texts": [each.text for each in found.texts],
+                "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in found.calls],
+            },
+            "why": self._why(held),
+            "labels": [
+                {
+                    "reviewer": each.reviewer,
+                    "correct": each.is_correct,
+                    "given_at": each.given_at,
+                    "note": each.note,
+                }
+                for each in self._labels(held)
+            ],
+            "history": [
+                {"event": each.event, "at": each.at, "by": each.by}
+                for each in self.queue.history(held.id)
+            ],
+        }
+
+    def _why(self, held: HeldReply) -> list[dict[str, Any]] | None:
+        """How each rule looked at the reply; None where that is not known any more.
+
+        That is where the exchange is not on record, or the policy is another version by now.
+        """
+        from policies import explain
+
+        recorded = find(self.queue.engine, held.request_id) if held.request_id else None
+        if recorded is None or self.setup is None:
+            return None
+        name, digest = held.policy.partition("/")[0], held.policy.rpartition("@")[2]
+        for policy in self.setup().book:
+            if (policy.name, policy.digest) == (name, digest):
+                rules = [rule for facts in recorded.facts for rule in explain(policy, facts).rules]
+                return [
+                    {"rule": each.rule, "verdict": each.verdict, "reasons": list(each.reasons)}
+                    for each in rules
+                ]
+        return None
+
+
+def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
+    """What a line of the queue tells; times are seconds since the epoch."""
+    names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
+    later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
+    facts = {name: getattr(held, name) for name in names + later}
+    state = "open" if held.state == HELD else held.state
+    return facts | {"state": state, "question": held.question[:500]}
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    """A message in its parts: text, thought, image, call, or a note about what is not shown."""
+    return {"role": turn.role, "parts": [asdict(part) for part in turn.parts]}
+
+
+def _cursor(place: Place) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _place(cursor: str) -> Place:
+    """Raises BadRequestError for what no page ended with."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        confidence, created_at, id = json.loads(base64.urlsafe_b64decode(padded))
+        place = (None if confidence is None else float(confidence), float(created_at), str(id))
+    except (ValueError, TypeError, binascii.Error) as error:
+        message = "'after' is the 'next' of the page before"
+        raise BadRequestError(message, param="after", code="invalid_cursor") from error
+    return place

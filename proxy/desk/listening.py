@@ -1,0 +1,184 @@
+"""The desk's own listener: a second server in the proxy's process and event loop.
+
+What it serves is imported by its first request; until then it is a socket and a timer. It stops
+after the proxy's listener, so that those who wait for a reviewer there can still be released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+import uvicorn
+
+from proxy.asgi import Receive, Scope, Send
+from proxy.config import AdminConfig, Config
+from proxy.errors import ExitStatus, StartupError
+from proxy.generation import Parts, Setup
+from proxy.host_check import is_loopback
+from proxy.http_server import HttpProtocol
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_PORT = 8_001
+GRACE_S = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSocket:
+    """Where the desk listens; `login_code` opens it once, where no token is configured."""
+
+    listening: socket.socket
+    login_code: str | None
+
+    @property
+    def url(self) -> str:
+        host, port = self.listening.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def greeting(self) -> str:
+        if self.login_code is None:
+            return f"  review desk {self.url}"
+        return f"  review desk {self.url}/pinocchio/login?token={self.login_code} (works once)"
+
+
+def check_admin(config: AdminConfig) -> None:
+    """Beyond loopback only a token of one's own opens the desk; raises StartupError."""
+    if config.enabled and not is_loopback(config.host) and not config.has_token:
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"admin.host {config.host} is reached from other machines: set admin.token in "
+            "proxy.yaml (or PINOCCHIO_ADMIN_TOKEN, where the file refers to it), or listen on "
+            "127.0.0.1",
+        )
+
+
+def bind_admin(config: AdminConfig) -> AdminSocket | None:
+    """The desk's socket, None where there is none; raises StartupError.
+
+    A port that was set must be free; the default one gives way to any that is.
+    """
+    if not config.enabled:
+        return None
+    check_admin(config)
+    try:
+        listening = _bound(config.host, DEFAULT_PORT if config.port is None else config.port)
+    except OSError as error:
+        if config.port is not None or error.errno != errno.EADDRINUSE:
+            raise _cannot_listen(config, error) from error
+        listening = _bound(config.host, 0)
+    return AdminSocket(listening, None if config.has_token else secrets.token_urlsafe(32))
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:
+    if error.errno == errno.EADDRINUSE:
+        message = f"admin.port {config.port} on {config.host} is taken; choose another, or none"
+        return StartupError(ExitStatus.PORT_TAKEN, message)
+    message = f"the review desk cannot listen on {config.host}: {error.strerror or error}"
+    return StartupError(ExitStatus.UNUSABLE_INPUT, message)
+
+
+class Application(Protocol):
+    """What the listener serves."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def aclose(self) -> None:
+        """Ends what would go on for ever, such as streams of events."""
+        ...
+
+
+class DeskServer:
+    """Serves the desk on its socket; `setup` gives the configuration that holds now."""
+
+    def __init__(
+        self, admin: AdminSocket, config: Config, parts: Parts, setup: Callable[[], Setup]
+    ) -> None:
+        self._admin = admin
+        self._config = config
+        self._parts = parts
+        self._setup = setup
+        self._loading: asyncio.Task[Application] | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._server = _Server(
+            uvicorn.Config(
+                self._answer,
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE_S,
+                http=HttpProtocol,
+                ws="none",
+            )
+        )
+        self._serving = asyncio.create_task(self._server.serve([self._admin.listening]))
+
+    async def stop(self) -> None:
+        if self._serving is None:
+            return
+        self._server.should_exit = True
+        if self._loading is not None:
+            await (await self._loading).aclose()
+        await self._serving
+        self._serving = None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(self._load))
+        application = await asyncio.shield(self._loading)
+        await application(scope, receive, send)
+
+    def _load(self) -> Application:
+        """Called once, by the first request, on another thread."""
+        from proxy.desk.application import DeskApplication
+        from proxy.desk.desk import Desk
+        from proxy.desk.door import Door
+        from proxy.store.client_keys import KeyStore
+        from proxy.store.review_queue import ReviewQueue
+
+        config, admin = self._config, self._config.admin
+        token = admin.token.get_secret_value()
+        return DeskApplication(
+            Desk(ReviewQueue(config.store), self._setup, self._on_decision),
+            Door(token, self._admin.login_code, KeyStore(config.store)),
+            is_loopback=is_loopback(admin.host),
+            max_body=config.limits.max_body,
+        )
+
+    def _on_decision(self, id: str) -> None:
+        """Who waits for the reply hears of it at once; called on a thread."""
+        self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to the proxy's own server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,5 @@
+"""What the calibrator learns from what reviewers decide.
+
+Verdicts with their weights, recalibration from the store, drift, agreement between reviewers.
+Nothing here is on a request's way.
+"""

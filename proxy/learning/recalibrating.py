@@ -1,0 +1,132 @@
+"""A recalibration from verdicts: fitted with their weights, tried, and promoted if it is better.
+
+Curves are fitted on what the calibrator itself said (`score`), so that a new recalibration takes
+the place of the one before and is not built upon it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from calibrator import (
+    By,
+    CalibratorError,
+    Kind,
+    Observed,
+    Recalibration,
+    Trial,
+    fit_observed,
+    group_key,
+    trial,
+)
+from proxy.learning.labels import Labels
+from proxy.store.labels import LabelledReply
+
+LEAST_LABELS: Final = 50
+"""With fewer, a fold of five leaves too few others to fit on."""
+
+
+class NotLearntError(CalibratorError):
+    """The verdicts do not allow what was asked for; the sentence says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A recalibration fitted on all labels, and how it did on labels that it did not see.
+
+    `unknown` counts labels that were left out since nobody knows what the calibrator had said.
+    """
+
+    recalibration: Recalibration
+    trial: Trial
+    unknown: int = 0
+
+
+def learn_recalibration(
+    labels: Labels,
+    calibrator: str,
+    current: Recalibration | None = None,
+    *,
+    kind: Kind = "platt",
+    by: By | None = None,
+    is_held_only: bool = False,
+    known: Sequence[Recalibration] = (),
+) -> Learnt:
+    """Fits on labels of replies that `calibrator` scored, and compares with what counts now.
+
+    `known` are recalibrations whose confidences can be undone where the score was not recorded.
+    Raises NotLearntError for too few labels, of one kind, or of held replies alone.
+    """
+    labels = _usable(labels, is_held_only)
+    replies, scores, unknown = _scored(labels.replies, known)
+    _check_enough(len(replies), labels)
+    weights = np.array(Labels(replies, labels.totals).weights())
+    found = Observed(
+        np.array([int(each.is_correct) for each in replies]),
+        np.array(scores),
+        [group_key(by, each.model, each.domain, each.team) for each in replies],
+        [each.question for each in replies],
+        weights,
+    )
+    if not found.is_mixed:
+        which = "correct" if replies[0].is_correct else "wrong"
+        raise NotLearntError(
+            f"all {len(replies)} labelled replies are {which}: a recalibration needs both kinds"
+        )
+    before = [_mended(current, each, score) for each, score in zip(replies, scores, strict=True)]
+    tried = trial(found, before, kind=kind, by=by)
+    return Learnt(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
+
+
+def _usable(labels: Labels, is_held_only: bool) -> Labels:
+    """The labels of the replies that a recalibration would be for."""
+    if is_held_only:
+        return labels.of("held")
+    if labels.replies and not labels.of("delivered").replies:
+        raise NotLearntError(
+            f"all {len(labels.replies)} labels are of held replies: they say nothing about those "
+            "that were delivered. Draw a random audit (`audit: {share: 0.01}` in proxy.yaml), or "
+            "state --held-only for a recalibration that is right for held replies alone"
+        )
+    return labels
+
+
+def _scored(
+    replies: Sequence[LabelledReply], known: Sequence[Recalibration]
+) -> tuple[list[LabelledReply], list[float], int]:
+    """The replies of which the calibrator's own score is known, or can be found out."""
+    by_name: dict[str, Callable[..., float | None]] = {one.name: one.undone for one in known}
+    kept, scores = [], []
+    for each in replies:
+        score = each.score
+        if score is None and (undone := by_name.get(each.calibrator.partition("+")[2])):
+            score = undone(each.confidence, each.model, each.domain, each.team)
+        if score is not None:
+            kept.append(each)
+            scores.append(score)
+    return kept, scores, len(replies) - len(kept)
+
+
+def _check_enough(count: int, labels: Labels) -> None:
+    if count >= LEAST_LABELS:
+        return
+    undrawn = (
+        f"; {labels.undrawn} more are of replies that were neither held nor drawn by the audit, "
+        "which say nothing about others"
+        if labels.undrawn
+        else ""
+    )
+    raise NotLearntError(
+        f"{count} labelled replies are too few for a recalibration: {LEAST_LABELS} are the least, "
+        f"{LEAST_LABELS - count} more, and 200 are better{undrawn}"
+    )
+
+
+def _mended(current: Recalibration | None, reply: LabelledReply, score: float) -> float:
+    if current is None:
+        return score
+    return current.apply_to(score, reply.model, reply.domain, reply.team)

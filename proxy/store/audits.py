@@ -1,0 +1,128 @@
+"""Audited replies on their way into the queue: written by a thread, which no reply waits for.
+
+What waits is bounded by count and bytes, and so is what is open in the queue: an audit beyond that
+is shed and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.database import cause, metadata, open_engine
+from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
+
+log = structlog.get_logger(__name__)
+
+held_replies = metadata.tables["held_replies"]
+TELL_EVERY_S = 10.0
+JOIN_S = 10.0
+
+
+class AuditWriter:
+    """Opens the store and starts its thread with the first reply that is drawn.
+
+    At most `max_queue` replies of `max_bytes` together wait to be written, and `max_open` to be
+    labelled. `add` may be called from the event loop and never waits.
+    """
+
+    def __init__(
+        self, url: str, *, max_open: int, max_queue: int = 1_000, max_bytes: int = 64 * 2**20
+    ) -> None:
+        self._url = url
+        self._max_open = max_open
+        self._max_queue = max_queue
+        self._max_bytes = max_bytes
+        self._waiting: deque[HeldReply] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()  # of the two above
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self._engine: sa.Engine | None = None
+        self._told_at = -TELL_EVERY_S
+        self.shed = 0  # audits that were drawn and not written
+
+    def add(self, drawn: HeldReply) -> None:
+        """Queues a reply; sheds it when too many wait already."""
+        size = _size(drawn)
+        with self._lock:
+            is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
+            if not is_full:
+                self._waiting.append(drawn)
+                self._bytes += size
+        if is_full:
+            self._note_shed(1, "queue_full")
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="audits", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Writes what is still queued and ends the thread."""
+        if self._thread is None:
+            return
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(timeout=JOIN_S)
+        self._thread = None
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                batch = list(self._waiting)
+                self._waiting.clear()
+                self._bytes = 0
+            if batch:
+                self._write(batch)
+            elif self._is_closing:
+                return
+            if self._is_closing:
+                self._wake.set()
+
+    def _write(self, batch: list[HeldReply]) -> None:
+        try:
+            if self._engine is None:
+                self._engine = open_engine(self._url)
+            with self._engine.begin() as connection:
+                room = max(0, self._max_open - connection.execute(_count_open()).scalar_one())
+                for drawn in batch[:room]:
+                    connection.execute(held_replies.insert().values(**row_of(drawn)))
+        except (SQLAlchemyError, StoreError) as error:
+            self._note_shed(len(batch), cause(error))
+            return
+        if len(batch) > room:
+            self._note_shed(len(batch) - room, "audit.max_open")
+
+    def _note_shed(self, count: int, reason: str) -> None:
+        """Counts; a flood of lost audits is no flood of lines."""
+        self.shed += count
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            log.error("audits_shed", count=self.shed, reason=reason)
+
+
+def _count_open() -> sa.Select[Any]:
+    open_ones = sa.select(sa.func.count()).select_from(held_replies)
+    return open_ones.where(
+        held_replies.c.state == HELD,
+        held_replies.c.kind == AUDIT,
+        held_replies.c.expires_at > time.time(),
+    )
+
+
+def _size(drawn: HeldReply) -> int:
+    return len(drawn.reply) + len(drawn.request or b"") + 4 * len(drawn.question)

@@ -1,0 +1,214 @@
+"""Verdicts, each beside what was recorded of the reply that it is about, and what was kept of it.
+
+Why a reply was looked at decides what its label says about others:
+
+    held       a policy kept it back; whoever labels held replies chooses among them
+    audited    it was delivered, and drawn at random with a known share
+    other      somebody labelled it for a reason of their own: it stands for itself alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from policies import Facts
+from proxy.json_splice import json_object
+from proxy.store.database import metadata
+from proxy.store.findings import reading, verdicts
+from proxy.store.held_replies import AUDIT
+from proxy.store.recorded import READ_AT_ONCE
+from proxy.store.recorded_facts import facts_in
+from proxy.store.records import exchanges
+
+held_replies = metadata.tables["held_replies"]
+
+Stratum = Literal["held", "audited", "other"]
+DELIVERED: Final = ("deliver", "annotate", "escalate")
+_SEVERAL: Final = '%"n":%'  # in the facts of a request for several choices
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledReply:
+    """A reply to a request for one choice, its confidence and its latest verdict.
+
+    `confidence` is as it was told, `score` the calibrator's own before `calibrator`'s
+    recalibration; None where an older version did not record it. `model` is the answering one as
+    far as that is known, else the one asked. `question` is the same for replies to the same
+    question. `share` is the probability with which an audited reply was drawn. Bytes are None
+    where they were not kept, or not asked for.
+    """
+
+    request_id: str
+    at: float  # when it was asked for, in seconds since the epoch
+    given_at: float  # the verdict
+    stratum: Stratum
+    share: float | None
+    is_correct: bool
+    confidence: float
+    score: float | None
+    calibrator: str
+    model: str
+    team: str | None
+    facts: Facts | None  # that the policy went by
+    action: str | None
+    question: str
+    path: str | None = None
+    request: bytes | None = None
+    reply: bytes | None = None
+
+    @property
+    def domain(self) -> str | None:
+        """What the client said the question is about."""
+        return self.facts.domain if self.facts else None
+
+    @property
+    def base(self) -> str:
+        """The calibrator without its recalibration."""
+        return base_of(self.calibrator)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many scored replies there were, to requests for one choice.
+
+    `other` are those that went out changed or not at all for another reason than a hold; no
+    sample of them is drawn.
+    """
+
+    delivered: int = 0
+    held: int = 0
+    other: int = 0
+
+
+def base_of(calibrator: str) -> str:
+    """`embedded@3f2a+platt@9c1d` -> `embedded@3f2a`."""
+    return calibrator.partition("+")[0]
+
+
+def labelled(
+    engine: sa.Engine, since: float = 0.0, *, has_content: bool = False
+) -> Iterator[LabelledReply]:
+    """Every labelled reply asked for since a time, in the order of time; raises StoreError.
+
+    Of several verdicts on one the latest counts. Replies without a confidence are left out, and
+    those to requests for several choices: a verdict does not say which it is about.
+    """
+    held = held_replies
+    of_them = [held.c.kind, held.c.share, held.c.question, held.c.path, held.c.reply]
+    of_them += [held.c.request] if has_content else []
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    joined = joined.outerjoin(held, held.c.request_id == verdicts.c.request_id)
+    verdict = verdicts.c.is_correct, verdicts.c.given_at
+    query = sa.select(*_OF_EXCHANGE, *verdict, *of_them).select_from(joined)
+    query = query.where(*_is_counted(since))
+    query = query.order_by(exchanges.c.request_id, verdicts.c.given_at, verdicts.c.id)
+    options = {"yield_per": READ_AT_ONCE}
+    with (
+        reading(engine) as connection,
+        connection.execute(query, execution_options=options) as found,
+    ):
+        last = None
+        for row in found.mappings():
+            if last is not None and last["request_id"] != row["request_id"]:
+                yield _labelled(last, has_content)
+            last = row
+        if last is not None:
+            yield _labelled(last, has_content)
+
+
+def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
+    """How many replies labels may stand for; `calibrator` is a version without recalibration."""
+    is_held = exchanges.c.review_id.is_not(None)
+    query = sa.select(is_held, exchanges.c.action, sa.func.count()).where(*_is_counted(since))
+    if calibrator is not None:
+        is_its = exchanges.c.calibrator == calibrator
+        is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
+        query = query.where(is_its | is_recalibrated)
+    query = query.where(exchanges.c.upstream.is_not(None))  # what was held before is no new reply
+    with reading(engine) as connection:
+        rows = connection.execute(query.group_by(is_held, exchanges.c.action)).all()
+    held = sum(count for its, _, count in rows if its)
+    delivered = sum(count for its, action, count in rows if not its and action in DELIVERED)
+    return Totals(delivered, held, sum(count for *_, count in rows) - held - delivered)
+
+
+class Given(NamedTuple):
+    """A reviewer's verdict; `reviewer` is empty for one given on the command line."""
+
+    request_id: str
+    reviewer: str
+    is_correct: bool
+
+
+def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
+    """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
+    first = f"req_{max(0, int(since * 1_000)):012x}"
+    columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
+    query = sa.select(*columns).where(verdicts.c.request_id >= first).order_by(verdicts.c.id)
+    with reading(engine) as connection:
+        return [Given(*row) for row in connection.execute(query)]
+
+
+_OF_EXCHANGE: Final = (
+    exchanges.c.request_id,
+    exchanges.c.started_at,
+    exchanges.c.review_id,
+    exchanges.c.action,
+    exchanges.c.confidence,
+    exchanges.c.score,
+    exchanges.c.calibrator,
+    exchanges.c.model,
+    exchanges.c.team,
+    exchanges.c.key,
+    exchanges.c.is_stream,
+    exchanges.c.policy,
+    exchanges.c.facts,
+)
+
+
+def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
+    """Ids begin with the time, and they are the primary key."""
+    return (
+        exchanges.c.request_id >= f"req_{max(0, int(since * 1_000)):012x}",
+        exchanges.c.confidence.is_not(None),
+        exchanges.c.calibrator.is_not(None),
+        sa.func.coalesce(exchanges.c.facts, "").not_like(_SEVERAL),
+    )
+
+
+def _labelled(row: Any, has_content: bool) -> LabelledReply:
+    reply = json_object(row["reply"]) if row["reply"] else None
+    answering = (reply or {}).get("model")
+    facts, _ = facts_in(row)
+    score = row["score"]
+    if score is None and "+" not in row["calibrator"]:
+        score = row["confidence"]
+    return LabelledReply(
+        row["request_id"],
+        row["started_at"],
+        row["given_at"],
+        _stratum(row),
+        row["share"] if row["kind"] == AUDIT else None,
+        bool(row["is_correct"]),
+        row["confidence"],
+        score,
+        row["calibrator"],
+        answering if isinstance(answering, str) else row["model"] or "",
+        row["team"],
+        facts[0] if facts else None,
+        row["action"],
+        row["question"] or row["request_id"],
+        row["path"],
+        row["request"] if has_content else None,
+        row["reply"] if has_content else None,
+    )
+
+
+def _stratum(row: Any) -> Stratum:
+    if row["review_id"] is not None:
+        return "held"
+    return "audited" if row["kind"] == AUDIT and row["share"] else "other"

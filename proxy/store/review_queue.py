@@ -1,0 +1,252 @@
+"""The review queue as people work on it: pages, decisions, labels, counts.
+
+Methods wait for the database and belong on a thread; each raises StoreError. A decision, the label
+that comes with it and the note that it happened are one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.database import cause, open_engine
+from proxy.store.findings import keep_label, reading, verdicts
+from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
+
+DAY_S = 86_400
+_LISTED = (
+    *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
+    *("request_id", "created_at", "expires_at", "on_expiry"),
+    *("decided_at", "decided_by"),
+)
+_BEGINNING = sa.func.substr(held_replies.c.question, 1, 500)
+Place = tuple[float | None, float, str]
+"""Where a page ends: confidence, time and id of its last reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of the queue: a HeldReply without its bytes, and the question's beginning."""
+
+    id: str
+    kind: str
+    state: str
+    queue: str
+    team: str | None
+    model: str
+    policy: str
+    confidence: float | None
+    calibrator: str | None
+    question: str
+    request_id: str | None
+    created_at: float
+    expires_at: float
+    on_expiry: str
+    decided_at: float | None
+    decided_by: str | None
+
+    @property
+    def place(self) -> Place:
+        return self.confidence, self.created_at, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a reviewer said of a reply: correct or not."""
+
+    reviewer: str
+    is_correct: bool
+    given_at: float
+    note: str | None
+
+
+class ReviewQueue:
+    """The database is opened by the first method that needs it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine: sa.Engine | None = None
+
+    @property
+    def engine(self) -> sa.Engine:
+        if self._engine is None:
+            self._engine = open_engine(self.url)
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def page(
+        self, state: str, limit: int, after: Place | None = None, **narrowed: str | None
+    ) -> list[Listed]:
+        """So many replies, the surest errors first, and before them what has no score.
+
+        `narrowed` to a `queue`, `team` or `kind`. Two ranges of one index: databases differ in
+        where they sort what has no confidence.
+        """
+        self.expire()
+        table = held_replies.c
+        columns = [table[name] for name in _LISTED]
+        query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
+        if state == HELD:
+            query = query.where(table.expires_at > time.time())
+        for name, value in narrowed.items():
+            if value is not None:
+                query = query.where(table[name] == value)
+        listed: list[Listed] = []
+        order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
+        if after is None or after[0] is None:
+            unscored = query.where(table.confidence.is_(None))
+            listed += self._listed(
+                unscored, (table.created_at, table.id), after and after[1:], limit
+            )
+            after = None
+        if len(listed) < limit:
+            scored = query.where(table.confidence.is_not(None))
+            order = (table.confidence, *order)
+            listed += self._listed(scored, order, after, limit - len(listed))
+        return listed
+
+    def _listed(
+        self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
+    ) -> list[Listed]:
+        if after is not None:
+            query = query.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
+        return [Listed(**row._mapping) for row in self._rows(query.order_by(*order).limit(limit))]
+
+    def get(self, id: str) -> HeldReply | None:
+        """One reply, marked as expired if its time is over."""
+        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == id))
+        found = HeldReply(**rows[0]._mapping) if rows else None
+        if found is not None and found.state == HELD and found.expires_at <= time.time():
+            self._expire(found)
+            return self.get(id)
+        return found
+
+    def labels(self, request_id: str) -> list[Label]:
+        """What reviewers said of a reply, the first first."""
+        columns = verdicts.c.reviewer, verdicts.c.is_correct, verdicts.c.given_at, verdicts.c.note
+        query = sa.select(*columns).where(verdicts.c.request_id == request_id)
+        return [Label(**row._mapping) for row in self._rows(query.order_by(verdicts.c.id))]
+
+    def history(self, id: str) -> list[Event]:
+        """What happened to one reply."""
+        return self._events(review_events.c.review_id == id)
+
+    def events_after(self, number: int, limit: int = 500) -> list[Event]:
+        """What happened since, the oldest first."""
+        return self._events(review_events.c.id > number, limit)
+
+    def last_event(self) -> int:
+        """The number of the latest event; 0 before the first."""
+        [row] = self._rows(sa.select(sa.func.coalesce(sa.func.max(review_events.c.id), 0)))
+        return int(row[0])
+
+    def _events(self, which: sa.ColumnElement[bool], limit: int = 500) -> list[Event]:
+        query = event_columns().where(which).order_by(review_events.c.id).limit(limit)
+        return [Event(**row._mapping) for row in self._rows(query)]
+
+    # --- counts ---------------------------------------------------------------------------------
+
+    def open_counts(self) -> list[dict[str, Any]]:
+        """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`."""
+        table = held_replies.c
+        columns = (
+            *(table.queue, table.kind, sa.func.count().label("count")),
+            sa.func.min(table.created_at).label("oldest_at"),
+            sa.func.avg(table.confidence).label("confidence"),
+        )
+        query = sa.select(*columns).where(table.state == HELD).group_by(table.queue, table.kind)
+        rows = self._rows(query.order_by(table.queue, table.kind))
+        return [dict(row._mapping) for row in rows]
+
+    def decided_counts(self, since: float) -> list[dict[str, Any]]:
+        """What was decided from a time on, by day (days since the epoch), reviewer and state."""
+        table = held_replies.c
+        day = sa.cast(sa.func.floor(table.decided_at / DAY_S), sa.Integer)
+        columns = (
+            *(day.label("day"), table.decided_by, table.state, sa.func.count().label("count")),
+            sa.func.avg(table.confidence).label("confidence"),
+        )
+        query = sa.select(*columns).where(table.decided_at >= since)
+        query = query.group_by(day, table.decided_by, table.state)
+        return [dict(row._mapping) for row in self._rows(query.order_by(day))]
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        held: HeldReply,
+        state: str,
+        reviewer: str,
+        *,
+        is_correct: bool | None = None,
+        revised: bytes | None = None,
+        note: str | None = None,
+    ) -> bool:
+        """Releases or rejects what is still open; False when somebody or time was faster."""
+        now = time.time()
+        table = held_replies.c
+        is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
+        change = held_replies.update().where(is_open)
+        values = {"state": state, "decided_at": now, "decided_by": reviewer, "note": note}
+        with self._changing() as connection:
+            if connection.execute(change.values(revised=revised, **values)).rowcount != 1:
+                return False
+            connection.execute(happened(held.id, state, now, reviewer))
+            if is_correct is not None and held.request_id is not None:
+                keep_label(connection, held.request_id, is_correct, reviewer, note)
+        return True
+
+    def give_label(
+        self, request_id: str, is_correct: bool, reviewer: str, note: str | None
+    ) -> None:
+        with self._changing() as connection:
+            keep_label(connection, request_id, is_correct, reviewer, note)
+
+    def expire(self, slices: int = 1) -> None:
+        """Marks what nobody decided in time, in so many slices at most."""
+        try:
+            with self.engine.connect() as connection:
+                for _ in range(slices):
+                    if expire_some(connection) == 0:
+                        return
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+    def _expire(self, held: HeldReply) -> None:
+        now, table = time.time(), held_replies.c
+        change = held_replies.update().where(table.id == held.id, table.state == HELD)
+        with self._changing() as connection:
+            if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
+                connection.execute(happened(held.id, EXPIRED, now))
+
+    def forget_events(self) -> None:
+        """Deletes what happened long ago."""
+        with self._changing() as connection:
+            is_old = review_events.c.at < time.time() - KEPT_S
+            connection.execute(review_events.delete().where(is_old))
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        with reading(self.engine) as connection:
+            return connection.execute(query).all()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error

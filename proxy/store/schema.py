@@ -1,0 +1,104 @@
+"""The schema of the store: made where there is none, brought up to date where it is older.
+
+A new database gets all tables at once and the number of the latest revision. An older one goes
+through the revisions in `migrations/versions/` that it lacks; one from before there were revisions
+begins with the first. Of proxies that start at the same time one does it and the others wait.
+Alembic, which runs the revisions, is imported only where one is to be run.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from proxy.errors import StoreError
+from proxy.store.database import metadata
+
+log = structlog.get_logger(__name__)
+
+LATEST: Final = "0005"
+"""The revision that the tables of this version are at."""
+TABLES_IN: Final = (
+    *("client_keys", "drift", "findings", "held_replies", "outbox", "records", "review_events"),
+)
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_WAIT_MS: Final = 600_000  # for another process that migrates
+_LOCK: Final = 0x70696E6F63  # of PostgreSQL, while somebody changes the schema
+
+_version = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
+_one_at_a_time = threading.Lock()  # Alembic keeps what it works on in global variables
+
+
+def prepare(engine: sa.Engine) -> None:
+    """Brings the schema to `LATEST`; raises StoreError for that of a newer version."""
+    with engine.connect() as connection:
+        if _revision(connection) == LATEST:
+            return
+        connection.rollback()
+        _wait_for_turn(connection)
+        found = _revision(connection)
+        if found is None and not _has_tables(connection):
+            _make(connection)
+        elif found != LATEST:
+            _migrate(connection, found)
+        connection.commit()
+
+
+def all_tables() -> sa.MetaData:
+    """The metadata, once every module that defines tables has put its own there."""
+    for name in TABLES_IN:
+        import_module(f"proxy.store.{name}")
+    return metadata
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """The revision of the database, None for one without; raises StoreError for a later one."""
+    if not sa.inspect(connection).has_table(_version.name):
+        return None
+    found = connection.execute(sa.select(_version.c.version_num)).scalar()
+    if found is not None and found > LATEST:
+        raise StoreError(
+            f"a newer version of Pinocchio made it (schema {found}, this one knows {LATEST}); "
+            "upgrade pinocchio-proxy, or use another store"
+        )
+    return found
+
+
+def _wait_for_turn(connection: sa.Connection) -> None:
+    """Until the transaction that begins here is the only one that changes the schema."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={_WAIT_MS}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _has_tables(connection: sa.Connection) -> bool:
+    return bool(set(sa.inspect(connection).get_table_names()) & set(all_tables().tables))
+
+
+def _make(connection: sa.Connection) -> None:
+    all_tables().create_all(connection)
+    _version.create(connection, checkfirst=True)
+    connection.execute(_version.insert().values(version_num=LATEST))
+
+
+def _migrate(connection: sa.Connection, found: str | None) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    with _one_at_a_time:
+        command.upgrade(config, LATEST)
+    log.info("store_migrated", before=found or "without a revision", now=LATEST)

@@ -1,0 +1,259 @@
+"""Who comes to the review desk: tokens, keys, sessions, the login link, and other sites' pages."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.config import AdminConfig
+from proxy.desk.door import ATTEMPTS_A_MINUTE
+from proxy.desk.listening import DEFAULT_PORT, bind_admin
+from proxy.errors import StartupError
+from tests.conftest import StartProxy
+from tests.desk_client import (
+    API,
+    DESK,
+    HOLD,
+    bearer,
+    browser,
+    code_of,
+    held_id,
+    logged_in,
+    make_key,
+    revoke_key,
+    stranger,
+)
+from tests.faulty_upstream import FaultyUpstream
+from tests.live_proxy import LiveProxy, ProxyProcess, run_cli, until
+
+STATS = f"{API}/stats"
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD, **DESK)
+
+
+@pytest.fixture(scope="module")
+def alice(proxy: LiveProxy) -> str:
+    """A reviewer's key."""
+    return make_key(proxy, "reviewer", "alice")
+
+
+def test_nobody_gets_anything_without_a_secret(proxy: LiveProxy) -> None:
+    """Programs are told so in an envelope, people are led to the login page and back."""
+    with stranger(proxy) as client:
+        for path in ("/reviews", "/stats", "/openapi.json", "/nothing"):
+            assert code_of(client.get(API + path)) == (401, "invalid_api_key")
+        assert code_of(client.get(STATS, headers=bearer("wrong"))) == (401, "invalid_api_key")
+        page = client.get("/?a=b")
+        assert page.headers["location"] == "/pinocchio/login?next=/%3Fa%3Db"
+        assert (page.status_code, client.get("/pinocchio/login").status_code) == (303, 200)
+        policy = page.headers["content-security-policy"]
+        assert policy == "default-src 'none'; frame-ancestors 'none'"
+
+
+def test_keys_are_for_one_side_each(proxy: LiveProxy, alice: str) -> None:
+    """A caller's key does not open the desk; a reviewer's does, and names its owner."""
+    caller = make_key(proxy, "caller", "app")
+    assert code_of(proxy.desk.get(STATS, headers=bearer(caller))) == (401, "invalid_api_key")
+    assert proxy.desk.get(STATS, headers=bearer(alice)).status_code == 200
+
+
+def test_a_reviewers_key_is_none_of_the_api(start_proxy: StartProxy) -> None:
+    """Where keys are required, a reviewer's is refused with a sentence that says what it is."""
+    proxy = start_proxy(policy=HOLD, keys="required", upstream={"api_key": "x"}, load=lambda: None)
+    secret = make_key(proxy, "reviewer", "carol")
+
+    def refused() -> httpx.Response:
+        return proxy.http.get("/v1/models", headers=bearer(secret))
+
+    until(lambda: "review desk" in refused().text)
+    assert code_of(refused()) == (401, "invalid_api_key")
+
+
+def test_a_session_ends_with_its_key(proxy: LiveProxy) -> None:
+    """Who logs in with a key gets a strict cookie, which is worth nothing once it is revoked."""
+    secret = make_key(proxy, "reviewer", "bob")
+    with browser(proxy) as page:
+        entered = page.post("/pinocchio/login", data={"token": secret, "next": "/reviews"})
+        assert (entered.status_code, entered.headers["location"]) == (303, "/reviews")
+        assert re.search("HttpOnly.*SameSite=strict", entered.headers["set-cookie"])
+        assert "Secure" not in entered.headers["set-cookie"]
+        assert page.get(STATS).status_code == 200
+        revoke_key(proxy, "bob")
+        assert page.get(STATS).status_code == 401
+
+
+def test_behind_https_the_cookie_is_secure(proxy: LiveProxy, alice: str) -> None:
+    with browser(proxy) as page:
+        https = {"x-forwarded-proto": "https"}
+        entered = page.post("/pinocchio/login", data={"token": alice}, headers=https)
+        assert "; Secure" in entered.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("next", ["//evil.example", "https://evil.example", "/\\evil.example", ""])
+def test_nobody_is_led_elsewhere(proxy: LiveProxy, alice: str, next: str) -> None:
+    """After the login comes a page of the desk's, whatever the link says."""
+    with browser(proxy) as page:
+        entered = page.post("/pinocchio/login", data={"token": alice, "next": next})
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+
+
+def test_logging_out_ends_the_session(proxy: LiveProxy, alice: str) -> None:
+    """The cookie of a session that was closed is worth nothing, also where it was kept."""
+    with logged_in(proxy, alice) as page:
+        cookies = dict(page.cookies)
+        token = csrf_token(proxy, page)
+        assert code_of(page.post("/pinocchio/logout", data={})) == (403, "csrf_token")
+        assert page.post("/pinocchio/logout", data={"csrf": token}).status_code == 303
+    with stranger(proxy) as thief:
+        thief.cookies.update(cookies)
+        assert thief.get(STATS).status_code == 401
+
+
+def csrf_token(proxy: LiveProxy, page: httpx.Client) -> str:
+    return str(page.get(f"{API}/me").json()["csrf"])
+
+
+def test_a_made_up_session_is_none(proxy: LiveProxy) -> None:
+    with stranger(proxy, cookie="pinocchio_session=" + "A" * 43) as client:
+        assert code_of(client.get(STATS)) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example", "sec-fetch-site": "same-origin"},
+        {"origin": "null"},
+        {"sec-fetch-site": ""},
+    ],
+)
+def test_another_sites_page_decides_nothing(
+    proxy: LiveProxy, alice: str, headers: dict[str, str]
+) -> None:
+    """With a valid cookie, a post that no page of the desk's made is refused, and nothing done."""
+    id = held_id(proxy)
+    with logged_in(proxy, alice) as page:
+        bare = stranger(proxy, **headers)
+        bare.cookies = page.cookies
+        post = bare.post(f"{API}/reviews/{id}/verdict", json={"verdict": "approve"})
+        bare.close()
+        assert code_of(post) == (403, "cross_site")
+        assert page.get(f"{API}/reviews/{id}").json()["state"] == "open"
+
+
+def test_without_a_browsers_headers_the_sessions_token_is_asked_for(
+    proxy: LiveProxy, alice: str
+) -> None:
+    id = held_id(proxy)
+    url, body = f"{API}/reviews/{id}/verdict", {"verdict": "approve"}
+    with logged_in(proxy, alice) as page, stranger(proxy) as old:
+        token = csrf_token(proxy, page)
+        old.cookies = page.cookies
+        assert code_of(old.post(url, json=body)) == (403, "csrf_token")
+        assert code_of(old.post(url, json=body, headers={"x-csrf-token": "x"}))[0] == 403
+        done = old.post(url, json=body, headers={"x-csrf-token": token})
+        assert done.json()["decided_by"] == "alice"
+
+
+def test_other_hosts_are_refused(proxy: LiveProxy) -> None:
+    """On loopback a name of somebody else's is no name of the desk's (DNS rebinding)."""
+    answer = proxy.desk.get(STATS, headers={"host": "evil.example"})
+    assert code_of(answer) == (403, "host_not_allowed")
+
+
+def test_a_link_from_elsewhere_is_asked_once_more(proxy: LiveProxy) -> None:
+    """Strict cookies do not come with another site's link: the page asks again by itself."""
+    with stranger(proxy) as client:
+        page = client.get("/", headers={"sec-fetch-site": "cross-site"})
+        assert (page.status_code, "http-equiv" in page.text) == (200, True)
+
+
+def test_strangers_send_little(proxy: LiveProxy) -> None:
+    """Before the login a body is a few kilobytes at most, chunked or not."""
+    with browser(proxy) as client:
+        for body in (b"token=" + b"x" * 20_000, iter([b"token=", b"x" * 20_000])):
+            assert client.post("/pinocchio/login", content=body).status_code == 413
+
+
+# Starting
+
+
+def test_guessing_a_token_is_limited(start_proxy: StartProxy) -> None:
+    """After ten wrong ones in a minute an address waits, even with the right one; keys pass."""
+    proxy = start_proxy(policy=HOLD, has_desk=True, admin={"token": "short"})
+    secret = make_key(proxy, "reviewer", "dora")
+    with stranger(proxy) as client:
+        for _ in range(ATTEMPTS_A_MINUTE):
+            assert client.get(STATS, headers=bearer("guess")).status_code == 401
+        limited = client.get(STATS, headers=bearer("short"))
+        assert code_of(limited) == (429, "rate_limit_exceeded")
+        assert 1 <= int(limited.headers["retry-after"]) <= 60
+        assert client.get(STATS, headers=bearer(secret)).status_code == 200
+
+
+def test_a_taken_port_that_was_set_stops_the_start() -> None:
+    """The default port gives way to a free one, one that somebody chose does not."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartupError, match=f"admin.port {port} on 127.0.0.1 is taken"):
+            bind_admin(AdminConfig(port=port))
+    first, second = bind_admin(AdminConfig()), bind_admin(AdminConfig())
+    assert first is not None
+    assert second is not None
+    ports = {each.listening.getsockname()[1] for each in (first, second)}
+    assert len(ports) == 2
+    assert all(port >= DEFAULT_PORT for port in ports)
+    first.listening.close()
+    second.listening.close()
+
+
+def test_beyond_loopback_a_token_is_required() -> None:
+    with pytest.raises(StartupError, match=r"set admin\.token"):
+        bind_admin(AdminConfig(host="0.0.0.0"))
+    assert bind_admin(AdminConfig(enabled=False)) is None
+
+
+@pytest.fixture(scope="module")
+def process(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ProxyProcess, Path]]:
+    folder = tmp_path_factory.mktemp("desk")
+    config = f"""
+upstreams: {{demo: {{demo: true}}}}
+models: [{{match: "*", upstream: demo}}]
+calibrator: {{checkpoint: "fake:0.1"}}
+store: sqlite:///{folder}/held.db
+"""
+    with ProxyProcess(folder, config) as proxy:
+        yield proxy, folder
+
+
+def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]) -> None:
+    """Without a token the start prints a link, which is exchanged for a cookie, and then is worth
+    nothing; a key made beside it lets an admin in again."""
+    proxy, folder = process
+    found = re.search(r"review desk (http://127\.0\.0\.1:\d+)(/pinocchio/login\S+)", proxy.stdout())
+    assert found is not None
+    with httpx.Client(base_url=found[1], trust_env=False) as page:
+        entered = page.get(found[2])
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert page.get(f"{API}/me").json()["role"] == "admin"
+    with httpx.Client(base_url=found[1], trust_env=False) as other:
+        again = other.get(found[2])
+        assert (again.status_code, "used before" in again.text) == (401, True)
+        config = str(folder / "proxy.yaml")
+        create = ("keys", "create", "--config", config, "--role", "admin")
+        assert "needs a --name" in run_cli(*create).stderr
+        secret = run_cli(*create, "--name", "eve").stdout.strip()
+        me = other.get(f"{API}/me", headers=bearer(secret)).json()
+        assert (me["name"], me["role"]) == ("eve", "admin")
+    assert found[2].partition("=")[2] not in proxy.stderr()

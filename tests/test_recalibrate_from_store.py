@@ -1,0 +1,148 @@
+"""`pinocchio recalibrate --from-store`: verdicts mend the calibrator, or it says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrator.recalibration import Platt, Recalibration
+from calibrator.recalibration_versions import RecalibrationVersions
+from proxy.learning.labels import read_labels
+from proxy.learning.recalibrating import NotLearntError, learn_recalibration
+from proxy.store.findings import Findings
+from tests.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_truth
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
+    """2,000 replies in two weeks: the least sure held, of the others a tenth audited."""
+    traffic = Traffic(tmp_path_factory.mktemp("month"), seed=3)
+    traffic.pass_by(2_000, 14, audit_share=0.1, held=0.2)
+    traffic.label()
+    return traffic
+
+
+def learn(traffic: Traffic, since: float = 0.0, **options: object) -> Recalibration:
+    findings = Findings(traffic.url)
+    labels = read_labels(findings.engine, since, CALIBRATOR)
+    findings.close()
+    return learn_recalibration(labels, CALIBRATOR, **options).recalibration  # type: ignore[arg-type]  # of each test
+
+
+def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
+    """200 audited verdicts halve the calibration error; a second run finds nothing better; one
+    command goes back."""
+    truth = usual_truth(np.random.default_rng(0), 20_000)
+    before = labelled.calibration_error(truth)
+    dry = labelled.told("recalibrate", "--from-store", "--dry-run")
+    assert dry["is_better"]
+    assert not dry["promoted"]
+    assert labelled.calibration_error(truth) == before
+    done = labelled.run("recalibrate", "--from-store")
+    assert done.returncode == 0, done.stderr
+    assert "promoted" in done.stdout
+    assert labelled.calibration_error(truth) < before / 2
+    again = labelled.run("recalibrate", "--from-store")
+    assert again.returncode == 3
+    assert "what counted before still counts" in again.stdout
+    listed = labelled.run("recalibrate", "--history")
+    assert f"none -> {dry['name']}" in listed.stdout
+    assert labelled.told("recalibrate", "--rollback") == {"before": dry["name"], "after": None}
+    assert labelled.calibration_error(truth) == before
+
+
+def test_held_and_audited_replies_count_by_how_many_there_were(labelled: Traffic) -> None:
+    """The estimate over all replies is near the truth; held and delivered ones differ."""
+    findings = Findings(labelled.url)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
+    findings.close()
+    assert labels.totals.delivered + labels.totals.held == 2_000
+    assert sum(labels.weights()) == pytest.approx(2_000)
+    everything = labels.estimate("all")
+    truth = usual_truth(np.random.default_rng(1), 50_000).mean()
+    assert everything.low < truth < everything.high
+    assert labels.estimate("held").high < labels.estimate("delivered").low
+    sure = labels.estimate("all", of="confidence").value
+    assert sure > everything.high  # overconfident
+
+
+def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path: Path) -> None:
+    """It is fitted on the calibrator's own scores, recorded or undone, never on top of another."""
+    plain = learn(labelled)
+    later = Traffic(tmp_path, seed=3)
+    RecalibrationVersions(later.current.parent).promote(
+        Recalibration("platt", Platt(0.3, 1.0), labels=9), {}
+    )
+    later.pass_by(2_000, 14, audit_share=0.1, held=0.2)
+    later.label()
+    mended = learn(later)
+    grid = overconfident(np.linspace(0.1, 0.95, 20))
+    first, second = (np.array([one.apply(float(p)) for p in grid]) for one in (plain, mended))
+    assert second == pytest.approx(first, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("audited", "held", "options", "sentence"),
+    [
+        (0.0, 0.0, {}, "0 labelled replies are too few .* 50 more"),
+        (0.05, 0.0, {}, "too few for a recalibration: 50 are the least"),
+        (0.0, 0.9, {}, "labels are of held replies"),
+        (0.3, 0.0, {"is_held_only": True}, "0 labelled replies are too few"),
+    ],
+)
+def test_labels_that_do_not_allow_it_are_refused(
+    audited: float, held: float, options: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    """The sentence says how many are missing, or that held replies say nothing about others."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(400, 7, audit_share=audited, held=held)
+    traffic.label()
+    with pytest.raises(NotLearntError, match=sentence):
+        learn(traffic, **options)
+
+
+def test_held_replies_alone_are_enough_where_that_is_said(tmp_path: Path) -> None:
+    """`--held-only` is a statement about what the recalibration is for."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(400, 7, held=0.9)
+    traffic.label()
+    assert learn(traffic, is_held_only=True).labels >= 50
+
+
+def test_labels_of_one_kind_are_refused(tmp_path: Path) -> None:
+    """Where everything was right there is nothing to fit."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(200, 7, audit_share=0.5, truth=lambda _, count: np.ones(count))
+    traffic.label()
+    with pytest.raises(NotLearntError, match="are correct: a recalibration needs both kinds"):
+        learn(traffic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["recalibrate", "--from-store", "--rollback"], "say what to learn from"),
+        (["recalibrate", "--rollback"], "nothing to take back"),
+        (["recalibrate", "--from-store"], "there is no record"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    """One sentence and an exit status; nothing is written."""
+    done = Traffic(tmp_path).run(*arguments)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["proxy.yaml"]
+
+
+def test_without_a_folder_of_versions_nothing_is_promoted(tmp_path: Path) -> None:
+    """The sentence has the line that proxy.yaml lacks."""
+    traffic = Traffic(tmp_path)
+    traffic.config.write_text(f'calibrator: {{checkpoint: "{CALIBRATOR}"}}\n')
+    done = traffic.run("recalibrate", "--from-store")
+    assert done.returncode == 2
+    assert "calibrator: {recalibration: recalibrations/current}" in done.stderr
