@@ -34,6 +34,7 @@ from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
+from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
@@ -148,6 +149,8 @@ class App:
         kept = setup.config.records
         store = setup.config.store
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
+        has_record = parts.records is not None
+        self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -264,12 +267,16 @@ class App:
         self._retention.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
             await self._desk.stop()
         self._parts.scoring.close()
         await self._reloading.stop()
+        if self._drift is not None:
+            await asyncio.to_thread(self._drift.stop)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()

@@ -215,7 +215,9 @@ def _with_length(headers: Headers, length: int) -> Headers:
     field = (b"content-length", b"%d" % length)
     for at, told in enumerate(headers):
         if told[0] == b"content-length":
-            return headers if told == field else [*headers[:at], field, *headers[at + 1 :]]
+            changed = headers.copy()
+            changed[at] = field
+            return changed
     return [*headers, field]
 
 

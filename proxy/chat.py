@@ -366,8 +366,9 @@ class Way:
         else:
             whole = answer.completion if completion is None else completion
             body = rewritten(answer, whole | ({MEMBER: member} if member else {}), self.asked)
-        is_as_it_came = completion is None and member is None
-        kept = answer.headers if is_as_it_came else without(answer.headers, b"content-encoding")
+        kept = answer.headers
+        if answer.is_encoded and (completion is not None or member is not None):
+            kept = without(kept, b"content-encoding")
         return Reply(answer.status, [*kept, *self._headers(outcome)], body)
 
     async def _changed(self, answer: Answer, outcome: Outcome) -> Json | None:

@@ -35,6 +35,9 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) != 1 or not _is_allowed(hosts[0]):
+    allowed = 0
+    for name, value in headers:
+        if name == b"host":
+            allowed += 1 if _is_allowed(value) else 2
+    if allowed != 1:
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")

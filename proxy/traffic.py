@@ -25,6 +25,7 @@ from policies import (
 )
 from proxy.certified import CertifiedPolicy
 from proxy.errors import StoreError
+from proxy.store.drift import distrusted
 from proxy.store.findings import Findings, Withdrawal
 from proxy.store.recorded import Recorded, recent_confidences, verdicts_after
 from proxy.watch import Sight, sight_of
@@ -42,6 +43,7 @@ class _News:
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]
     verdicts: list[tuple[int, Recorded]]
+    distrusted: set[str]  # calibrators whose calibration has drifted
 
 
 class Traffic:
@@ -159,6 +161,9 @@ class Traffic:
             for each in self._followed.values():
                 if found := each.hear(verdict):
                     self._note(found)
+        for each in tuple(self._followed.values()):
+            for found in each.distrust(news.distrusted):
+                self._note(found)
 
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
         """On a thread."""
@@ -173,7 +178,8 @@ class Traffic:
         ]
         findings = self._opened()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
-        return _News(certificates, findings.withdrawals(), verdicts)
+        drifted = distrusted(findings.engine)
+        return _News(certificates, findings.withdrawals(), verdicts, drifted)
 
     def _recorded(self, policy: str) -> list[tuple[str, float]]:
         """On a thread."""

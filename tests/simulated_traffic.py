@@ -73,7 +73,7 @@ class Traffic:
         """So many replies, evenly over so many days; those less sure than `held` are held."""
         rng = self._rng
         records = Records(self.url, max_queue=count + 1)
-        audits = AuditWriter(self.url, max_open=count + 1, max_queue=count + 1)
+        audits = AuditWriter(self.url, max_open=1_000_000, max_queue=count + 1)
         records.open()
         recalibration = resolve_recalibration(self.current)
         worth = truth(rng, count)

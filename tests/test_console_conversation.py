@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.console.conversation import Part, answered, asked, tools_of
+from proxy.desk.conversation import Part, answered, asked, tools_of
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 CALL = {"function": {"name": "look_up", "arguments": '{"q":1}'}}

@@ -9,8 +9,8 @@ import unicodedata
 import pytest
 
 from proxy.console import text
-from proxy.console.conversation import Part, Turn
 from proxy.console.shown import MOST_SHOWN, fields_of, shown
+from proxy.desk.conversation import Part, Turn
 
 
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:

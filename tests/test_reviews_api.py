@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from proxy.store.held_replies import AUDIT, EXPIRED, RELEASED, HeldReply, Store
 from proxy.store.review_queue import ReviewQueue
 from tests.conftest import StartProxy
 from tests.desk_client import API, DESK, HOLD, TOKEN, code_of, decide, held_id, make_key
-from tests.live_proxy import LiveProxy, until
+from tests.live_proxy import LiveProxy, question, until
 from tests.test_store import REPLY
 
 WAIT = "{version: 1, name: desk, default: {hold: {reply: wait, wait: 20s}}}"
@@ -147,6 +148,9 @@ def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:
     review = proxy.desk.get(f"{API}/reviews/{id}").json()
     assert review["request"]["messages"] == [{"role": "user", "content": "tell me p=0.2"}]
     assert review["reply"]["choices"][0]["message"]["content"] == "tell me p=0.2"
+    part = {"kind": "text", "text": "tell me p=0.2", "name": ""}
+    assert review["conversation"] == [{"role": "user", "parts": [part]}]
+    assert review["answer"] == [{"role": "assistant", "parts": [part]}]
     assert review["editable"] == {"texts": ["tell me p=0.2"], "tool_calls": []}
     assert [rule["rule"] for rule in review["why"]] == ["default"]
     assert [each["event"] for each in review["history"]] == ["held"]
@@ -234,6 +238,27 @@ def test_a_waiting_client_gets_the_edited_reply_at_once(
     assert "a better one" in answer.text
     assert text not in answer.text
     assert answer.headers["x-pinocchio-action"] == "deliver"
+
+
+def test_an_edited_call_goes_out_once(proxy: LiveProxy) -> None:
+    """An agent that asks again gets the call as the reviewer wrote it, and no second call goes
+    upstream."""
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
+    asked = question("edit this call p=0.1", "tools", tools=[tool])
+    first = proxy.http.post("/v1/chat/completions", json=asked)
+    assert code_of(first) == (422, "held_for_review")
+    id = first.headers["x-pinocchio-review-id"]
+    broken = decide(proxy, id, verdict="edit", content={"arguments": {"city": 5}})
+    assert code_of(broken) == (422, "unusable_edit")
+    assert broken.json()["error"]["param"] == "content[0].arguments"
+    done = decide(proxy, id, verdict="edit", content={"arguments": {"city": "Oslo"}})
+    assert done.status_code == 200
+    again = proxy.http.post("/v1/chat/completions", json=asked)
+    [call] = again.json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+    assert again.headers["x-pinocchio-review-id"] == id
+    assert proxy.desk.get(f"{API}/reviews/{id}").json()["taken_at"] is not None
 
 
 def test_an_audit_is_closed_by_any_verdict(queue: ReviewQueue) -> None:

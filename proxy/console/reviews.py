@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from proxy.console import text
-from proxy.console.conversation import answered, asked, tools_of
 from proxy.console.edits import content_of, form_of
 from proxy.console.pages import SAFE, query
 from proxy.console.shell import page, told
 from proxy.console.shown import MOST_TURNS, shown
+from proxy.desk.conversation import answered, asked, tools_of
 from proxy.desk.desk import STATES, Desk, Verdict
 from proxy.desk.editable import editable, surface_of
 from proxy.desk.guard import checked_form, visitor_of

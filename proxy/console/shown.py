@@ -10,7 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from proxy.console import text
-from proxy.console.conversation import Part, Turn
+from proxy.desk.conversation import Part, Turn
 
 MOST_SHOWN: Final = 20_000
 """Characters of one part that a page begins with; the rest is a click away."""

@@ -12,9 +12,10 @@ import binascii
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from proxy.desk.conversation import Turn, answered, asked
 from proxy.desk.editable import editable, surface_of
 from proxy.desk.editing import edited
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
@@ -181,23 +182,25 @@ class Desk:
         return self.queue.labels(held.request_id) if held.request_id is not None else []
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
-        calls = editable(held)
+        found, path = editable(held), surface_of(held)
         return {
             **listed_facts(held),
             "question": held.question,
             "standing": held.standing,
-            "path": surface_of(held),
+            "path": path,
             "note": held.note,
             "share": held.share,
             "taken_at": held.taken_at,
             "is_bound": held.is_bound,
+            "conversation": [_turn(each) for each in asked(held.request, path, held.question)],
+            "answer": [_turn(each) for each in answered(held.reply, path)],
             "request": json_object(held.request) if held.request is not None else None,
             "reply": json_object(held.reply),
             "revised": json_object(held.revised) if held.revised is not None else None,
-            "editable": calls
+            "editable": found
             and {
-                "texts": [each.text for each in calls.texts],
-                "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in calls.calls],
+                "texts": [each.text for each in found.texts],
+                "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in found.calls],
             },
             "why": self._why(held),
             "labels": [
@@ -243,6 +246,11 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     facts = {name: getattr(held, name) for name in names + later}
     state = "open" if held.state == HELD else held.state
     return facts | {"state": state, "question": held.question[:500]}
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    """A message in its parts: text, thought, image, call, or a note about what is not shown."""
+    return {"role": turn.role, "parts": [asdict(part) for part in turn.parts]}
 
 
 def _cursor(place: Place) -> str:

@@ -120,7 +120,7 @@ def _with_calls(found: Editable, calls: Sequence[Json], payload: Json) -> dict[P
         if unknown := set(new) - _CALL:
             raise UnusableEditError(f"a call has no {min(unknown)!r}", param=where)
         name = new.get("name", call.name)
-        if name != call.name and name not in schemas:
+        if name != call.name and not (isinstance(name, str) and name in schemas):
             message = f"the request offers no tool {str(name)[:100]!r}"
             raise UnusableEditError(message, param=f"{where}.name")
         arguments = _arguments(new["arguments"], call, schemas.get(name), f"{where}.arguments")

@@ -154,7 +154,7 @@ _FIELDS: Final = (  # of every answer that does not say otherwise
 
 def _with_fields(send: Send) -> Send:
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if "headers" in message:  # the beginning, or all of it
             given = {name.lower() for name, _ in message["headers"]}
             added = [field for field in _FIELDS if field[0] not in given]
             message = {**message, "headers": [*message["headers"], *added]}
