@@ -201,11 +201,11 @@ def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
 
 def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
     """Beyond the bytes that may wait, and beyond `max_open` in the queue, audits are let go."""
-    writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_open=2, max_bytes=10_000)
-    writer.add(drawn(0, b"x" * 20_000))
+    writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_bytes=10_000)
+    writer.add(drawn(0, b"x" * 20_000), 2)
     assert writer.shed == 1
     for number in range(1, 5):
-        writer.add(drawn(number))
+        writer.add(drawn(number), 2)
     writer.close()
     assert writer.shed == 3
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
@@ -215,8 +215,8 @@ def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
     """It is counted; whoever adds never hears of it."""
-    writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}", max_open=2)
-    writer.add(drawn(0))
+    writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}")
+    writer.add(drawn(0), 2)
     writer.close()
     assert writer.shed == 1
 
@@ -224,8 +224,8 @@ def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
 async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
     """In the store they are reviews as any other."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    writer, store = AuditWriter(url, max_open=2), Store(url)
-    writer.add(drawn(0))
+    writer, store = AuditWriter(url), Store(url)
+    writer.add(drawn(0), 2)
     writer.close()
     await store.open()
     assert await store.decide("audit_0", "released")
