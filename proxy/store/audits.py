@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, metadata, open_engine
 from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
 
@@ -105,6 +106,8 @@ class AuditWriter:
                 room = max(0, batch[-1].max_open - taken)
                 if kept := [row_of(each.reply) for each in batch[:room]]:
                     connection.execute(held_replies.insert(), kept)
+                    written = held_replies.c.id.in_([row["id"] for row in kept])
+                    note_change(connection, "drawn", held_replies, written)
         except (SQLAlchemyError, StoreError) as error:
             self._note_shed(len(batch), cause(error))
             return
