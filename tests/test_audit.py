@@ -18,6 +18,7 @@ from proxy.store.findings import Findings
 from proxy.store.held_replies import AUDIT, HeldReply, Store
 from tests.client_keys import ask_with, make_key, wait_until_known
 from tests.conftest import StartProxy
+from tests.desk_client import API, DESK
 from tests.live_proxy import LiveProxy, streaming, until
 
 HOLD = """
@@ -188,6 +189,23 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
     assert found.undrawn == 1
     assert told[held["x-pinocchio-request-id"]].stratum == "held"
     assert sum(found.of("delivered").weights()) == pytest.approx(found.totals.delivered)
+
+
+def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> None:
+    """From the client's request to an estimate: drawn, listed, decided on, counted."""
+    proxy = start_proxy(audit={"share": 1.0}, **DESK)
+    id = proxy.ask("p=0.8").headers["x-pinocchio-request-id"]
+    audit_of(proxy, id)
+    [listed] = proxy.desk.get(f"{API}/reviews", params={"kind": "audit"}).json()["items"]
+    verdict = {"verdict": "reject", "correct": False}
+    decided = proxy.desk.post(f"{API}/reviews/{listed['id']}/verdict", json=verdict)
+    assert decided.status_code == 200, decided.text
+    proxy.recorded(id, "facts")
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    [labelled] = read_labels(findings.engine).replies
+    findings.close()
+    assert (labelled.request_id, labelled.is_correct) == (id, False)
+    assert (labelled.stratum, labelled.share, labelled.confidence) == ("audited", 1.0, 0.8)
 
 
 def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
