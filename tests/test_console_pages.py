@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import httpx
@@ -15,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import Visit, chromium, visiting
 from tests.conftest import StartProxy
+from tests.databases import execute
 from tests.desk_client import DESK, HOLD, desk_url, held_id, logged_in
 from tests.live_proxy import LiveProxy, until
 
@@ -67,8 +66,7 @@ def fetched(proxy: LiveProxy, id: str) -> str | None:
 
 def clean_up(proxy: LiveProxy) -> None:
     """Nothing is open afterwards."""
-    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
-        connection.execute("UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
+    execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
 
 
 def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: Visit) -> None:
@@ -195,17 +193,6 @@ def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
         expect(page.get_by_text("Nothing waits")).to_be_visible()
     assert fetched(proxy, first) == "another"
     assert state_of(proxy, second) == "rejected"
-
-
-def test_what_is_new_is_told_and_no_row_moves(proxy: LiveProxy, visit: Visit) -> None:
-    """A reply that is held meanwhile makes a chip, and comes with a click on it."""
-    clean_up(proxy)
-    held_id(proxy, "early p=0.3")
-    page = visit.page
-    page.goto("/console/reviews")
-    held_id(proxy, "late p=0.1")
-    page.get_by_text("1 new").click(timeout=15_000)
-    expect(page.get_by_role("link", name="late")).to_be_visible()
 
 
 PAGES = ("reviews", "traffic", "quality", "policies", "policies/desk", "calibrator")
