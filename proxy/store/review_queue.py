@@ -16,9 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.records import exchanges
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
 DAY_S = 86_400
@@ -101,7 +103,7 @@ class ReviewQueue:
         columns = [table[name] for name in _LISTED]
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
         if state == HELD:
-            query = query.where(table.expires_at > time.time())
+            query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == value)
@@ -184,6 +186,25 @@ class ReviewQueue:
         query = query.group_by(day, table.decided_by, table.state)
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
 
+    def traffic(self, since: float, until: float) -> dict[str, Any] | None:
+        """What was recorded between two times: how many, mean confidence, what was done with them;
+        None where nothing was."""
+        started, action = exchanges.c.request_id, exchanges.c.action
+        first, last = (f"req_{int(at * 1_000):012x}" for at in (since, until))
+        columns = (action, sa.func.count(), sa.func.count(exchanges.c.confidence))
+        query = sa.select(*columns, sa.func.sum(exchanges.c.confidence))
+        between = query.where(started >= first, started < last).group_by(action)
+        found: Sequence[Any] = self._rows(between)
+        if not found:
+            return None
+        scored = sum(row[2] for row in found)
+        total = sum(row[3] or 0.0 for row in found)
+        return {
+            "count": sum(row[1] for row in found),
+            "confidence": total / scored if scored else None,
+            "actions": {row[0] or "none": row[1] for row in found},
+        }
+
     # --- changing -------------------------------------------------------------------------------
 
     def decide(
@@ -208,6 +229,7 @@ class ReviewQueue:
             connection.execute(happened(held.id, state, now, reviewer))
             if is_correct is not None and held.request_id is not None:
                 keep_label(connection, held.request_id, is_correct, reviewer, note)
+            note_change(connection, "decided", held_replies, table.id == held.id)
         return True
 
     def give_label(
@@ -232,6 +254,7 @@ class ReviewQueue:
         with self._changing() as connection:
             if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
                 connection.execute(happened(held.id, EXPIRED, now))
+                note_change(connection, "expired", held_replies, table.id == held.id)
 
     def forget_events(self) -> None:
         """Deletes what happened long ago."""
