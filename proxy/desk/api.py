@@ -63,8 +63,8 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.post("/reviews/{id}/verdict")
     def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
-        """Decides, once. The same again answers the same; another verdict is a 409 with the
-        review, code `review_decided` or `review_expired`."""
+        """Decides, once, and answers with the review (but for `why`). The same again answers the
+        same; another verdict is a 409 with the review, `review_decided` or `review_expired`."""
         given = Verdict(body.verdict, body.correct, body.content, body.note)
         return desk.decide(id, given, who.name)
 
