@@ -28,7 +28,7 @@ def main() -> None:
     import typer
 
     import calibrator
-    from proxy import key_commands, policy_commands, record_commands
+    from proxy import audit_commands, key_commands, policy_commands, record_commands
     from proxy.commands import cli
     from proxy.learning import commands as learning_commands
     from proxy.learning import recalibrate_command
@@ -38,6 +38,7 @@ def main() -> None:
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     cli.add_typer(recalibrate_command.cli)  # learns from files as the calibrator's, and the store
     cli.add_typer(key_commands.cli, name="keys")
+    cli.add_typer(audit_commands.cli, name="audit")
     typer.main.get_command(cli)(prog_name="pinocchio")
 
 

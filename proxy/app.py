@@ -44,6 +44,7 @@ from proxy.scoring import Scoring
 from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
+from proxy.store.retention import Retention
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
@@ -117,8 +118,7 @@ def create_app_of(
         max_queue=config.calibrator.max_queue,
         on_ready=on_ready,
     )
-    keep_days = config.records.keep_days
-    records = Records(config.store, keep_days) if keep_days else None
+    records = Records(config.store) if config.records.keep_days else None
     store = Store(config.store, config.limits.max_held)
     traffic, verdicts = Traffic(config.store), Verdicts(store)
     parts = Parts(
@@ -151,8 +151,9 @@ class App:
         self._admin_url = setup.config.admin.url or (admin.url if admin else None)
         self._courier: Courier | None = None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
-        has_record = parts.records is not None
-        self._drift = DriftWatch(setup.config.store) if has_record else None
+        store, kept = setup.config.store, setup.config.records
+        self._drift = DriftWatch(store) if parts.records is not None else None
+        self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -266,6 +267,7 @@ class App:
             self._parts.records.open()
         await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
+        self._retention.start()
         if self._desk is not None:
             await self._desk.start()
         if self._drift is not None:
@@ -289,6 +291,7 @@ class App:
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
+        await asyncio.to_thread(self._retention.close)
         await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)

@@ -180,9 +180,10 @@ class AttachConfig(Section):
 
 
 class RecordsConfig(Section):
-    """The record of exchanges, in the store: facts, no text."""
+    """The record of exchanges, in the store: facts, no text but that of reviewed replies."""
 
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
+    keep_content_days: float = Field(default=30, ge=0)  # once a reply was decided on or expired
 
 
 class AuditConfig(Section):

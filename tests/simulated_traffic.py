@@ -72,7 +72,7 @@ class Traffic:
     ) -> None:
         """So many replies, evenly over so many days; those less sure than `held` are held."""
         rng = self._rng
-        records = Records(self.url, keep_days=30, max_queue=count + 1)
+        records = Records(self.url, max_queue=count + 1)
         audits = AuditWriter(self.url, max_open=1_000_000, max_queue=count + 1)
         records.open()
         recalibration = resolve_recalibration(self.current)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
@@ -103,8 +104,7 @@ class ReviewQueue:
         columns = [table[name] for name in _LISTED]
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
         if state == HELD:
-            # `+ 0` keeps planners from the index of expiry, by which everything would be sorted
-            query = query.where(table.expires_at + 0 > time.time())
+            query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == value)
@@ -234,6 +234,7 @@ class ReviewQueue:
             connection.execute(happened(held.id, state, now, reviewer))
             if is_correct is not None and held.request_id is not None:
                 keep_label(connection, held.request_id, is_correct, reviewer, note)
+            note_change(connection, "decided", held_replies, table.id == held.id)
         return replace(held, **values)
 
     def give_label(
@@ -258,6 +259,7 @@ class ReviewQueue:
         with self._changing() as connection:
             if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
                 connection.execute(happened(held.id, EXPIRED, now))
+                note_change(connection, "expired", held_replies, table.id == held.id)
 
     def forget_events(self) -> None:
         """Deletes what happened long ago."""
