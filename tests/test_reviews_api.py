@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from proxy.callers import Caller
 from proxy.desk.desk import Desk, Verdict
 from proxy.desk.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
-from proxy.errors import DecidedError, RateLimitedError
+from proxy.errors import DecidedError, NotFoundError, RateLimitedError
 from proxy.store.held_replies import AUDIT, EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.store.review_queue import ReviewQueue
 from tests.conftest import StartProxy
@@ -471,6 +471,19 @@ def test_the_api_is_described(proxy: LiveProxy) -> None:
         (f"{API}/reviews/{{id}}/label", "post"),
         (f"{API}/stats", "get"),
     }
+
+
+def test_characters_that_a_database_cannot_keep(queue: ReviewQueue) -> None:
+    """In a note they become their escapes, and asked for they find nothing."""
+    hold(queue, replace(REPLY, request_id="req_1"))
+    desk = Desk(queue)
+    assert desk.page(queue="\0").items == []
+    with pytest.raises(NotFoundError):
+        desk.review("\0")
+    verdict = Verdict("approve", correct=True, note="a\0b")
+    review = desk.decide(REPLY.id, verdict, "alice")
+    assert (review["note"], review["labels"][0]["note"]) == ("a\\x00b", "a\\x00b")
+    assert desk.decide(REPLY.id, verdict, "alice") == review
 
 
 def test_what_waits_is_counted(queue: ReviewQueue) -> None:

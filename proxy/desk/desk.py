@@ -20,7 +20,7 @@ from proxy.desk.editable import editable, surface_of
 from proxy.desk.editing import edited
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
-from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, storable
 from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
 from proxy.store.review_queue import DAY_S, Listed, Place, ReviewQueue
@@ -140,7 +140,7 @@ class Desk:
         labels = {each.reviewer: each.is_correct for each in self.queue.labels(held)}
         then = (held.state, held.decided_by, held.revised, held.note)
         is_label_same = held.request_id is None or labels.get(reviewer) == verdict.correct
-        return then == (verdict.state, reviewer, revised, verdict.note) and is_label_same
+        return then == (verdict.state, reviewer, revised, storable(verdict.note)) and is_label_same
 
     def _decided_error(self, held: HeldReply) -> DecidedError:
         review = self._facts(held)

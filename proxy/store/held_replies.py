@@ -327,10 +327,10 @@ def expire_some(connection: sa.Connection) -> int:
 
 def row_of(held: HeldReply) -> dict[str, Any]:
     """What is inserted for a reply."""
-    return {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+    return {column.name: storable(getattr(held, column.name)) for column in _held.columns}
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
     if not isinstance(value, str):
         return value

@@ -19,7 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
-from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies, storable
 from proxy.store.records import exchanges
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
@@ -107,7 +107,7 @@ class ReviewQueue:
             query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
         for name, value in narrowed.items():
             if value is not None:
-                query = query.where(table[name] == value)
+                query = query.where(table[name] == storable(value))
         listed: list[Listed] = []
         order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
         if after is None or after[0] is None:
@@ -131,7 +131,7 @@ class ReviewQueue:
 
     def get(self, id: str) -> HeldReply | None:
         """One reply, marked as expired if its time is over."""
-        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == id))
+        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
         found = HeldReply(**rows[0]._mapping) if rows else None
         if found is not None and found.state == HELD and found.expires_at <= time.time():
             self._expire(found)
@@ -227,13 +227,13 @@ class ReviewQueue:
         is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
         change = held_replies.update().where(is_open)
         values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
-        values |= {"revised": revised, "note": note}
+        values |= {"revised": revised, "note": storable(note)}
         with self._changing() as connection:
             if connection.execute(change.values(**values)).rowcount != 1:
                 return None
             connection.execute(happened(held.id, state, now, reviewer))
             if is_correct is not None and held.request_id is not None:
-                keep_label(connection, held.request_id, is_correct, reviewer, note)
+                keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
             note_change(connection, "decided", held_replies, table.id == held.id)
         return replace(held, **values)
 
@@ -241,7 +241,7 @@ class ReviewQueue:
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
     ) -> None:
         with self._changing() as connection:
-            keep_label(connection, request_id, is_correct, reviewer, note)
+            keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
         """Marks what nobody decided in time, in so many slices at most."""
