@@ -381,6 +381,21 @@ def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
     assert set(traffic[0]["actions"]) <= {"hold", "none"}
 
 
+async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
+    """Of what the store decides, and of what expires there, watchers and webhooks hear too."""
+    store = Store(queue.url)
+    await store.open()
+    for id, expires_at in (("a", 4e9), ("b", 2.0), ("c", 2.0)):
+        await store.hold(replace(REPLY, id=id, expires_at=expires_at))
+    assert await store.decide("a", RELEASED)
+    assert not await store.decide("b", RELEASED)
+    await store.expire()
+    await store.aclose()
+    events = await asyncio.to_thread(queue.events_after, 0)
+    told = {(each.review_id, each.event) for each in events if each.event != "held"}
+    assert told == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
+
+
 async def test_who_reads_too_slowly_is_told(queue: ReviewQueue) -> None:
     """Messages that nobody takes are dropped, and the reader hears that there were some."""
     feed = Feed(queue, every_s=0.02)

@@ -19,6 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, metadata, open_engine
 from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
+from proxy.store.review_events import happened
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +103,7 @@ class AuditWriter:
                 room = max(0, self._max_open - connection.execute(_count_open()).scalar_one())
                 for drawn in batch[:room]:
                     connection.execute(held_replies.insert().values(**row_of(drawn)))
+                    connection.execute(happened(drawn.id, HELD, drawn.created_at))
                 if written := [drawn.id for drawn in batch[:room]]:
                     note_change(connection, "drawn", held_replies, held_replies.c.id.in_(written))
         except (SQLAlchemyError, StoreError) as error:
