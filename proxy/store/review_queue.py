@@ -190,23 +190,20 @@ class ReviewQueue:
         query = query.group_by(day, table.decided_by, table.state)
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
 
-    def traffic(self, since: float, until: float) -> dict[str, Any] | None:
-        """What was recorded between two times: how many, mean confidence, what was done with them;
-        None where nothing was."""
-        started, action = exchanges.c.request_id, exchanges.c.action
-        first, last = (f"req_{int(at * 1_000):012x}" for at in (since, until))
-        columns = (action, sa.func.count(), sa.func.count(exchanges.c.confidence))
-        query = sa.select(*columns, sa.func.sum(exchanges.c.confidence))
-        between = query.where(started >= first, started < last).group_by(action)
-        found: Sequence[Any] = self._rows(between)
-        if not found:
-            return None
-        scored = sum(row[2] for row in found)
-        total = sum(row[3] or 0.0 for row in found)
+    def traffic(self, since: float) -> dict[str, Any]:
+        """What was asked from a time on and is recorded: how many, with what mean confidence, and
+        what was done with them."""
+        row = exchanges.c
+        columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
+        query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
+        first = f"req_{int(since * 1_000):012x}"
+        found: Sequence[Any] = self._rows(query.where(row.request_id >= first))
+        scored = sum(each[2] for each in found)
+        total = sum(each[3] or 0.0 for each in found)
         return {
-            "count": sum(row[1] for row in found),
+            "count": sum(each[1] for each in found),
             "confidence": total / scored if scored else None,
-            "actions": {row[0] or "none": row[1] for row in found},
+            "actions": {each[0] or "none": each[1] for each in found},
         }
 
     # --- changing -------------------------------------------------------------------------------
