@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import calibrator
 from proxy.export_command import cli
+from proxy.learning.recalibrate_command import cli as recalibrating
 from proxy.policy_commands import cli as on_policies
 from proxy.store.findings import Findings
 from tests.conftest import StartProxy
@@ -114,8 +115,10 @@ def test_other_commands_read_what_is_written(
     app = typer.Typer()
     app.add_typer(calibrator.cli)
     app.add_typer(on_policies)
+    app.add_typer(recalibrating)
     for arguments in (
         ["evaluate", str(path), "--json"],
+        ["recalibrate", str(path), "-o", str(tmp_path / "recalibration.json")],
         ["certify", str(path), "--max-error", "0.3", "--confidence", "0.9", "--json"],
     ):
         finished = CliRunner().invoke(app, arguments)
