@@ -52,6 +52,9 @@ from proxy.verdicts import Verdicts
 if TYPE_CHECKING:
     from calibrator import Recalibration
 
+if TYPE_CHECKING:
+    from proxy.desk.webhooks import Courier
+
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     """How the configured calibrator is loaded, later and on another thread."""
@@ -145,12 +148,12 @@ class App:
     ) -> None:
         self._parts = parts
         self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
+        self._admin_url = setup.config.admin.url or (admin.url if admin else None)
+        self._courier: Courier | None = None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
-        kept = setup.config.records
-        store = setup.config.store
+        store, kept = setup.config.store, setup.config.records
+        self._drift = DriftWatch(store) if parts.records is not None else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
-        has_record = parts.records is not None
-        self._drift = DriftWatch(setup.config.store) if has_record else None
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -269,10 +272,18 @@ class App:
             await self._desk.start()
         if self._drift is not None:
             self._drift.start()
+        config = self._reloading.current.setup.config
+        if config.webhooks:
+            from proxy.desk.webhooks import Courier
+
+            self._courier = Courier(config, self._admin_url)
+            self._courier.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
             await self._desk.stop()
+        if self._courier is not None:
+            await self._courier.aclose()
         self._parts.scoring.close()
         await self._reloading.stop()
         if self._drift is not None:

@@ -158,8 +158,9 @@ class _Watch:
         self._working.cancel()
 
     def stop(self) -> None:
-        if self._tell_leaving is not None:
-            self._tell_leaving(None)
+        tell_leaving, self._tell_leaving = self._tell_leaving, None
+        if tell_leaving is not None:
+            tell_leaving(None)
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -275,10 +276,13 @@ class Way:
     async def _score(self, answer: Answer, model: str) -> None:
         """`model` is the one that was asked, for an answer that does not name its own."""
         asked, model = self.asked, answer.model or model
-        with self.exchange.in_scoring:
+        began = time.perf_counter()
+        try:
             answer.confidences = await self.parts.scoring.score(
                 asked.question, answer.choices, model, asked.domain, asked.caller.team
             )
+        finally:
+            self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
         id, calibrator = self.exchange.request_id, self.parts.scoring.name

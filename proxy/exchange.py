@@ -115,7 +115,7 @@ class Exchange:
     is_stream: bool = False
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
-    in_scoring: Clock = field(default_factory=Clock)
+    scoring_s: float | None = None  # seconds of all that was scored
     calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
 
@@ -142,8 +142,8 @@ class Exchange:
     def stamp(self, outcome: Outcome) -> Outcome:
         """Puts the clocks on an outcome, which is this exchange's from now on."""
         outcome.overhead_ms = self.overhead_ms()
-        if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
-            outcome.score_ms = self.in_scoring.s * 1_000
+        if outcome.status not in NO_SCORE_TRIED and self.scoring_s is not None:
+            outcome.score_ms = self.scoring_s * 1_000
         outcome.calls = self._calls()
         self.outcome = outcome
         return outcome
@@ -230,7 +230,7 @@ class Exchange:
             caller.key,
             caller.generation,
             *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
-            None if outcome is None else outcome.score,
+            outcome.score if outcome is not None else None,
         )
 
 

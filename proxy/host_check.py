@@ -35,9 +35,10 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    allowed = 0
+    hosts, is_allowed = 0, False
     for name, value in headers:
         if name == b"host":
-            allowed += 1 if _is_allowed(value) else 2
-    if allowed != 1:
+            hosts += 1
+            is_allowed = _is_allowed(value)
+    if hosts != 1 or not is_allowed:
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")

@@ -168,7 +168,10 @@ class Traffic:
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
         """On a thread."""
         self._write()
-        paths = {each.given.certificate_path for each in followed}
+        findings = self._opened()
+        verdicts = verdicts_after(findings.engine, self._last_verdict)
+        withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
+        paths = {each.given.certificate_path for each in followed}  # last: nothing fails behind it
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
             (each, certificate)
@@ -176,10 +179,7 @@ class Traffic:
             if (path := each.given.certificate_path)
             for certificate in read.get(path, ())
         ]
-        findings = self._opened()
-        verdicts = verdicts_after(findings.engine, self._last_verdict)
-        drifted = distrusted(findings.engine)
-        return _News(certificates, findings.withdrawals(), verdicts, drifted)
+        return _News(certificates, withdrawn, verdicts, drifted)
 
     def _recorded(self, policy: str) -> list[tuple[str, float]]:
         """On a thread."""

@@ -16,6 +16,12 @@ from tests.live_proxy import LiveProxy
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+NOTICED = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation",
+  (event) => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));
+"""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -37,8 +43,8 @@ def chromium() -> Iterator[Browser]:
 class Visit:
     """A context of its own, logged in at a proxy's desk, and a page in it.
 
-    `dialogs`, `elsewhere` (requests to other origins), `errors` (exceptions of scripts) and `told`
-    (messages of the browser's console) are what happened so far.
+    `dialogs`, `elsewhere` (requests to other origins) and `errors` (exceptions of scripts) are what
+    happened so far.
     """
 
     def __init__(self, browser: Browser, proxy: LiveProxy, **options: Any) -> None:
@@ -48,7 +54,7 @@ class Visit:
         self.dialogs: list[str] = []
         self.elsewhere: list[str] = []
         self.errors: list[str] = []
-        self.told: list[str] = []
+        self.context.add_init_script(NOTICED)
         self.context.on("request", self._note_request)
         self.page: Page = self.context.new_page()
         self._watch(self.page)
@@ -61,11 +67,15 @@ class Visit:
     def _watch(self, page: Page) -> None:
         page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda message: self.told.append(message.text))
 
     def _note_request(self, request: Any) -> None:
         if not request.url.startswith((self.origin, "data:")):
             self.elsewhere.append(request.url)
+
+    def violations(self) -> list[str]:
+        """What the page's Content-Security-Policy has stopped."""
+        found: list[str] = self.page.evaluate("window.violations")
+        return found
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than its window."""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 
 from proxy.callers import Caller
 from proxy.desk.desk import Desk, Verdict
-from proxy.errors import DecidedError
+from proxy.desk.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
+from proxy.errors import DecidedError, RateLimitedError
 from proxy.store.held_replies import AUDIT, EXPIRED, RELEASED, HeldReply, Store
 from proxy.store.review_queue import ReviewQueue
 from tests.conftest import StartProxy
@@ -314,6 +316,77 @@ def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy)
     history = [each.event for each in other.queue.history(id)]
     other.queue.close()
     assert (history[0], len(history)) == ("held", 2)
+
+
+# Events
+
+
+@contextmanager
+def watching(proxy: LiveProxy) -> Iterator[Iterator[tuple[str, Any]]]:
+    """The events of the desk's stream, each by name and with its data."""
+
+    def read(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
+        name = ""
+        for line in lines:
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                yield name, json.loads(line.removeprefix("data: "))
+
+    with proxy.desk.stream("GET", f"{API}/events") as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield read(response.iter_lines())
+
+
+def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
+    """Of what this process does and of what another one does, and how much traffic there was."""
+    with watching(proxy) as events:
+        id = held_id(proxy, "watched p=0.1")
+        other = Desk(ReviewQueue(proxy.config.store))
+        seen: list[Any] = []
+        traffic: list[Any] = []
+        for name, data in events:
+            (seen if name == "review" else traffic).append(data)
+            if [each["event"] for each in seen if each["review_id"] == id] == ["held"]:
+                other.decide(id, Verdict("reject"), "bob")
+            if any(each["by"] == "bob" for each in seen) and traffic:
+                break
+        other.queue.close()
+    mine = [each for each in seen if each["review_id"] == id]
+    assert [(each["event"], each["by"]) for each in mine] == [("held", None), ("rejected", "bob")]
+    assert traffic[0]["count"] >= 1
+    assert set(traffic[0]["actions"]) <= {"hold", "none"}
+
+
+async def test_who_reads_too_slowly_is_told(queue: ReviewQueue) -> None:
+    """Messages that nobody takes are dropped, and the reader hears that there were some."""
+    feed = Feed(queue, every_s=0.02)
+    slow = await feed.watch()
+    assert (await anext(slow)).startswith(b":")
+    replies = [replace(REPLY, id=f"r{n}") for n in range(MOST_WAITING + 50)]
+    await asyncio.to_thread(hold, queue, *replies[:60])
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(hold, queue, *replies[60:])
+    await asyncio.sleep(0.3)
+    assert await anext(slow) == MISSED
+    assert b"event: review" in await anext(slow)
+    await slow.aclose()  # type: ignore[attr-defined]
+    await feed.aclose()
+
+
+async def test_watchers_are_few(queue: ReviewQueue) -> None:
+    """Beyond so many a further one is refused, until one has left; stopping ends all of them."""
+    feed = Feed(queue)
+    streams = [await feed.watch() for _ in range(MOST_WATCHERS)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(RateLimitedError):
+        await feed.watch()
+    await streams.pop().aclose()  # type: ignore[attr-defined]
+    assert await feed.watch()
+    await feed.aclose()
+    for stream in streams:
+        assert [message async for message in stream] == []
 
 
 # Bad input

@@ -7,17 +7,20 @@ without. All through the real store and the real commands, see `simulated_traffi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from calibrator.metrics import Floats
 from proxy.learning.drift import look, standing
 from proxy.store.findings import Findings
 from tests.simulated_traffic import Traffic, overconfident, usual_truth
 from tests.test_drift import harder
+
+Truth = Callable[[np.random.Generator, int], Floats]
 
 HALF = 5_000  # replies in two weeks
 LABELS = 200
@@ -31,16 +34,30 @@ class Month:
     error_after: float
     alarms_before: list[str]
     alarm_after: int | None
+    alarm_of: str | None
     labels: int
 
 
-def scores_without_accuracy(truth: Any) -> Any:
-    """What the calibrator says of replies that are right less often than they look by 0.3."""
-    return overconfident(np.clip(truth + 0.3, 0.01, 0.99))
+OFF = 0.25
+
+
+def less_often_right(rng: np.random.Generator, count: int) -> Floats:
+    """The usual questions, answered right less often by a quarter."""
+    return np.clip(usual_truth(rng, count) - OFF, 0.01, 1.0)
+
+
+def without_noticing(truth: Floats) -> Floats:
+    """What the calibrator says of these: the same as of the usual answers."""
+    return overconfident(np.clip(truth + OFF, 0.0, 1.0))
 
 
 def live(
-    folder: Path, seed: int, *, shift: Any = None, says: Any = overconfident, half: int = HALF
+    folder: Path,
+    seed: int,
+    *,
+    shift: Truth = usual_truth,
+    says: Callable[[Floats], Floats] = overconfident,
+    half: int = HALF,
 ) -> Month:
     """A month; audited replies get their verdicts at once from the third week on."""
     traffic = Traffic(folder, seed)
@@ -58,15 +75,16 @@ def live(
     look(findings.engine)
     old = [each.alarm.key for each in standing(findings.engine) if each.alarm is not None]
     start = len(traffic.ids)
-    traffic.pass_by(
-        half - half // 10, 12.9, audit_share=share, truth=shift or usual_truth, says=says
-    )
+    traffic.pass_by(half - half // 10, 12.9, audit_share=share, truth=shift, says=says)
     traffic.label()
     alarms = look(findings.engine)
     findings.close()
-    when = [traffic.ids.index(alarm.request_id or "") - start + 1 for alarm in alarms]
+    when = [
+        (traffic.ids.index(alarm.request_id or "") - start + 1, alarm.key.kind) for alarm in alarms
+    ]
     unexpected = [key.kind for key in old if "+" in key.calibrator or key.kind == "scores"]
-    return Month(before, after, unexpected, min(when, default=None), labels)
+    first, by = min(when, default=(None, None))
+    return Month(before, after, unexpected, first, by, labels)
 
 
 def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path: Path) -> None:
@@ -76,6 +94,7 @@ def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path:
     assert month.labels == LABELS
     assert month.error_after < month.error_before / 2
     assert month.alarms_before == []
+    assert month.alarm_of == "scores"
     assert month.alarm_after is not None
     assert month.alarm_after <= 300
 
@@ -96,10 +115,14 @@ def test_ten_months_with_a_shift(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_errors_that_grow_unseen_by_scores_are_found_by_verdicts(tmp_path: Path) -> None:
     """Replies that look as sure as before and are wrong more often: within 300 audited ones."""
-    month = live(tmp_path, 5, says=scores_without_accuracy)
-    print(month)
-    assert month.alarm_after is not None
-    assert month.alarm_after <= 300
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        month = live(folder, seed, shift=less_often_right, says=without_noticing)
+        print(seed, month)
+        assert month.alarm_of == "calibration"
+        assert month.alarm_after is not None
+        assert month.alarm_after <= 300
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.store.statistics import Labelled, Sample, Sampled
 
@@ -185,7 +185,7 @@ def _sums_from(values: Sequence[float]) -> list[float]:
     return sums[::-1]
 
 
-def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[dict[str, object]]:
+def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[dict[str, Any]]:
     """The mean confidence of each slice, for all and for the six most frequent by `model` or
     `team`: `name`, and `values` with None where there is nothing."""
     groups: dict[str, list[Sampled]] = {"all": [row for row in rows if row.confidence is not None]}

@@ -21,6 +21,7 @@ from proxy.desk.editing import edited
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply
+from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
 from proxy.store.review_queue import DAY_S, Label, Listed, Place, ReviewQueue
 
@@ -172,6 +173,7 @@ class Desk:
                 "oldest_at": min((row["oldest_at"] for row in waiting), default=None),
                 "queues": waiting,
                 "decided": decided,
+                "webhooks": delivery_counts(self.queue.engine),
             }
             self._stats = time.monotonic(), stats
         return stats

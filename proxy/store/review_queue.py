@@ -20,6 +20,7 @@ from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.records import exchanges
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
 DAY_S = 86_400
@@ -184,6 +185,25 @@ class ReviewQueue:
         query = sa.select(*columns).where(table.decided_at >= since)
         query = query.group_by(day, table.decided_by, table.state)
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
+
+    def traffic(self, since: float, until: float) -> dict[str, Any] | None:
+        """What was recorded between two times: how many, mean confidence, what was done with them;
+        None where nothing was."""
+        started, action = exchanges.c.request_id, exchanges.c.action
+        first, last = (f"req_{int(at * 1_000):012x}" for at in (since, until))
+        columns = (action, sa.func.count(), sa.func.count(exchanges.c.confidence))
+        query = sa.select(*columns, sa.func.sum(exchanges.c.confidence))
+        between = query.where(started >= first, started < last).group_by(action)
+        found: Sequence[Any] = self._rows(between)
+        if not found:
+            return None
+        scored = sum(row[2] for row in found)
+        total = sum(row[3] or 0.0 for row in found)
+        return {
+            "count": sum(row[1] for row in found),
+            "confidence": total / scored if scored else None,
+            "actions": {row[0] or "none": row[1] for row in found},
+        }
 
     # --- changing -------------------------------------------------------------------------------
 
