@@ -32,7 +32,9 @@ def main() -> None:
     from proxy.commands import cli
     from proxy.learning import commands as learning_commands
     from proxy.learning import recalibrate_command
+    from proxy.logs import configure_logs
 
+    configure_logs("warning")  # to stderr: what commands print is read by machines
     beside = [policy_commands.cli, record_commands.cli, learning_commands.cli, export_command.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others

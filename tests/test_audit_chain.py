@@ -28,7 +28,7 @@ from proxy.store.held_replies import REJECTED, RELEASED, Store
 from proxy.store.records import Records
 from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
-from tests.live_proxy import ROOT, environment
+from tests.live_proxy import ROOT, environment, run_cli
 from tests.postgres import PostgresServer
 from tests.test_records import row
 from tests.test_store import REPLY
@@ -318,3 +318,11 @@ def test_without_a_key_postgresql_has_no_chain(
     assert execute(postgres_url, "SELECT count(*) FROM exchanges") == [(2,)]
     assert execute(postgres_url, "SELECT count(*) FROM audit_chain") == [(0,)]
     assert "audit_chain_off" in capsys.readouterr().out
+
+
+def test_what_commands_print_has_no_lines_of_the_log(postgres_url: str, tmp_path: Path) -> None:
+    """That there is no chain is a warning on stderr; on stdout is the key alone."""
+    (tmp_path / "proxy.yaml").write_text(f"store: {postgres_url}\n")
+    done = run_cli("keys", "create", "--json", "--config", str(tmp_path / "proxy.yaml"))
+    assert json.loads(done.stdout).keys() == {"id", "key"}
+    assert "audit_chain_off" in done.stderr
