@@ -29,13 +29,14 @@ from calibrator.transcript import (
 )
 
 if TYPE_CHECKING:
+    from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
-    from calibrator.recalibration_fit import Observed, cross_fitted_observed, fit_observed
+    from calibrator.recalibration_fit import Observed, fit_observed
     from calibrator.recalibration_trial import Trial, trial
     from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
@@ -44,9 +45,11 @@ if TYPE_CHECKING:
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
     "Interval": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
+    "Label": "calibrator.agreement",
     "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
     "Recalibration": "calibrator.recalibration",
@@ -54,10 +57,10 @@ _LAZY = {
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
     "Trial": "calibrator.recalibration_trial",
+    "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
-    "cross_fitted_observed": "calibrator.recalibration_fit",
     "estimated_share": "calibrator.sampling",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
@@ -80,6 +83,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
+    "Agreement",
     "Batcher",
     "By",
     "CalibratorError",
@@ -90,6 +94,7 @@ __all__ = [
     "Item",
     "JudgingError",
     "Kind",
+    "Label",
     "MissingExtraError",
     "NotScorableError",
     "Observed",
@@ -105,10 +110,10 @@ __all__ = [
     "Ticket",
     "TrainingError",
     "Trial",
+    "agreement_of",
     "check_checkpoint",
     "checkpoint_card",
     "cli",
-    "cross_fitted_observed",
     "estimated_share",
     "fit_observed",
     "group_key",

@@ -49,7 +49,7 @@ from policies.streams import StreamMode, stream_mode, stream_report
 from policies.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
-    from policies.calibration_drift import CalibrationMonitor
+    from policies.calibration_drift import Band, CalibrationMonitor
     from policies.certification import (
         GRID,
         Certification,
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from policies.workflows import Outcome
 
 _LAZY = {
+    "Band": "policies.calibration_drift",
     "CalibrationMonitor": "policies.calibration_drift",
     "Distance": "policies.histograms",
     "distance": "policies.histograms",
@@ -122,6 +123,7 @@ __all__ = [
     "Action",
     "Annotate",
     "Asking",
+    "Band",
     "Block",
     "CalibrationMonitor",
     "Certificate",

@@ -48,6 +48,11 @@ class Answer:
         return model if isinstance(model, str) else None
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether the body came in an encoding that means something."""
+        return self.body is not self.raw
+
+    @property
     def lowest(self) -> Confidence | None:
         """The confidence of the least sure choice; one without a number counts as the least."""
         return min(

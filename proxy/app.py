@@ -34,6 +34,7 @@ from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
 from proxy.keys import masked
+from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
@@ -43,12 +44,16 @@ from proxy.scoring import Scoring
 from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
+from proxy.store.retention import Retention
 from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from calibrator import Recalibration
+
+if TYPE_CHECKING:
+    from proxy.desk.webhooks import Courier
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -113,8 +118,7 @@ def create_app_of(
         max_queue=config.calibrator.max_queue,
         on_ready=on_ready,
     )
-    keep_days = config.records.keep_days
-    records = Records(config.store, keep_days) if keep_days else None
+    records = Records(config.store) if config.records.keep_days else None
     store = Store(config.store, config.limits.max_held)
     traffic, verdicts = Traffic(config.store), Verdicts(store)
     parts = Parts(
@@ -126,7 +130,7 @@ def create_app_of(
         Conversations(),
         Buckets(),
         traffic,
-        AuditWriter(config.store, max_open=config.audit.max_open),
+        AuditWriter(config.store),
         is_open,
     )
     return App(setup, parts, reload, admin)
@@ -144,7 +148,12 @@ class App:
     ) -> None:
         self._parts = parts
         self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
+        self._admin_url = setup.config.admin.url or (admin.url if admin else None)
+        self._courier: Courier | None = None
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
+        store, kept = setup.config.store, setup.config.records
+        self._drift = DriftWatch(store) if parts.records is not None else None
+        self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
         self._own: ASGIApplication | None = None
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
@@ -258,17 +267,31 @@ class App:
             self._parts.records.open()
         await self._parts.traffic.open(self._reloading.current.setup.book)
         await self._reloading.start()
+        self._retention.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._drift is not None:
+            self._drift.start()
+        config = self._reloading.current.setup.config
+        if config.webhooks:
+            from proxy.desk.webhooks import Courier
+
+            self._courier = Courier(config, self._admin_url)
+            self._courier.start()
 
     async def _stop(self) -> None:
         if self._desk is not None:
             await self._desk.stop()
+        if self._courier is not None:
+            await self._courier.aclose()
         self._parts.scoring.close()
         await self._reloading.stop()
+        if self._drift is not None:
+            await asyncio.to_thread(self._drift.stop)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
+        await asyncio.to_thread(self._retention.close)
         await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)

@@ -119,7 +119,7 @@ def _is_in_force(held: HeldReply) -> bool:
     """A rejection counts for as long as a release would."""
     if held.standing == REJECTED:
         return held.expires_at > time.time()
-    return held.standing != EXPIRED
+    return held.standing != EXPIRED and not held.is_forgotten
 
 
 def _rank(standing: str) -> int:

@@ -158,8 +158,9 @@ class _Watch:
         self._working.cancel()
 
     def stop(self) -> None:
-        if self._tell_leaving is not None:
-            self._tell_leaving(None)
+        tell_leaving, self._tell_leaving = self._tell_leaving, None
+        if tell_leaving is not None:
+            tell_leaving(None)
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()
@@ -215,7 +216,9 @@ def _with_length(headers: Headers, length: int) -> Headers:
     field = (b"content-length", b"%d" % length)
     for at, told in enumerate(headers):
         if told[0] == b"content-length":
-            return headers if told == field else [*headers[:at], field, *headers[at + 1 :]]
+            changed = headers.copy()
+            changed[at] = field
+            return changed
     return [*headers, field]
 
 

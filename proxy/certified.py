@@ -2,7 +2,7 @@
 
 Each grant that a rule relies on is watched (`policies.drift`): every reply in its scope feeds a
 monitor of scores, every verdict on a reply that it let through one of errors. When one of them
-raises an alarm, the rules go on without the grant.
+raises an alarm, or the calibrator's calibration has drifted, the rules go on without the grant.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shlex import quote
 import structlog
 
 from policies import (
+    CALIBRATION_DRIFTED,
     Certificate,
     ErrorMonitor,
     Facts,
@@ -100,6 +101,11 @@ class CertifiedPolicy:
         monitors.errors.add(is_wrong=not verdict.is_correct)
         return self._withdraw(grant, monitors) if monitors.errors.is_alarmed else None
 
+    def distrust(self, calibrators: Container[str]) -> Iterator[Withdrawal]:
+        """Goes on without the grants for these: their confidences do not mean what they did."""
+        for grant in [each for each in self._monitors if each.calibrator in calibrators]:
+            yield self._without(grant, CALIBRATION_DRIFTED)
+
     def _settle(self) -> None:
         """Brings the policy and the monitors in line with certificate and withdrawals."""
         whole = certified(self.given, self._certificate)
@@ -142,6 +148,9 @@ class CertifiedPolicy:
 
     def _withdraw(self, grant: Grant, monitors: _Monitors) -> Withdrawal:
         reason = withdrawal(grant, grant.calibrator, monitors.scores, monitors.errors) or ""
+        return self._without(grant, reason)
+
+    def _without(self, grant: Grant, reason: str) -> Withdrawal:
         found = Withdrawal(grant.digest, self.given.name, str(grant.scope), reason, time.time())
         self.drop([found])
         return found

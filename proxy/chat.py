@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -275,10 +276,13 @@ class Way:
     async def _score(self, answer: Answer, model: str) -> None:
         """`model` is the one that was asked, for an answer that does not name its own."""
         asked, model = self.asked, answer.model or model
-        with self.exchange.in_scoring:
+        began = time.perf_counter()
+        try:
             answer.confidences = await self.parts.scoring.score(
                 asked.question, answer.choices, model, asked.domain, asked.caller.team
             )
+        finally:
+            self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
 
     def _outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
         id, calibrator = self.exchange.request_id, self.parts.scoring.name
@@ -366,8 +370,9 @@ class Way:
         else:
             whole = answer.completion if completion is None else completion
             body = rewritten(answer, whole | ({MEMBER: member} if member else {}), self.asked)
-        is_as_it_came = completion is None and member is None
-        kept = answer.headers if is_as_it_came else without(answer.headers, b"content-encoding")
+        kept = answer.headers
+        if answer.is_encoded and (completion is not None or member is not None):
+            kept = without(kept, b"content-encoding")
         return Reply(answer.status, [*kept, *self._headers(outcome)], body)
 
     async def _changed(self, answer: Answer, outcome: Outcome) -> Json | None:

@@ -134,9 +134,8 @@ def show_review(id: str, config: ConfigOption = None) -> None:
     """One held reply, with what upstream answered."""
     with _desk(config) as desk:
         held = desk.held(id)
-    typer.echo(
-        json.dumps({**_facts(held), "reply": json.loads(held.reply)}, indent=2, ensure_ascii=False)
-    )
+    reply = None if held.is_forgotten else json.loads(held.reply)
+    typer.echo(json.dumps({**_facts(held), "reply": reply}, indent=2, ensure_ascii=False))
 
 
 @reviews.command("approve")

@@ -6,6 +6,7 @@ Every section is optional. A mistake is refused with file, line, key and the nea
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -179,9 +180,10 @@ class AttachConfig(Section):
 
 
 class RecordsConfig(Section):
-    """The record of exchanges, in the store: facts, no text."""
+    """The record of exchanges, in the store: facts, no text but that of reviewed replies."""
 
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
+    keep_content_days: float = Field(default=30, ge=0)  # once a reply was decided on or expired
 
 
 class AuditConfig(Section):
@@ -208,12 +210,46 @@ class AdminConfig(Section):
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
-    token: Secret = SecretStr("")  # empty: a login link, printed at start, is the only way in
+    token: Secret = Field(  # empty: a login link, printed at start
+        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
+    )
     url: str | None = None  # under which people reach it, where that is another; for links
 
     @property
     def has_token(self) -> bool:
         return bool(self.token.get_secret_value())
+
+
+WebhookEvent = Literal["held", "released", "rejected", "expired"]
+
+
+class WebhookConfig(Section):
+    """Who is told what happens to held replies; without `include_reply`, no text of theirs."""
+
+    url: str
+    events: Annotated[tuple[WebhookEvent, ...], Field(strict=False, min_length=1)] = (
+        "held",
+        "released",
+        "rejected",
+        "expired",
+    )
+    secret: Secret = SecretStr("")  # with which messages are signed
+    format: Literal["json", "slack"] = "json"
+    include_reply: bool = False  # of released ones, in `json`
+    allow_private: bool = False  # addresses of this network, and http://
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> WebhookConfig:
+        allowed = "https?" if self.allow_private else "https"
+        if not re.fullmatch(allowed + r"://[^/@\s]+(/\S*)?", self.url):
+            scheme = "http:// or https://" if self.allow_private else "https://"
+            raise ValueError(f"url must begin with {scheme}, and name no user")
+        secret = self.secret.get_secret_value()
+        if secret.startswith("whsec_"):
+            base64.b64decode(secret.removeprefix("whsec_"), validate=True)  # raises ValueError
+        if self.format == "json" and not secret:
+            raise ValueError("a secret is needed, by which the receiver knows who sent a message")
+        return self
 
 
 class LimitsConfig(Section):
@@ -265,6 +301,7 @@ class Config(Section):
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
+    webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
     limits: LimitsConfig = LimitsConfig()
 
     @property
@@ -372,7 +409,7 @@ def load_policy_of(folder: Path, name: str) -> Policy:
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:
     """YAML has lists, the immutable configuration has tuples."""
     return {
-        key: tuple(item) if key == "models" and isinstance(item, list) else item
+        key: tuple(item) if key in ("models", "webhooks") and isinstance(item, list) else item
         for key, item in value.items()
     }
 
@@ -404,6 +441,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "audit": AuditConfig,
     "teams": TeamConfig,
     "admin": AdminConfig,
+    "webhooks": WebhookConfig,
     "limits": LimitsConfig,
 }
 

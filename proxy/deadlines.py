@@ -19,8 +19,11 @@ class Deadlines:
         self._is_set = False  # the timer
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, call: Callable[[], object]) -> None:
-        loop = asyncio.get_running_loop()
+    def add(
+        self, call: Callable[[], object], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """`loop` is the running one, for those who know it: to ask is a system call."""
+        loop = loop or asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._is_set = loop, False
             self._due.clear()

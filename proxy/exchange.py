@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("pinocchio")
 
 CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
+NOTHING_TOLD = (None,) * 10
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
@@ -114,7 +115,7 @@ class Exchange:
     is_stream: bool = False
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
-    in_scoring: Clock = field(default_factory=Clock)
+    scoring_s: float | None = None  # seconds of all that was scored
     calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
 
@@ -141,8 +142,8 @@ class Exchange:
     def stamp(self, outcome: Outcome) -> Outcome:
         """Puts the clocks on an outcome, which is this exchange's from now on."""
         outcome.overhead_ms = self.overhead_ms()
-        if outcome.status not in NO_SCORE_TRIED and self.in_scoring.s is not None:
-            outcome.score_ms = self.in_scoring.s * 1_000
+        if outcome.status not in NO_SCORE_TRIED and self.scoring_s is not None:
+            outcome.score_ms = self.scoring_s * 1_000
         outcome.calls = self._calls()
         self.outcome = outcome
         return outcome
@@ -210,43 +211,47 @@ class Exchange:
         caller = request.caller
         total_ms = (time.perf_counter() - request.started) * 1_000
         overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
-        told: tuple[Any, ...] = (None,) * 10
-        judged: tuple[str | None, str | None] = None, None
-        score_ms = None
-        if outcome is not None:
-            score_ms = outcome.score_ms
-            told = (
-                outcome.confidence,
-                str(outcome.status),  # plain values: what is derived from one is adapted, slowly
-                outcome.reason,
-                outcome.action,
-                outcome.would_action,
-                outcome.decision.label if outcome.decision else None,
-                outcome.calibrator,
-                outcome.review_id,
-                outcome.escalated_from,
-                outcome.label,
-            )
-            if outcome.facts:
-                judged = _judged(outcome, self.model)
-        asked = (self.upstream, self.model, int(self.is_stream), self.status, error)
         return (
             self.request_id,
             time.time() - total_ms / 1_000,
             hash_key(request),
             request.path,
-            *asked,
-            *told,
+            self.upstream,
+            self.model,
+            int(self.is_stream),
+            self.status,
+            error,
+            *(NOTHING_TOLD if outcome is None else _told(outcome)),
             total_ms,
             overhead_ms,
-            score_ms,
-            dumps(calls).decode() if (calls := self._calls()) else None,
+            None if outcome is None else outcome.score_ms,
+            dumps(self._calls()).decode() if len(self.calls) > 1 else None,
             caller.team,
             caller.key,
             caller.generation,
-            *judged,
+            *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
             outcome.score if outcome is not None else None,
         )
+
+
+def _told(outcome: Outcome) -> tuple[Any, ...]:
+    """What the client was told, from the column `confidence` to `label`."""
+    decision = outcome.decision
+    would = policy = label = None
+    if decision is not None:
+        would, policy, label = decision.would_action, decision.label, decision.annotation
+    return (
+        outcome.confidence,
+        str(outcome.status),  # plain values: what is derived from one is adapted, slowly
+        outcome.reason,
+        outcome.action,
+        would,
+        policy,
+        outcome.calibrator,
+        outcome.review_id,
+        outcome.escalated_from,
+        label,
+    )
 
 
 def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:

@@ -89,8 +89,9 @@ async def fetch_held(
 ) -> Reply:
     """What the client that asked gets under a held reply's id: placeholder, reply or error.
 
-    Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired or
-    was taken before; BlockedByPolicyError for what a policy blocks since nobody decided on it.
+    Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired, was
+    taken before or is kept no longer; BlockedByPolicyError for what a policy blocks since nobody
+    decided on it.
     """
     held = await store.get(id)
     if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
@@ -103,6 +104,8 @@ async def fetch_held(
             status, fields = 202, later_headers(format, id)
     elif standing == BLOCKED:
         raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
+    elif standing == RELEASED and held.is_forgotten:
+        raise NotFoundError(f"the held reply {id} is kept no longer", code="held_reply_forgotten")
     elif standing != RELEASED:
         raise NotFoundError(f"the held reply {id} was {standing}", code=f"held_reply_{standing}")
     elif await may_go_out(store, format, held):

@@ -35,6 +35,10 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) != 1 or not _is_allowed(hosts[0]):
+    hosts, is_allowed = 0, False
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+            is_allowed = _is_allowed(value)
+    if hosts != 1 or not is_allowed:
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")

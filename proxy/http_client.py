@@ -174,6 +174,7 @@ class Connection(asyncio.Protocol):
         self.exchange: Exchange | None = None
         self._fields: Headers = []
         self._body: list[bytes] = []  # what the parser has found in the bytes that it is given
+        self.on_body = self._body.append  # of the parser's side; there are many small ones
         self._overhead = 0  # bytes in a row that were not body
         self._is_reusable = False
         self._replies = 0
@@ -399,9 +400,6 @@ class Connection(asyncio.Protocol):
             self._is_reusable = False
         elif not self._is_reusable:
             exchange.ends_with_connection = _has_no_length(fields)
-
-    def on_body(self, data: bytes) -> None:
-        self._body.append(data)
 
     def on_message_complete(self) -> None:
         exchange = self.exchange

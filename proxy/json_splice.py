@@ -57,7 +57,8 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
 def with_member(body: bytes, name: str, value: Any) -> Pieces:
     """The same in pieces: a large body is not copied. Raises ValueError as `add_member` does."""
     if len(body) < COPIED_AT_ONCE and body.startswith(b"{") and body.endswith(_CLOSINGS):
-        return (b"".join((body[:-1], member_bytes(name, value, False), b"}")),)  # nearly every body
+        parts = (body[:-1], b',"', name.encode(), b'":', dumps(value), b"}")  # nearly every body
+        return (b"".join(parts),)
     opening = _OPENING.match(body)
     end = _end_of_text(body, len(body))
     if not opening or not body.endswith(b"}", 0, end):

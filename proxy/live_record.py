@@ -52,11 +52,13 @@ class LiveRecord:
     def _record(self, stream: LiveStream, status: int) -> None:
         """The request's line and result, now that all is known."""
         exchange = self._exchange
-        unscored = exchange.unscored(Status.SKIPPED, stream.reason, self._calibrator)
+        found = exchange.outcome if stream.is_settled else joined(stream.outcomes())
+        if found is None:
+            found = exchange.unscored(Status.SKIPPED, stream.reason, self._calibrator)
         if stream.is_settled:  # which has written the line
-            self.keep_result(exchange.outcome or unscored)
+            self.keep_result(found)
             return
-        outcome = exchange.finish(joined(stream.outcomes()) or unscored, status)
+        outcome = exchange.finish(found, status)
         self.keep_result(outcome)
         if self._audit is not None:
             self._audit.consider(

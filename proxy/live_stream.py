@@ -151,7 +151,7 @@ class LiveStream:
         read = self._take_alike(ready) if len(ready) > MANY_EVENTS else 0
         unread = ready[read:]
         if (mark := self._format.marks.search(unread)) is not None:
-            begins = 0 if b"\r" in unread else unread.rfind(b"\n\n", 0, mark) + 2
+            begins = 0 if unread.find(b"\r") >= 0 else unread.rfind(b"\n\n", 0, mark) + 2
             unread = unread[:begins] if begins > 1 else b""
         self._unread.append(unread)
         self._unread_bytes += len(unread)
@@ -246,14 +246,15 @@ class LiveStream:
 
     async def _until_done(self, task: asyncio.Task[Outcome]) -> None:
         """Or until it has taken too long."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
 
         def end(_: object = None) -> None:
             if not over.done():
                 over.set_result(None)
 
         task.add_done_callback(end)
-        self._waits.add(end)
+        self._waits.add(end, loop)
         try:
             await over
         finally:

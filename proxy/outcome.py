@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
@@ -39,7 +39,7 @@ class Outcome:
     escalated_from: str | None = None
     clarification: Literal["template", "generated"] | None = None  # of what is clarified
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
-    choices: list[tuple[Choice, Confidence, Decision | None]] = field(default_factory=list)
+    choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
     facts: Sequence[Facts] = ()  # that the policy was first asked about
     shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0

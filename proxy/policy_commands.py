@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.commands import ConfigOption
-from proxy.record_commands import recorded_exchanges
+from proxy.commands import ConfigOption, errors_told
+from proxy.record_commands import opened_record, recorded_exchanges, seconds
 
 if TYPE_CHECKING:
-    from policies import Certification, Exchange, Grant, Policy, Scope
+    from policies import Certification, Exchange, Grant, Labelled, Policy, Scope
     from proxy.labelled import ScoredRow
 
 cli = typer.Typer(no_args_is_help=True)
@@ -27,6 +28,9 @@ Rows = Annotated[
 ]
 Calibrator = Annotated[str, typer.Option(help="Scores the rows that have no `confidence`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
+FromStore = Annotated[
+    bool, typer.Option("--from-store", help="Certify on the verdicts on audited replies instead.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 PolicyName = Annotated[str, typer.Argument(help="A pack or a policy file.")]
 
@@ -66,9 +70,14 @@ def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow
 
 @cli.command()
 def certify(
-    files: Rows,
     max_error: Annotated[float, typer.Option(help="Of the replies it accepts, 0.05 for 5 %.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="JSON lines of labelled rows, scored or not.")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    from_store: FromStore = False,
+    since: Annotated[str, typer.Option(help="Of the store: as far back as 30d.")] = "30d",
+    config: ConfigOption = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The certificate to write or add to.")
     ] = None,
@@ -94,8 +103,13 @@ def certify(
     with _sentences():
         loaded = _load(policy) if policy is not None else None
         scope = _scope(model, team, loaded, rule)
-        rows = _in_scope(_rows(files, calibrator, device), scope, loaded)
-        labelled = [row.labelled() for row in rows]
+        if bool(files) == from_store:
+            raise ValueError("certify needs FILES or --from-store, one of them")
+        labelled, calibrators = (
+            _audited(config, since, scope, loaded)
+            if from_store
+            else _labels(files or [], calibrator, device, scope, loaded)
+        )
         if splits:
             _print_study(labelled, max_error, confidence, splits, as_json)
             return
@@ -104,7 +118,7 @@ def certify(
         if found.threshold is None:
             raise typer.Exit(NOT_CERTIFIED)
         if output is not None:
-            _write_certificate(output, found, scope, {row.calibrator for row in rows})
+            _write_certificate(output, found, scope, calibrators)
 
 
 def _scope(model: str | None, team: str | None, policy: Policy | None, name: str | None) -> Scope:
@@ -121,6 +135,33 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
     meant = nearest(name, [rule.name for rule in policy.rules])
     hint = f"; did you mean {meant!r}?" if meant else ""
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
+
+
+def _labels(
+    files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
+) -> tuple[list[Labelled], set[str | None]]:
+    """The labels of files, and the calibrators that gave their confidences."""
+    rows = _in_scope(_rows(files, calibrator, device), scope, policy)
+    return [row.labelled() for row in rows], {row.calibrator for row in rows}
+
+
+def _audited(
+    config: Path | None, since: str, scope: Scope, policy: Policy | None
+) -> tuple[list[Labelled], set[str | None]]:
+    """The same of the store's audited replies, under the calibrator that is configured now."""
+    from calibrator import resolve_recalibration, version_of
+    from proxy.learning.certifying import audited_labels
+    from proxy.server import load_store_config
+
+    with errors_told():
+        named = load_store_config(config).calibrator
+    calibrator = version_of(named.checkpoint)
+    if named.recalibration and (found := resolve_recalibration(named.recalibration)):
+        calibrator += f"+{found.name}"
+    start = time.time() - seconds(since)
+    with opened_record(config) as findings:
+        labels = audited_labels(findings.engine, start, calibrator, scope, policy)
+    return labels, {calibrator}
 
 
 def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> list[ScoredRow]:

@@ -25,7 +25,7 @@ from proxy.watch import Watch
 
 log = structlog.get_logger(__name__)
 
-NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin")
+NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin", "webhooks")
 
 
 class Reloading:

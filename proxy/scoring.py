@@ -152,7 +152,7 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
-        self._deadlines.add(waiting)
+        self._deadlines.add(waiting, arrivals.loop)
         try:
             if choices:
                 await waiting.over

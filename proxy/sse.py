@@ -7,6 +7,7 @@ stream can be relayed event by event and still be the same. Format: WHATWG HTML,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_EVENT_BYTES = 16 * 2**20
@@ -16,14 +17,13 @@ _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row. Atomic, because "\r\n" must never be read as "\r" and "\n".
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_SIMPLE = re.compile(rb"data: ([^\r\n]*)\n\n")  # what nearly every event looks like
 
 
 class EventTooLargeError(Exception):
     """One event exceeds the limit; what was read of it is in the reader's `rest()`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there are many
 class Event:
     """One event: its bytes, and its data (None for a comment or an event without data)."""
 
@@ -33,8 +33,9 @@ class Event:
 
 def data_of(raw: bytes) -> str | None:
     """The `data` lines of one event, joined; None when it has none."""
-    if simple := _SIMPLE.fullmatch(raw):
-        return simple[1].decode("utf-8", errors="replace")
+    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
+    if is_plain and raw.find(b"\n") == len(raw) - 2:  # what nearly every event looks like
+        return raw[6:-2].decode("utf-8", errors="replace")
     values = []
     for line in _LINE_END.split(raw.decode("utf-8", errors="replace")):
         if line.startswith("data:"):
@@ -67,7 +68,7 @@ class EventReader:
         Raises EventTooLargeError when it completes none.
         """
         is_whole = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
-        if is_whole and not self._buffer and b"\r" not in chunk:
+        if is_whole and not self._buffer and chunk.find(b"\r") < 0:
             return chunk  # what nearly every chunk is: events, and nothing begun
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
@@ -83,11 +84,11 @@ class EventReader:
     def split(self, taken: bytes) -> list[Event]:
         """The events in bytes that `take` gave; in the order in which it gave them."""
         events, start = [], 0
-        for match in _BLANK_LINE.finditer(taken):
-            raw = taken[start : match.end()]
+        for end in _ends(taken):
+            raw = taken[start:end]
             events.append(Event(raw, data_of(raw.removeprefix(_BOM) if self._is_first else raw)))
             self._is_first = False
-            start = match.end()
+            start = end
         return events
 
     def rest(self) -> bytes:
@@ -95,3 +96,14 @@ class EventReader:
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
+
+
+def _ends(taken: bytes) -> Iterator[int]:
+    """Where the events end; without CR, as in nearly every stream, in a tenth of the time."""
+    if taken.find(b"\r") >= 0:
+        yield from (match.end() for match in _BLANK_LINE.finditer(taken))
+        return
+    end = 0
+    while (blank := taken.find(b"\n\n", end)) >= 0:
+        end = blank + 2
+        yield end

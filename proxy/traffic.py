@@ -25,6 +25,7 @@ from policies import (
 )
 from proxy.certified import CertifiedPolicy
 from proxy.errors import StoreError
+from proxy.store.drift import distrusted
 from proxy.store.findings import Findings, Withdrawal
 from proxy.store.recorded import Recorded, recent_confidences, verdicts_after
 from proxy.watch import Sight, sight_of
@@ -42,6 +43,7 @@ class _News:
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]
     verdicts: list[tuple[int, Recorded]]
+    distrusted: set[str]  # calibrators whose calibration has drifted
 
 
 class Traffic:
@@ -159,11 +161,17 @@ class Traffic:
             for each in self._followed.values():
                 if found := each.hear(verdict):
                     self._note(found)
+        for each in tuple(self._followed.values()):
+            for found in each.distrust(news.distrusted):
+                self._note(found)
 
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
         """On a thread."""
         self._write()
-        paths = {each.given.certificate_path for each in followed}
+        findings = self._opened()
+        verdicts = verdicts_after(findings.engine, self._last_verdict)
+        withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
+        paths = {each.given.certificate_path for each in followed}  # last: nothing fails behind it
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
             (each, certificate)
@@ -171,9 +179,7 @@ class Traffic:
             if (path := each.given.certificate_path)
             for certificate in read.get(path, ())
         ]
-        findings = self._opened()
-        verdicts = verdicts_after(findings.engine, self._last_verdict)
-        return _News(certificates, findings.withdrawals(), verdicts)
+        return _News(certificates, withdrawn, verdicts, drifted)
 
     def _recorded(self, policy: str) -> list[tuple[str, float]]:
         """On a thread."""

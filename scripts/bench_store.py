@@ -154,7 +154,7 @@ async def sweep(url: str) -> dict[str, float]:
 
 def records(url: str, for_s: float) -> dict[str, float]:
     """Adds rows at a steady rate; raises RuntimeError where one is not there afterwards."""
-    kept = Records(url, 30)
+    kept = Records(url)
     kept.open()
     values = {
         "key_hash": "k" * 64,

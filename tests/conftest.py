@@ -108,13 +108,19 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """An empty database of PostgreSQL."""
+    return postgres.new_database()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store, on one database after the other."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/held.db"
-    postgres: PostgresServer = request.getfixturevalue("postgres")
-    return postgres.new_database()
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 @pytest.fixture(scope="session")

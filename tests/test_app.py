@@ -104,7 +104,7 @@ def test_a_stopped_proxy_is_gone(upstream: FaultyUpstream, tmp_path: Path) -> No
     proxy.stop()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/livez")
-    assert [path.name for path in tmp_path.iterdir()] == ["held.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["held.db", "held.db.chain-key"]
 
 
 def test_a_websocket_is_refused(proxy: LiveProxy) -> None:

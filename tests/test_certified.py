@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from policies import Certificate, Labelled, Scope, certify, load_policy
+from proxy.store.drift import Monitor, MonitorKey, Position, write_monitors
 from proxy.store.findings import Findings, Withdrawal
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, WordScorer, until
@@ -238,6 +239,27 @@ def test_verdicts_that_find_too_many_errors_withdraw_the_certificate(
     [line] = of(lines, "certificate_withdrawn")
     assert line["reason"] == "too_many_errors"
     assert action(proxy) == "block"
+
+
+def test_a_calibration_that_has_drifted_withdraws_every_grant_for_it(
+    start: Start, tmp_path: Path, lines: list[Any]
+) -> None:
+    """An alarm on verdicts, whoever found it; one about another calibrator changes nothing."""
+    write(tmp_path, certificate())
+    proxy = start()
+    until(lambda: action(proxy) == "deliver")
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    other = Monitor(MonitorKey("calibration", "words@2"), 9, {}, 5.0, "req_0")
+    assert write_monitors(findings.engine, [other], Position(), Position("req_0", 9))
+    time.sleep(1.5)  # a look
+    assert action(proxy) == "deliver"
+    its = Monitor(MonitorKey("calibration", "words@1"), 9, {}, 5.0, "req_0")
+    assert write_monitors(findings.engine, [its], Position("req_0", 9), Position("req_1", 9))
+    until(lambda: of(lines, "certificate_withdrawn"))
+    findings.close()
+    assert action(proxy) == "block"
+    [line] = of(lines, "certificate_withdrawn")
+    assert line["reason"] == "calibration_drifted"
 
 
 def test_verdicts_given_meanwhile_count_at_the_next_start(

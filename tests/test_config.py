@@ -167,7 +167,7 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, audit, keys, teams, admin, limits",
+        "records, audit, keys, teams, admin, webhooks, limits",
     ),
     (
         "calibrator:\n  chekpoint: x",

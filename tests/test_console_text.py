@@ -107,7 +107,8 @@ def test_all_of_it_can_be_shown() -> None:
     given = "all of it " * 10_000
     [turn] = shown([Turn("assistant", (Part("text", given),))], is_all=True)
     assert turn.parts[0].cut is None
-    assert given.strip() in turn.parts[0].html
+    told = turn.parts[0].html.striptags().replace(" ", "")
+    assert told == given.replace(" ", "")
 
 
 def test_data_for_a_script_cannot_end_it() -> None:

@@ -253,6 +253,13 @@ def test_calls_that_ran_upstream_are_not_edited() -> None:
     assert [call.name for call in found.calls] == ["weather"]
 
 
+def test_calls_of_several_choices_are_not_edited() -> None:
+    """Whose call was meant could not be told; they can be released or rejected."""
+    called = {"content": None, "tool_calls": [CALL]}
+    reply = held("/chat/completions", chat(called, called), tools=[CHAT_TOOL])
+    assert "has 0 calls that can be edited" in refusal(reply, {"arguments": {}})[0]
+
+
 @pytest.mark.parametrize(
     ("content", "said", "where"),
     [

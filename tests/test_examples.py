@@ -133,6 +133,31 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
         assert call["function"]["name"] == "refund_order"
 
 
+def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
+    """The refund of ten times the amount goes out with the amount that was asked for."""
+    token = "a-token-of-the-examples"
+    config = CONFIG.format(folder=tmp_path) + f"admin: {{port: 0, token: {token}}}\n"
+    with ProxyProcess(tmp_path, config, "--policy", "helpdesk") as proxy:
+        wait_until_ready(proxy)
+        output = run(str(EXAMPLES / "curl.sh"), url=proxy.base_url)
+        id = re.search(r"reviews approve (\S+)", output)
+        desk = re.search(r"review desk (\S+)", proxy.stdout())
+        assert id is not None
+        assert desk is not None
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / "review" / "approve.py")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment() | {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token},
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "oncall: edit, released by admin\n"
+        fetched = httpx.get(f"{proxy.base_url}/chat/completions/{id[1]}", trust_env=False)
+        [call] = fetched.json()["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"])["amount"] == 6.9
+
+
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
     shown = sections(run(str(EXAMPLES / "every_surface.sh"), url=observing))
     assert list(shown) == ["chat/completions", "completions", "responses", "messages"]

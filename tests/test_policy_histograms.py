@@ -34,7 +34,7 @@ def test_psi_is_the_textbook_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "reading"), [((4, 2), "stable"), ((3.3, 2), "moderate"), ((2, 2), "large")]
+    ("b", "reading"), [((4, 2), "stable"), ((2.8, 2), "moderate"), ((2, 2), "large")]
 )
 def test_the_usual_readings(b: tuple[float, float], reading: str) -> None:
     """The same distribution is stable, a slightly other one moderate, another one large."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from calibrator.recalibration import Platt, Recalibration
-from calibrator.recalibration_versions import RecalibrationVersions
+from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
 from proxy.learning.labels import read_labels
-from proxy.learning.recalibrating import NotLearntError, learn_recalibration
+from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
 from proxy.store.findings import Findings
 from tests.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_truth
 
@@ -24,11 +24,15 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     return traffic
 
 
-def learn(traffic: Traffic, since: float = 0.0, **options: object) -> Recalibration:
+def learnt(traffic: Traffic, **options: object) -> Learnt:
     findings = Findings(traffic.url)
-    labels = read_labels(findings.engine, since, CALIBRATOR)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
-    return learn_recalibration(labels, CALIBRATOR, **options).recalibration  # type: ignore[arg-type]  # of each test
+    return learn_recalibration(labels, CALIBRATOR, **options)  # type: ignore[arg-type]  # of each test
+
+
+def learn(traffic: Traffic, **options: object) -> Recalibration:
+    return learnt(traffic, **options).recalibration
 
 
 def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
@@ -44,9 +48,8 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
     assert done.returncode == 0, done.stderr
     assert "promoted" in done.stdout
     assert labelled.calibration_error(truth) < before / 2
-    again = labelled.run("recalibrate", "--from-store")
-    assert again.returncode == 3
-    assert "what counted before still counts" in again.stdout
+    again = learnt(labelled, current=resolve_recalibration(labelled.current))
+    assert not again.trial.is_better
     listed = labelled.run("recalibrate", "--history")
     assert f"none -> {dry['name']}" in listed.stdout
     assert labelled.told("recalibrate", "--rollback") == {"before": dry["name"], "after": None}
@@ -81,6 +84,17 @@ def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path
     grid = overconfident(np.linspace(0.1, 0.95, 20))
     first, second = (np.array([one.apply(float(p)) for p in grid]) for one in (plain, mended))
     assert second == pytest.approx(first, abs=0.1)
+
+
+def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
+    """A calibrator that is right stays as it is; exit status 3."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(200, 7, audit_share=0.6, says=lambda truth: truth)
+    traffic.label()
+    done = traffic.run("recalibrate", "--from-store")
+    assert done.returncode == 3, done.stderr
+    assert "what counted before still counts" in done.stdout
+    assert not traffic.current.exists()
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ from tests.databases import execute
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, until
 
-DAY_S = 86_400
-
 
 def row(id: str, **values: Any) -> Row:
     told = {
@@ -38,7 +36,7 @@ def recorded(url: str, what: str = "*") -> list[Any]:
 
 @pytest.fixture
 def records(store_url: str) -> Iterator[Records]:
-    made = Records(store_url, 30, every_s=0.01)
+    made = Records(store_url, every_s=0.01)
     made.open()
     yield made
     made.close()
@@ -56,7 +54,7 @@ def test_every_row_is_written(records: Records, store_url: str) -> None:
 
 def test_close_writes_what_is_queued(store_url: str) -> None:
     """What was recorded when the proxy is told to stop is not lost."""
-    records = Records(store_url, 30, every_s=60)
+    records = Records(store_url, every_s=60)
     records.open()
     records.add(row("req_f1"))
     records.close()
@@ -74,32 +72,13 @@ def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, store_url:
 
 def test_rows_beyond_the_queue_are_shed(store_url: str) -> None:
     """A database that cannot keep up costs rows, counted, and no memory."""
-    records = Records(store_url, 30, max_queue=5, every_s=60)
+    records = Records(store_url, max_queue=5, every_s=60)
     for number in range(8):
         records.add(row(f"req_f{number}"))
     assert records.shed == 3
     records.open()
     records.close()
     assert len(recorded(store_url)) == 5
-
-
-def test_old_rows_are_deleted(store_url: str) -> None:
-    """Rows older than `keep_days` are gone at the next start, by the time in their id."""
-    ages = {"old": 31 * DAY_S, "young": 29 * DAY_S, "new": 0}
-    ids = {name: f"req_{int((time.time() - age) * 1_000):012x}ff" for name, age in ages.items()}
-    for _ in range(2):
-        records = Records(store_url, 30, every_s=0.01)
-        records.open()
-        for id in ids.values():
-            records.add(row(id))
-        records.close()
-        ids = {}
-    records = Records(store_url, 30, every_s=0.01)
-    records.open()
-    records.add(row("req_ffff"))
-    records.close()
-    kept = {found for (found,) in recorded(store_url, "request_id")}
-    assert len(kept) == 3
 
 
 def test_request_ids_are_ordered_and_unguessable() -> None:

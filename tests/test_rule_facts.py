@@ -193,7 +193,7 @@ def test_a_record_of_an_older_version_is_opened_and_extended(tmp_path: Path) -> 
         )
     connection.close()
     for _ in range(2):  # the second time there is nothing to add
-        records = Records(f"sqlite:///{path}", keep_days=30)
+        records = Records(f"sqlite:///{path}")
         records.open()
         records.close()
     connection = sqlite3.connect(path)

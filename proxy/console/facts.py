@@ -16,9 +16,11 @@ from proxy.console.cards import calibrator_cards
 from proxy.console.pages import rendered
 from proxy.console.rules import policy_views, source_of
 from proxy.console.shell import Handler, page, told
+from proxy.console.text import one_line
 from proxy.desk.desk import Desk
 from proxy.errors import NotFoundError
 from proxy.generation import Setup
+from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
 from proxy.store.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
@@ -129,11 +131,14 @@ class Facts:
             ece=quality.ece(bands),
             least=quality.LEAST,
             few=quality.FEW,
+            false_alarm_rate=FALSE_ALARM_RATE,
             enough=enough,
             bands=bands,
             threshold=threshold,
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(given),
+            monitors=sorted(standing(engine), key=lambda one: (one.alarm is None, -one.seen)),
+            weeks=weekly(engine) if "weekly" in request.query_params else None,
             by=by if len(series) > 1 else None,
             series=series,
             charts=_charts(seen, bands if enough else [], points, series),
@@ -231,7 +236,7 @@ def _charts(
         },
         "time": {
             "at": [(a + b) / 2 for a, b in pairwise(edges)],
-            "series": series,
+            "series": [{**one, "name": one_line(one["name"], 32)} for one in series],
         },
     }
     if bands:

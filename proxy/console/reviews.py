@@ -31,6 +31,7 @@ DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rej
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
+MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds over a longer field
 A_PAGE: Final = 50
 
 
@@ -117,6 +118,8 @@ class Reviews:
     ) -> Response:
         facts = self._desk.review(held.id)
         path, is_all = surface_of(held), "all" in request.query_params
+        found = editable(held)
+        is_large = len(held.reply) > MOST_EDITED
         turns = asked(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
         filters = _filters(request)
@@ -134,7 +137,8 @@ class Reviews:
             answered=shown(answered(held.reply, path), is_all=is_all),
             revised=shown(answered(held.revised, path)) if held.revised is not None else [],
             tools=tools_of(held.request)[:50],
-            editable=form_of(editable(held), given.fields),
+            editable=None if is_large else form_of(found, given.fields),
+            is_large=is_large,
             why=facts["why"] or [],
             rule=_rule(held),
             labels=facts["labels"],

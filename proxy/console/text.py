@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 MOST_FORMATTED = 12_000
 """Characters of a text that are read as markdown; more would let a reply keep the server busy."""
 
+PIECE = 10_000  # characters
 MOST_JSON = 20_000  # characters of a call's arguments that are laid out over several lines
 
 _KEPT = frozenset("\n\t\u200c\u200d")  # the joiners of scripts and emoji
@@ -87,8 +88,11 @@ def formatted(text: str) -> Markup:
 
 
 def plain(text: str) -> Markup:
-    """The text as it is, in lines."""
-    return Markup('<div class="plain">{}</div>').format(visible(text))
+    """The text as it is, in lines; a long one in pieces, of which a browser lays out those in
+    sight."""
+    told = visible(text)
+    pieces = (told[at : at + PIECE] for at in range(0, len(told) or 1, PIECE))
+    return Markup("").join(Markup('<div class="plain">{}</div>').format(one) for one in pieces)
 
 
 def raw(text: str) -> Markup:

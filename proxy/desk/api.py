@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.desk.desk import MOST_ON_A_PAGE, Desk, State, Verdict, listed_facts
 from proxy.desk.door import Visitor
+from proxy.desk.feed import Feed
 from proxy.desk.guard import visitor_of
 
 Who = Annotated[Visitor, Depends(visitor_of)]
@@ -37,7 +39,7 @@ class LabelBody(BaseModel):
     note: str | None = Field(None, max_length=MOST_OF_A_NOTE)
 
 
-def review_routes(desk: Desk) -> APIRouter:
+def review_routes(desk: Desk, feed: Feed) -> APIRouter:
     """Handlers are plain functions, which run on threads: all of them wait for the store."""
     api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
 
@@ -61,8 +63,8 @@ def review_routes(desk: Desk) -> APIRouter:
 
     @api.post("/reviews/{id}/verdict")
     def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
-        """Decides, once. The same again answers the same; another verdict is a 409 with the
-        review, code `review_decided` or `review_expired`."""
+        """Decides, once, and answers with the review (but for `why`). The same again answers the
+        same; another verdict is a 409 with the review, `review_decided` or `review_expired`."""
         given = Verdict(body.verdict, body.correct, body.content, body.note)
         return desk.decide(id, given, who.name)
 
@@ -80,5 +82,13 @@ def review_routes(desk: Desk) -> APIRouter:
     def stats() -> dict[str, Any]:
         """What waits in each queue, and what was decided in the last 30 days."""
         return desk.stats()
+
+    @api.get("/events", response_class=StreamingResponse)
+    async def events() -> StreamingResponse:
+        """Server-sent events: `review` for each turn of a reply, `traffic` of the last minute every
+        few seconds, `missed` for whoever reads too slowly."""
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        stream = await feed.watch()
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     return api

@@ -13,6 +13,7 @@ from proxy.console import routes
 from proxy.desk.api import review_routes
 from proxy.desk.desk import Desk
 from proxy.desk.door import Door
+from proxy.desk.feed import Feed
 from proxy.desk.guard import Guard
 from proxy.desk.login import login_routes
 from proxy.errors import BadRequestError, ProxyError
@@ -28,8 +29,10 @@ class UnusableBodyError(BadRequestError):
 class DeskApplication:
     """What the listener serves; made by the first request for it."""
 
-    def __init__(self, desk: Desk, door: Door, *, is_loopback: bool, max_body: int) -> None:
-        self._desk, self._door = desk, door
+    def __init__(
+        self, desk: Desk, door: Door, feed: Feed, *, is_loopback: bool, max_body: int
+    ) -> None:
+        self._desk, self._door, self._feed = desk, door, feed
         api = FastAPI(
             title="Pinocchio Proxy: the review desk",
             openapi_url="/pinocchio/v1/openapi.json",
@@ -41,7 +44,7 @@ class DeskApplication:
         api.add_exception_handler(HTTPException, unknown)
         api.add_exception_handler(RequestValidationError, _unusable)
         api.add_exception_handler(Exception, _fault)
-        api.include_router(review_routes(desk))
+        api.include_router(review_routes(desk, feed))
         api.router.routes.extend(login_routes(door))
         api.router.routes.extend(routes(desk))
         self._guarded = Guard(api, door, is_loopback=is_loopback, max_body=max_body)
@@ -49,7 +52,10 @@ class DeskApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guarded(scope, receive, send)
 
-    async def aclose(self) -> None:
+    async def end_streams(self) -> None:
+        await self._feed.aclose()
+
+    def close(self) -> None:
         self._desk.queue.close()
         self._door.close()
 

@@ -103,8 +103,12 @@ class Application(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    async def aclose(self) -> None:
-        """Ends what would go on for ever, such as streams of events."""
+    async def end_streams(self) -> None:
+        """Ends what would go on for ever."""
+        ...
+
+    def close(self) -> None:
+        """Call it when nobody is answered any more."""
         ...
 
 
@@ -143,9 +147,12 @@ class DeskServer:
         if self._serving is None:
             return
         self._server.should_exit = True
-        if self._loading is not None:
-            await (await self._loading).aclose()
+        application = None if self._loading is None else await self._loading
+        if application is not None:
+            await application.end_streams()
         await self._serving
+        if application is not None:
+            application.close()
         self._serving = None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,21 +166,27 @@ class DeskServer:
         from proxy.desk.application import DeskApplication
         from proxy.desk.desk import Desk
         from proxy.desk.door import Door
+        from proxy.desk.feed import Feed
         from proxy.store.client_keys import KeyStore
         from proxy.store.review_queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
         token = admin.token.get_secret_value()
+        queue = ReviewQueue(config.store)
+        feed = Feed(queue)
+
+        def on_decision(id: str) -> None:
+            """Who waits for the reply, and who watches, hears of it at once; on a thread."""
+            self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
+            feed.wake()
+
         return DeskApplication(
-            Desk(ReviewQueue(config.store), self._setup, self._on_decision),
+            Desk(queue, self._setup, on_decision),
             Door(token, self._admin.login_code, KeyStore(config.store)),
+            feed,
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
         )
-
-    def _on_decision(self, id: str) -> None:
-        """Who waits for the reply hears of it at once; called on a thread."""
-        self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
 
 
 class _Server(uvicorn.Server):

@@ -14,20 +14,18 @@ class Marks:
 
     def __init__(self, *marks: Mark) -> None:
         self._marks: list[tuple[bytes, re.Pattern[bytes] | None]] = [
-            (mark, None)
-            if isinstance(mark, bytes)
-            else (mark[0], re.compile(re.escape(mark[0]) + mark[1]))
+            (mark, None) if isinstance(mark, bytes) else (mark[0], re.compile(mark[1]))
             for mark in marks
         ]
 
     def search(self, raw: bytes) -> int | None:
         """Where the first mark in `raw` begins."""
         first = len(raw)
-        for literal, pattern in self._marks:
+        for literal, follows in self._marks:
             at = raw.find(literal, 0, first)
-            if at >= 0 and pattern is not None:
-                found = pattern.search(raw, at)
-                at = found.start() if found else -1
+            if follows is not None:
+                while at >= 0 and follows.match(raw, at + len(literal)) is None:
+                    at = raw.find(literal, at + len(literal), first)
             if 0 <= at < first:
                 first = at
         return first if first < len(raw) else None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from calibrator import Interval
 
 Population = Literal["delivered", "held", "all"]
+POPULATIONS: tuple[Population, ...] = ("delivered", "held", "all")
 STRATA = {"delivered": ("audited",), "held": ("held",), "all": ("audited", "held")}
 
 

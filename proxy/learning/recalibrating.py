@@ -19,7 +19,6 @@ from calibrator import (
     Observed,
     Recalibration,
     Trial,
-    cross_fitted_observed,
     fit_observed,
     group_key,
     trial,
@@ -79,7 +78,7 @@ def learn_recalibration(
             f"all {len(replies)} labelled replies are {which}: a recalibration needs both kinds"
         )
     before = [_mended(current, each, score) for each, score in zip(replies, scores, strict=True)]
-    tried = trial(found, before, cross_fitted_observed(found, kind=kind, by=by))
+    tried = trial(found, before, kind=kind, by=by)
     return Learnt(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
 
 

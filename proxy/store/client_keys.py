@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.keys import ClientKey
+from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, metadata, open_engine
 
 client_keys = sa.Table(
@@ -46,7 +47,7 @@ class KeyStore:
 
     def add(self, key: ClientKey) -> None:
         values = {column.name: getattr(key, column.name) for column in client_keys.columns}
-        self._change(client_keys.insert().values(**values))
+        self._change(client_keys.insert().values(**values), "key_made", key.id)
 
     def all(self) -> list[ClientKey]:
         """Every key there ever was, in the order in which they were made."""
@@ -62,7 +63,7 @@ class KeyStore:
         """False where no key of this id is there to revoke."""
         of_this_id = (client_keys.c.id == id, client_keys.c.revoked_at.is_(None))
         change = client_keys.update().where(*of_this_id).values(revoked_at=time.time())
-        return self._change(change) == 1
+        return self._change(change, "key_revoked", id)
 
     def version(self) -> tuple[int, int]:
         """Another value after every change."""
@@ -87,9 +88,13 @@ class KeyStore:
         except SQLAlchemyError as error:
             raise StoreError(f"the client keys cannot be read: {cause(error)}") from error
 
-    def _change(self, statement: sa.Insert | sa.Update) -> int:
+    def _change(self, statement: sa.Insert | sa.Update, kind: str, id: str) -> bool:
+        """Whether there was something to change; it is noted in the chain then."""
         try:
             with self._opened().begin() as connection:
-                return connection.execute(statement).rowcount
+                is_done = connection.execute(statement).rowcount != 0  # not always told of inserts
+                if is_done:
+                    note_change(connection, kind, client_keys, client_keys.c.id == id)
+                return is_done
         except SQLAlchemyError as error:
             raise StoreError(f"the client keys cannot be written: {cause(error)}") from error

@@ -49,7 +49,8 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
 
     What is committed survives a loss of power if it `is_durable`, else the end of the process only.
     """
-    from proxy.store.schema import prepare  # which imports the tables, that import this module
+    from proxy.store.audit_chain import Chain  # these import the tables, that import this module
+    from proxy.store.schema import prepare
 
     engine = _engine(url, is_durable)
     try:
@@ -58,21 +59,17 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
         engine.dispose()
         why = error.message if isinstance(error, StoreError) else cause(error)
         raise StoreError(f"the store {place_of(url)} cannot be opened: {why}") from error
+    Chain(url).attach(engine)
     return engine
 
 
 def open_async_engine(url: str) -> AsyncEngine:
     """An engine for an event loop, on a database that `open_engine` has seen; raises StoreError."""
-    from sqlalchemy.ext.asyncio import create_async_engine
+    from proxy.store.audit_chain import Chain
 
-    if path := path_of(url):
-        engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(path)))
-        sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
-        return engine
-    try:
-        return create_async_engine(_address(url), **_of_postgres())
-    except ImportError as error:
-        raise StoreError(_NO_DRIVER) from error
+    engine = _async_engine(url)
+    Chain(url).attach(engine.sync_engine)
+    return engine
 
 
 def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert | sqlite.Insert:
@@ -103,6 +100,19 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
     if not is_durable:
         sa.event.listen(engine, "connect", _commit_without_waiting)
     return engine
+
+
+def _async_engine(url: str) -> AsyncEngine:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    if path := path_of(url):
+        engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(path)))
+        sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
+        return engine
+    try:
+        return create_async_engine(_address(url), **_of_postgres())
+    except ImportError as error:
+        raise StoreError(_NO_DRIVER) from error
 
 
 def _address(url: str) -> sa.URL:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, insert_into, metadata, open_engine
 
 verdicts = sa.Table(
@@ -69,7 +70,10 @@ class Findings:
         """Keeps it; the first reason for a grant stands."""
         with self._writing() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
-            connection.execute(new.on_conflict_do_nothing())
+            kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
+            if connection.execute(kept).first():
+                is_it = _withdrawn.c.grant_digest == withdrawal.grant_digest
+                note_change(connection, "withdrawn", _withdrawn, is_it)
 
     def give_verdict(
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
@@ -95,6 +99,8 @@ def keep_label(
     whose = {"request_id": request_id, "reviewer": reviewer}
     new = insert_into(verdicts, connection).values(**whose, **values)
     connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+    is_its = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
+    note_change(connection, "labelled", verdicts, *is_its)
 
 
 @contextmanager

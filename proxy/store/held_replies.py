@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
@@ -122,6 +123,11 @@ class HeldReply:
         return self.reply if self.revised is None else self.revised
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether its content has been deleted, see `retention.py`."""
+        return not self.reply
+
+    @property
     def is_bound(self) -> bool:
         return self.request_digest is not None
 
@@ -175,6 +181,7 @@ class Store:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))
                 await connection.execute(happened(held.id, held.state, held.created_at))
+                await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
         self._counted = self._counted[0] + 1, self._counted[1]
@@ -223,11 +230,11 @@ class Store:
 
     async def take(self, id: str, again_s: float) -> bool:
         """Hands a bound reply out; False when it first was more than `again_s` seconds ago."""
-        now = time.time()
-        is_free = sa.or_(_held.c.taken_at.is_(None), _held.c.taken_at > now - again_s)
-        taken = _held.update().where(_held.c.id == id, is_free)
-        first = sa.func.coalesce(_held.c.taken_at, now)
-        return await self._change(taken.values(taken_at=first)) == 1
+        first = _held.update().where(_held.c.id == id, _held.c.taken_at.is_(None))
+        if await self._change(first.values(taken_at=time.time()), "taken", id):
+            return True
+        may_again = _held.c.id == id, _held.c.taken_at > time.time() - again_s
+        return bool(await self._rows(sa.select(_held.c.id).where(*may_again)))
 
     async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
         """The surest errors first: what has no score, then lowest confidence, then oldest.
@@ -245,12 +252,12 @@ class Store:
 
     async def decide(self, id: str, state: str) -> bool:
         """Releases or rejects what is still held; False when somebody or time was faster."""
-        now, is_it = time.time(), (_held.c.id == id, _held.c.state == HELD)
-        change = _held.update().where(*is_it, _held.c.expires_at > now)
-        if await self._change(change.values(state=state, decided_at=now)) == 1:
+        now, is_open = time.time(), (_held.c.id == id, _held.c.state == HELD)
+        change = _held.update().where(*is_open, _held.c.expires_at > now)
+        if await self._change(change.values(state=state, decided_at=now), "decided", id, state):
             return True
-        late = _held.update().where(*is_it, _held.c.expires_at <= now)
-        await self._change(late.values(state=EXPIRED, decided_at=now))
+        late = _held.update().where(*is_open, _held.c.expires_at <= now)
+        await self._change(late.values(state=EXPIRED, decided_at=now), "expired", id, EXPIRED)
         return False
 
     async def expire(self) -> int:
@@ -287,12 +294,21 @@ class Store:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
         return rows
 
-    async def _change(self, statement: sa.Update) -> int:
+    async def _change(
+        self, statement: sa.Update, kind: str, id: str, event: str | None = None
+    ) -> bool:
+        """Changes one reply, and notes it in the chain as an event of this kind; those who follow
+        the desk are told of an `event`."""
         try:
             async with self._opened().begin() as connection:
-                return (await connection.execute(statement)).rowcount
+                is_done = (await connection.execute(statement)).rowcount == 1
+                if is_done and event is not None:
+                    await connection.execute(happened(id, event, time.time()))
+                if is_done:
+                    await connection.run_sync(note_change, kind, _held, _held.c.id == id)
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+        return is_done
 
 
 def expire_some(connection: sa.Connection) -> int:
@@ -300,27 +316,26 @@ def expire_some(connection: sa.Connection) -> int:
     waiting for long; returns how many, 0 when all is done."""
     now = time.time()
     is_late = _held.c.state == HELD, _held.c.expires_at <= now
-    late = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
-    ids = connection.execute(late).scalars().all()
-    connection.rollback()  # a reader that goes on to write would have to be the only one
-    if not ids:
+    some = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
         return 0  # nearly always, and then nobody has to wait for the lock
-    change = _held.update().where(_held.c.id.in_(ids), *is_late)
-    change = change.values(state=EXPIRED, decided_at=now)
-    marked = connection.execute(change.returning(_held.c.id)).scalars().all()
-    if marked:
-        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in marked]
+    connection.rollback()  # SQLite lets nobody write who goes on from what he read
+    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
+    if ids := connection.execute(change).scalars().all():
+        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in ids]
         connection.execute(review_events.insert(), notes)
+        note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()
-    return len(marked)
+    return len(ids)
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:
     """What is inserted for a reply."""
-    return {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+    return {column.name: storable(getattr(held, column.name)) for column in _held.columns}
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
     if not isinstance(value, str):
         return value

@@ -9,18 +9,19 @@ Why a reply was looked at decides what its label says about others:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from policies import Facts
 from proxy.json_splice import json_object
 from proxy.store.database import metadata
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.recorded import READ_AT_ONCE
+from proxy.store.recorded_facts import facts_in
 from proxy.store.records import exchanges
 
 held_replies = metadata.tables["held_replies"]
@@ -52,12 +53,17 @@ class LabelledReply:
     calibrator: str
     model: str
     team: str | None
-    domain: str | None
+    facts: Facts | None  # that the policy went by
     action: str | None
     question: str
     path: str | None = None
     request: bytes | None = None
     reply: bytes | None = None
+
+    @property
+    def domain(self) -> str | None:
+        """What the client said the question is about."""
+        return self.facts.domain if self.facts else None
 
     @property
     def base(self) -> str:
@@ -130,6 +136,23 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
     return Totals(delivered, held, sum(count for *_, count in rows) - held - delivered)
 
 
+class Given(NamedTuple):
+    """A reviewer's verdict; `reviewer` is empty for one given on the command line."""
+
+    request_id: str
+    reviewer: str
+    is_correct: bool
+
+
+def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
+    """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
+    first = f"req_{max(0, int(since * 1_000)):012x}"
+    columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
+    query = sa.select(*columns).where(verdicts.c.request_id >= first).order_by(verdicts.c.id)
+    with reading(engine) as connection:
+        return [Given(*row) for row in connection.execute(query)]
+
+
 _OF_EXCHANGE: Final = (
     exchanges.c.request_id,
     exchanges.c.started_at,
@@ -140,6 +163,9 @@ _OF_EXCHANGE: Final = (
     exchanges.c.calibrator,
     exchanges.c.model,
     exchanges.c.team,
+    exchanges.c.key,
+    exchanges.c.is_stream,
+    exchanges.c.policy,
     exchanges.c.facts,
 )
 
@@ -157,8 +183,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
 def _labelled(row: Any, has_content: bool) -> LabelledReply:
     reply = json_object(row["reply"]) if row["reply"] else None
     answering = (reply or {}).get("model")
-    facts = json.loads(row["facts"]) if row["facts"] else None
-    domain = facts[0].get("domain") if facts else None
+    facts, _ = facts_in(row)
     score = row["score"]
     if score is None and "+" not in row["calibrator"]:
         score = row["confidence"]
@@ -174,7 +199,7 @@ def _labelled(row: Any, has_content: bool) -> LabelledReply:
         row["calibrator"],
         answering if isinstance(answering, str) else row["model"] or "",
         row["team"],
-        domain,
+        facts[0] if facts else None,
         row["action"],
         row["question"] or row["request_id"],
         row["path"],

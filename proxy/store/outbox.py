@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.database import cause, metadata, open_engine
+from proxy.store.findings import reading
 from proxy.store.review_events import Event, event_columns, review_events
 
 deliveries = sa.Table(
@@ -122,16 +123,6 @@ class Outbox:
             is_old = deliveries.c.given_up_at < time.time() - KEPT_S
             connection.execute(deliveries.delete().where(is_old))
 
-    def counts(self) -> dict[str, int]:
-        """How many wait, and how many were given up in the last days."""
-        given_up = sa.select(sa.func.count()).select_from(deliveries)
-        given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
-        with self._changing() as connection:
-            return {
-                "waiting": connection.execute(_count_waiting()).scalar_one(),
-                "given_up": connection.execute(given_up).scalar_one(),
-            }
-
     @contextmanager
     def _changing(self) -> Iterator[sa.Connection]:
         try:
@@ -141,6 +132,17 @@ class Outbox:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the outbox cannot be used: {cause(error)}") from error
+
+
+def delivery_counts(engine: sa.Engine) -> dict[str, int]:
+    """How many wait, and how many were given up in the last days; raises StoreError."""
+    given_up = sa.select(sa.func.count()).select_from(deliveries)
+    given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
+    with reading(engine) as connection:
+        return {
+            "waiting": connection.execute(_count_waiting()).scalar_one(),
+            "given_up": connection.execute(given_up).scalar_one(),
+        }
 
 
 def new_id() -> str:

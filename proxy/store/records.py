@@ -19,6 +19,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
+from proxy.store.audit_chain import note_rows
 from proxy.store.database import cause, metadata, open_engine
 
 log = structlog.get_logger(__name__)
@@ -56,8 +57,6 @@ exchanges = sa.Table(
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
     sa.Column("score", sa.Float),  # what a recalibration made the confidence of
 )
-DAY_S = 86_400
-FORGET_EVERY_S = 3_600
 TELL_EVERY_S = 10.0
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
@@ -106,14 +105,12 @@ class Records:
     def __init__(
         self,
         url: str,
-        keep_days: float,
         *,
         max_queue: int = 50_000,
         every_s: float = 0.2,
         most_rows: int = 2_000,
     ) -> None:
         self._url = url
-        self._keep_days = keep_days
         self._max_queue = max_queue
         self._every_s = every_s
         self._most_rows = most_rows
@@ -150,12 +147,8 @@ class Records:
         self._thread = None
 
     def _run(self) -> None:
-        forget_at = 0.0
         while not self._closing.is_set() or self._rows:
             self._wake.wait()
-            if time.monotonic() >= forget_at:
-                forget_at = time.monotonic() + FORGET_EVERY_S
-                self._forget()
             self._closing.wait(self._every_s)  # what comes meanwhile shares the transaction
             self._wake.clear()
             while self._rows:
@@ -167,22 +160,13 @@ class Records:
         try:
             with self._engine.begin() as connection:
                 _put(connection, batch)
+                note_rows(connection, "recorded", exchanges, batch)
         except (SQLAlchemyError, StoreError, ValueError) as error:
             if len(batch) == 1:
                 self._shed(1, cause(error))
                 return
             for row in batch:
                 self._write([row])
-
-    def _forget(self) -> None:
-        """Deletes the rows that are older than they are kept."""
-        oldest_ms = int((time.time() - self._keep_days * DAY_S) * 1_000)
-        is_old = exchanges.c.request_id < f"req_{max(0, oldest_ms):012x}"  # begins with the time
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(exchanges.delete().where(is_old))
-        except SQLAlchemyError as error:
-            log.error("records_not_deleted", reason=cause(error))
 
     def _shed(self, count: int, reason: str) -> None:
         """Counts; a flood of lost rows is no flood of lines."""

@@ -160,7 +160,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
     looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
     with reading(engine) as connection:
-        counts: dict[int, int] = dict(connection.execute(counting).tuples().all())
+        counts: dict[int, int] = {row[0]: row[1] for row in connection.execute(counting)}
         rows = connection.execute(looking).all()
     found: dict[int, int] = {}
     for row in rows:

@@ -42,11 +42,12 @@ function openEditor(details) {
 }
 
 async function decide(form, verdict) {
-  flush();
+  const isSent = flush(); // or the reply before this one would be offered as the next
   const body = new URLSearchParams(new FormData(form));
   body.set("verdict", verdict);
   const review = form.closest("[data-review]");
-  const decision = { url: form.action, body, verdict, main: form.closest("main"), href: location.href, title: document.title };
+  const id = review.dataset.review;
+  const decision = { id, url: form.action, body, verdict, main: form.closest("main"), href: location.href, title: document.title };
   if (verdict === "edit" || body.toString().length > MOST_LATER) {
     form.inert = true;
     const problem = await send(decision);
@@ -56,9 +57,10 @@ async function decide(form, verdict) {
   } else {
     pending = decision;
     decision.toast = tell(DONE[verdict], { action: "Undo", key: "u", act: undo, lastsMs: DELAY_MS });
-    decision.timer = setTimeout(flush, DELAY_MS);
+    decision.timer = setTimeout(() => void flush(), DELAY_MS);
   }
-  await swap(review.dataset.next);
+  await isSent;
+  if (document.contains(review)) await swap(review.dataset.next); // not after an undo
 }
 
 /** Takes back the last verdict, if it was not sent yet. */
@@ -75,15 +77,14 @@ export function undo() {
   return true;
 }
 
-function flush() {
+async function flush() {
   if (!pending) return;
   const decision = pending;
   pending = undefined;
   clearTimeout(decision.timer);
   decision.toast.remove();
-  void send(decision).then((problem) => {
-    if (problem) tell(problem, { isBad: true, action: "Open it", act: () => location.assign(decision.href) });
-  });
+  const problem = await send(decision);
+  if (problem) tell(problem, { isBad: true, action: "Open it", act: () => location.assign(decision.href) });
 }
 
 /** The sentence that says why it was not taken; nothing where it was. */
@@ -130,6 +131,8 @@ async function swap(address, { isBack = false } = {}) {
   if (!isBack) history.pushState(null, "", response.url);
   scrollTo(0, 0);
   begin(main);
+  const row = pending && main.querySelector(`[data-id="${CSS.escape(pending.id)}"]`);
+  row?.classList.add("gone"); // it is as good as decided
   main.focus({ preventScroll: true });
 }
 

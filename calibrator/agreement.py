@@ -1,0 +1,93 @@
+"""How far reviewers agree on what is correct: raw, Cohen's kappa, Krippendorff's alpha.
+
+Labels are nominal, and not every reviewer labels every reply. Kappa compares two reviewers on what
+both have labelled; alpha takes all reviewers and all pairs of labels of a reply. 1 is agreement,
+0 what chance would give, below it disagreement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a reviewer said of a reply."""
+
+    reply: str
+    reviewer: str
+    is_correct: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two reviewers on the replies that both have labelled; kappa is nan where it has no meaning:
+    when both gave one and the same label only."""
+
+    first: str
+    second: str
+    replies: int
+    agreed: int
+    kappa: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of replies with two labels or more; `raw` is the share of pairs of labels that agree.
+
+    `raw` is nan without such a reply; alpha too, and where all labels are the same.
+    """
+
+    replies: int
+    raw: float
+    alpha: float
+    pairs: Sequence[Pair]
+
+
+def agreement_of(labels: Iterable[Label]) -> Agreement:
+    """Of one reviewer's labels on a reply, the last counts."""
+    of_reply: dict[str, dict[str, bool]] = defaultdict(dict)
+    for each in labels:
+        of_reply[each.reply][each.reviewer] = each.is_correct
+    shared = [given for given in of_reply.values() if len(given) > 1]
+    return Agreement(len(shared), _raw(shared), _alpha(shared), _pairs(shared))
+
+
+def _raw(shared: Sequence[dict[str, bool]]) -> float:
+    pairs = [one == other for given in shared for one, other in combinations(given.values(), 2)]
+    return sum(pairs) / len(pairs) if pairs else math.nan
+
+
+def _alpha(shared: Sequence[dict[str, bool]]) -> float:
+    """1 - observed / expected disagreement (Krippendorff 2011, nominal, missing labels)."""
+    counts: Counter[bool] = Counter()
+    observed = 0.0
+    for given in shared:
+        right = sum(given.values())
+        wrong = len(given) - right
+        counts.update({True: right, False: wrong})
+        observed += 2 * right * wrong / (len(given) - 1)
+    labels = counts.total()
+    expected = 2 * counts[True] * counts[False] / (labels - 1) if labels > 1 else 0.0
+    return 1 - observed / expected if expected else math.nan
+
+
+def _pairs(shared: Sequence[dict[str, bool]]) -> list[Pair]:
+    both: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for given in shared:
+        for one, other in combinations(sorted(given), 2):
+            both[one, other].append((given[one], given[other]))
+    return [_pair(*names, labels) for names, labels in sorted(both.items())]
+
+
+def _pair(first: str, second: str, labels: Sequence[tuple[bool, bool]]) -> Pair:
+    n = len(labels)
+    agreed = sum(one == other for one, other in labels)
+    yes, also = sum(one for one, _ in labels) / n, sum(other for _, other in labels) / n
+    by_chance = yes * also + (1 - yes) * (1 - also)
+    kappa = (agreed / n - by_chance) / (1 - by_chance) if by_chance < 1 else math.nan
+    return Pair(first, second, n, agreed, kappa)

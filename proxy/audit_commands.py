@@ -1,0 +1,75 @@
+"""The commands on the chain over the record: `audit verify` and `audit head`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from proxy.commands import ConfigOption, stop
+from proxy.errors import ExitStatus
+from proxy.record_commands import opened_record
+
+if TYPE_CHECKING:
+    from proxy.store.audit_verification import Findings
+
+cli = typer.Typer(no_args_is_help=True, help="Tell whether somebody changed what is recorded.")
+
+
+@cli.command("verify")
+def verify_record(
+    config: ConfigOption = None,
+    head: Annotated[
+        str | None, typer.Option(help="What `audit head` said: tells a tail that was cut off.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
+    from proxy.server import load_store_config
+    from proxy.store.audit_chain import KEY_VARIABLE, chain_key
+    from proxy.store.audit_verification import verify
+
+    with opened_record(config) as record:
+        if (key := chain_key(load_store_config(config).store)) is None:
+            raise stop(
+                ExitStatus.UNUSABLE_INPUT,
+                f"there is no key: {KEY_VARIABLE} is not set and no file beside the store has one",
+            )
+        found = verify(record.engine, key, head)
+    if as_json:
+        told = {**asdict(found), "is_intact": found.is_intact}
+        typer.echo(json.dumps(told | {"breaks": [asdict(each) for each in found.breaks]}))
+    else:
+        _tell(found)
+    if not found.is_intact:
+        raise typer.Exit(ExitStatus.FAILED)
+
+
+def _tell(found: Findings) -> None:
+    rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
+    typer.echo(f"{found.entries} entries cover {rows or 'no rows'}")
+    if found.earlier:
+        typer.echo(f"{found.earlier} rows are from before the chain began, and are not covered")
+    if found.forgotten:
+        typer.echo(f"{found.forgotten} exchanges were deleted as their time came")
+    for each in found.breaks:
+        typer.echo(f"  {each}")
+    if found.count > len(found.breaks):
+        typer.echo(f"  and {found.count - len(found.breaks)} more")
+    typer.echo("nothing was changed" if found.is_intact else f"BROKEN in {found.count} places")
+    if found.head is not None:
+        typer.echo(f"head {found.head}")
+
+
+@cli.command("head")
+def print_head(config: ConfigOption = None) -> None:
+    """Print the last entry, to be kept where nobody who can write to the store can."""
+    from proxy.store.audit_verification import head_of
+
+    with opened_record(config) as record:
+        head = head_of(record.engine)
+    if head is None:
+        raise stop(ExitStatus.FAILED, "the chain has no entry yet")
+    typer.echo(head)

@@ -1,0 +1,53 @@
+"""Where a webhook may connect to: public addresses, each looked at before it is used.
+
+A name is resolved once and the connection goes to the address that was checked, so that another
+answer of the name server's, a moment later, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Final
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+
+
+class AddressRefusedError(Exception):
+    """A name that leads nowhere, or into this network."""
+
+
+async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
+    """An address of the host; raises AddressRefusedError if any of them is not public."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise AddressRefusedError(f"{host} has no address") from error
+    addresses = [str(each[4][0]) for each in found]
+    for address in addresses:
+        if not allow_private and not is_public(address):
+            raise AddressRefusedError(
+                f"{host} leads to {address}, which is not public (allow_private: true allows it)"
+            )
+    return addresses[0]
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet's, also where it stands for one of IPv4."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    inner = _inside(found)
+    if inner is not None:
+        found = inner
+    return found.is_global and not found.is_multicast and not found.is_reserved
+
+
+def _inside(address: IPAddress) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 address leads to."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return None
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo[1] if address.teredo else None
+    return address.ipv4_mapped or address.sixtofour or teredo

@@ -1,0 +1,142 @@
+"""What happens at the desk and in traffic, for those who watch, as it happens.
+
+    event: review
+    data: {"number": 7, "review_id": "chatcmpl-held-..", "event": "released", "by": "alice", ..}
+
+    event: traffic
+    data: {"seconds": 60, "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
+
+One task asks the store each second, whichever process did what, and only while somebody watches.
+Who reads too slowly is not waited for: what they missed is dropped, and `event: missed` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import structlog
+
+from proxy.errors import RateLimitedError, StoreError
+from proxy.json_splice import dumps
+from proxy.store.review_queue import ReviewQueue
+
+log = structlog.get_logger(__name__)
+
+ASK_EVERY_S: Final = 1.0
+PING_EVERY_S: Final = 15.0
+TRAFFIC_S, TRAFFIC_EVERY_S = 60, 3.0  # of the last minute, told so often
+MOST_WATCHERS: Final = 50
+MOST_WAITING: Final = 100  # messages for one of them
+END: Final = b""
+PING: Final = b": ping\n\n"
+MISSED: Final = b"event: missed\ndata: {}\n\n"
+
+
+class Feed:
+    """Lives on the event loop; `wake` may be called from any thread."""
+
+    def __init__(self, queue: ReviewQueue, every_s: float = ASK_EVERY_S) -> None:
+        self._queue = queue
+        self._every_s = every_s
+        self._watchers: set[asyncio.Queue[bytes]] = set()
+        self._asking: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+        self._last = 0  # the number of the last event that was told
+        self._traffic_at = 0.0  # when it is told next
+
+    async def watch(self) -> AsyncIterator[bytes]:
+        """A stream of events from now on; raises RateLimitedError where too many watch, and
+        StoreError."""
+        if len(self._watchers) >= MOST_WATCHERS:
+            raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
+        if not self._is_asking():
+            self._last = await asyncio.to_thread(self._queue.last_event)
+        return self._messages()
+
+    def _is_asking(self) -> bool:
+        return self._asking is not None and not self._asking.done()
+
+    async def _messages(self) -> AsyncIterator[bytes]:
+        """Counts as watching once it is read from: a client may leave before."""
+        mine: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self._watchers.add(mine)
+        if not self._is_asking():
+            self._loop = asyncio.get_running_loop()
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            yield PING  # so that the headers are out
+            while not self._is_closed:
+                try:
+                    message = await asyncio.wait_for(mine.get(), PING_EVERY_S)
+                except TimeoutError:
+                    message = PING
+                if message == END:
+                    return
+                yield message
+        finally:
+            self._watchers.discard(mine)
+
+    def wake(self) -> None:
+        """Something happened in this process: nobody waits for the next second."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def end(self) -> None:
+        """Ends every stream; call it on the event loop."""
+        self._is_closed = True
+        self._tell([END])
+        self._wake.set()
+
+    async def aclose(self) -> None:
+        """Waits for the last question to the store."""
+        self.end()
+        if self._asking is not None:
+            await self._asking
+
+    async def _ask(self) -> None:
+        is_told = False
+        while self._watchers and not self._is_closed:
+            try:
+                self._tell(await asyncio.to_thread(self._news))
+                is_told = False
+            except StoreError as error:
+                if not is_told:
+                    log.warning("desk_events_unknown", reason=error.message)
+                is_told = True
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), self._every_s)
+            except TimeoutError:
+                continue
+
+    def _news(self) -> list[bytes]:
+        """What happened since the last time, on a thread."""
+        self._queue.expire()
+        news = []
+        for event in self._queue.events_after(self._last):
+            self._last = event.number
+            news.append(_message("review", asdict(event)))
+        if time.monotonic() >= self._traffic_at:
+            self._traffic_at = time.monotonic() + TRAFFIC_EVERY_S
+            traffic = self._queue.traffic(time.time() - TRAFFIC_S)
+            news.append(_message("traffic", {"seconds": TRAFFIC_S, **traffic}))
+        return news
+
+    def _tell(self, messages: list[bytes]) -> None:
+        for watcher in self._watchers:
+            if watcher.qsize() + len(messages) > MOST_WAITING:
+                while not watcher.empty():
+                    watcher.get_nowait()
+                watcher.put_nowait(MISSED)
+            for message in messages[: MOST_WAITING - 1]:
+                watcher.put_nowait(message)
+
+
+def _message(kind: str, data: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumps(data))

@@ -1,0 +1,70 @@
+"""What a certificate may be made from in the store: verdicts on a fair sample of delivered replies.
+
+The exact test of `pinocchio certify` is about replies drawn at random with one and the same
+probability: audited ones, of one share. Held replies are in no such sample, nor are those that
+somebody labelled for a reason of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from calibrator import CalibratorError
+from policies import Labelled, Policy, Scope, reaches
+from proxy.store.labels import LabelledReply, labelled
+
+
+def audited_labels(
+    engine: Any, since: float, calibrator: str, scope: Scope, policy: Policy | None = None
+) -> list[Labelled]:
+    """The audited replies in this scope that have a verdict, scored by this very calibrator.
+
+    `policy` is the one whose rule the scope names. Raises CalibratorError where there is none, or
+    where they were drawn with several shares; StoreError.
+    """
+    audited = [each for each in labelled(engine, since) if each.stratum == "audited"]
+    its = [each for each in audited if each.calibrator == calibrator]
+    found = [each for each in its if _is_in(scope, policy, each)]
+    if not found:
+        raise CalibratorError(_none(audited, its, calibrator, scope))
+    shares = sorted({each.share or 0.0 for each in found})
+    if len(shares) > 1:
+        told = ", ".join(f"{share:g}" for share in shares)
+        raise CalibratorError(
+            f"these replies were drawn with shares of {told}, and the exact test needs one: "
+            "take a --since after the last change, or a --team"
+        )
+    return [
+        Labelled(each.question, each.confidence, each.is_correct, each.request_id) for each in found
+    ]
+
+
+def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
+    if reply.facts is None:
+        return False
+    if scope.model not in (None, reply.facts.model) or scope.team not in (None, reply.team):
+        return False
+    if scope.rule is None or policy is None:
+        return True
+    return reaches(policy, scope.rule, reply.facts)
+
+
+def _none(
+    audited: Iterable[LabelledReply],
+    its: Iterable[LabelledReply],
+    calibrator: str,
+    scope: Scope,
+) -> str:
+    if list(its):
+        return f"no verdict on an audited reply is within {scope}"
+    others = sorted({each.calibrator for each in audited})
+    if others:
+        return (
+            f"the verdicts on audited replies are on confidences of {', '.join(others)}, none of "
+            f"{calibrator}, which is configured now: thresholds are for one version"
+        )
+    return (
+        "there is no verdict on an audited reply; let the audit draw some (`audit: {share: 0.01}` "
+        "in proxy.yaml) and have them reviewed"
+    )

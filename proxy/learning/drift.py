@@ -1,0 +1,238 @@
+"""Drift: whether scores come from where they came from, and confidences mean what they say.
+
+    alarms = look(engine)                  # reads on from where the last look ended
+    weekly(engine)                         # this week's scores beside those before
+    standing(engine)                       # where every monitor stands
+
+For each model and team a monitor of scores (`policies.ScoreMonitor`) sees what the calibrator
+itself says of each reply, whether anybody labels it or not; a new recalibration is no drift to it.
+For each calibrator with its recalibration a monitor of calibration (`policies.CalibrationMonitor`)
+sees every verdict on an audited reply. Each raises a false alarm with a probability of at most
+`FALSE_ALARM_RATE`, ever, however often one looks; an alarm stays until `pinocchio drift --reset`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from policies import CalibrationMonitor, Distance, ScoreMonitor, distance
+from proxy.store.drift import (
+    Judged,
+    Monitor,
+    MonitorKey,
+    Position,
+    Scored,
+    count_scored,
+    histograms,
+    judged_after,
+    newest_calibrator,
+    read_monitors,
+    scored_after,
+    write_monitors,
+)
+from proxy.store.labels import base_of
+
+if TYPE_CHECKING:
+    from policies import Band
+
+FALSE_ALARM_RATE: Final = 0.01
+LAG_S: Final = 60.0
+"""So young replies wait for the next look: others that began before may not be recorded yet."""
+AT_ONCE: Final = 5_000
+MOST_GROUPS: Final = 64
+"""Pairs of model and team that are watched; clients choose the names of models."""
+BINS: Final = 100
+WEEK_S: Final = 7 * 86_400.0
+REFERENCE_S: Final = 4 * WEEK_S
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """What a monitor found, after so many replies or verdicts; `text` is for people."""
+
+    key: MonitorKey
+    seen: int
+    at: float
+    request_id: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A monitor as it stands: `bands` are those of calibration, none for scores.
+
+    It `is_current` where its calibrator is the one that scored the newest reply: what an earlier
+    one did is past.
+    """
+
+    key: MonitorKey
+    seen: int
+    is_current: bool
+    alarm: Alarm | None
+    bands: Sequence[Band] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """The scores of one model and team in the last seven days, beside the four weeks before."""
+
+    calibrator: str
+    model: str
+    team: str
+    distance: Distance
+
+
+def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
+    """Reads on from the last look; returns the alarms that are new. Raises StoreError.
+
+    With `most`, of many new replies so many are looked at, evenly, so that a look stays cheap.
+    """
+    alarms: list[Alarm] = []
+    before = time.time() - lag_s
+    _, start = read_monitors(engine)
+    waiting = count_scored(engine, start.request_id, before)
+    step = 1 if most is None else max(1, waiting // most)
+    while True:
+        monitors, position = read_monitors(engine)
+        scored, last = scored_after(engine, position.request_id, before, AT_ONCE, step)
+        judged = judged_after(engine, position.verdict_id, AT_ONCE)
+        if not scored and not judged:
+            return alarms
+        reader = _Reader(monitors)
+        for each in scored:
+            reader.take_score(each)
+        for verdict in judged:
+            reader.take_verdict(verdict)
+        after = Position(last, judged[-1].verdict_id if judged else position.verdict_id)
+        if not write_monitors(engine, reader.changed(), position, after):
+            return alarms  # another process looks; it tells what it finds
+        alarms += reader.alarms
+
+
+class _Reader:
+    """Monitors as they were written, fed with what is new."""
+
+    def __init__(self, monitors: Sequence[Monitor]) -> None:
+        self._rows = {each.key: each for each in monitors}
+        self._fed: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
+        self.alarms: list[Alarm] = []
+
+    def take_score(self, scored: Scored) -> None:
+        key = MonitorKey("scores", scored.calibrator, scored.model, scored.team)
+        row = self._row(key)
+        if row is None or row.alarmed_at is not None:
+            return
+        monitor = self._fed.get(key)
+        if not isinstance(monitor, ScoreMonitor):
+            monitor = _score_monitor(row)
+            self._fed[key] = monitor
+        monitor.add(scored.score)
+        self._count(row, monitor.is_alarmed, scored.request_id)
+
+    def take_verdict(self, judged: Judged) -> None:
+        key = MonitorKey("calibration", judged.calibrator)
+        row = self._row(key)
+        if row is None or row.alarmed_at is not None:
+            return
+        monitor = self._fed.get(key)
+        if not isinstance(monitor, CalibrationMonitor):
+            monitor = _calibration_monitor(row)
+            self._fed[key] = monitor
+        monitor.add(judged.confidence, is_correct=judged.is_correct)
+        self._count(row, monitor.is_alarmed, judged.request_id)
+
+    def changed(self) -> list[Monitor]:
+        for key, monitor in self._fed.items():
+            self._rows[key].state = monitor.as_dict()
+        return [self._rows[key] for key in self._fed]
+
+    def _row(self, key: MonitorKey) -> Monitor | None:
+        """Its row, a new one where there is room."""
+        row = self._rows.get(key)
+        if row is None:
+            if sum(known.kind == key.kind for known in self._rows) >= MOST_GROUPS:
+                return None
+            row = self._rows[key] = Monitor(key, 0, {})
+        return row
+
+    def _count(self, row: Monitor, is_alarmed: bool, request_id: str) -> None:
+        row.seen += 1
+        if is_alarmed and row.alarmed_at is None:
+            row.alarmed_at, row.alarmed_by = time.time(), request_id
+            row.state = self._fed[row.key].as_dict()
+            if (alarm := _alarm_of(row)) is not None:
+                self.alarms.append(alarm)
+
+
+def standing(engine: Any) -> list[Standing]:
+    """Every monitor as it stands; raises StoreError."""
+    monitors, _ = read_monitors(engine)
+    newest = newest_calibrator(engine) or ""
+    now = {"scores": base_of(newest), "calibration": newest}
+    return [
+        Standing(
+            each.key,
+            each.seen,
+            each.key.calibrator == now[each.key.kind],
+            _alarm_of(each),
+            _calibration_monitor(each).bands if each.key.kind == "calibration" else (),
+        )
+        for each in monitors
+    ]
+
+
+def weekly(engine: Any, now: float | None = None) -> list[Week]:
+    """This week beside the four before, where there is something to compare; raises StoreError."""
+    end = time.time() if now is None else now
+    current = histograms(engine, end - WEEK_S, end, BINS)
+    before = histograms(engine, end - WEEK_S - REFERENCE_S, end - WEEK_S, BINS)
+    return list(_weeks(before, current))
+
+
+def _weeks(
+    before: dict[tuple[str, str, str], list[int]], current: dict[tuple[str, str, str], list[int]]
+) -> Iterator[Week]:
+    for key in sorted(before.keys() & current.keys()):
+        if (found := distance(before[key], current[key])) is not None:
+            yield Week(*key, found)
+
+
+def _score_monitor(row: Monitor) -> ScoreMonitor:
+    """Ranks within a bin are drawn; where it stands is a seed as good as any."""
+    if not row.state:
+        return ScoreMonitor(false_alarm_rate=FALSE_ALARM_RATE)
+    return ScoreMonitor.from_dict(row.state, FALSE_ALARM_RATE, seed=row.seen)
+
+
+def _calibration_monitor(row: Monitor) -> CalibrationMonitor:
+    if not row.state:
+        return CalibrationMonitor(FALSE_ALARM_RATE)
+    return CalibrationMonitor.from_dict(row.state, FALSE_ALARM_RATE)
+
+
+def _alarm_of(row: Monitor) -> Alarm | None:
+    if row.alarmed_at is None:
+        return None
+    return Alarm(row.key, row.seen, row.alarmed_at, row.alarmed_by, _text(row))
+
+
+def _text(row: Monitor) -> str:
+    """What happened, and what to do."""
+    key, kind = row.key, row.key.kind
+    if kind == "scores":
+        whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
+        return (
+            f"scores of {whose} no longer come from where they came from: "
+            "certified thresholds and recalibrations speak of other traffic"
+        )
+    finding = _calibration_monitor(row).finding
+    low, high = finding.band
+    where = "overall" if finding.band == (0.0, 1.0) else f"between {low:g} and {high:g}"
+    how = "too high" if finding.is_too_sure else "too low"
+    return (
+        f"confidences of {key.calibrator} are {how} {where} by more than 5 points, going by "
+        "audited verdicts: pinocchio recalibrate --from-store"
+    )

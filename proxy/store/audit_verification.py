@@ -1,0 +1,232 @@
+"""Recomputing the chain: whether what is recorded is what was written, and where it is not.
+
+Every entry is checked against its MAC and the one before, every row against the last entry that
+covers it. Exchanges are looked at entry by entry and never all at once; of the other tables there
+are few rows. Rows that retention deleted are told apart: it says so in the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from proxy.store.audit_chain import BEGUN, CHAINED, FORGOTTEN, audit_chain, digest_of, mac_of
+from proxy.store.findings import reading
+from proxy.store.records import exchanges
+from proxy.store.schema import all_tables
+
+MOST_TOLD: Final = 100
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One thing that is not as it was written; `sequence` is the entry that says so.
+
+    `what` is entry_changed, entry_missing, row_changed, row_missing, row_inserted or tail_cut.
+    """
+
+    sequence: int | None
+    what: str
+    of: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        if self.what == "row_inserted":
+            return f"{self.of} {self.id}: no entry covers it, so it was inserted"
+        if self.what == "tail_cut":
+            return f"entry {self.sequence}: it is gone, or another than the head that was told"
+        verb = {"changed": "was changed", "missing": "is gone"}[self.what.partition("_")[2]]
+        if self.what.startswith("entry"):
+            return f"entry {self.sequence} {f'({self.of}) ' if self.of else ''}{verb}"
+        return f"entry {self.sequence}: {self.of} {self.id}, which it covers, {verb}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """`head` names the last entry, as SEQUENCE:MAC; rows are counted by table.
+
+    `earlier` are rows from before the chain began, `forgotten` those that retention deleted.
+    """
+
+    entries: int = 0
+    head: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    earlier: int = 0
+    forgotten: int = 0
+    count: int = 0  # of what is broken, also of what is not told
+    breaks: list[Break] = field(default_factory=list)
+
+    @property
+    def is_intact(self) -> bool:
+        return self.count == 0
+
+    def count_row(self, table: str) -> None:
+        self.rows[table] = self.rows.get(table, 0) + 1
+
+    def add(self, sequence: int | None, what: str, of: str, id: str | None = None) -> None:
+        self.count += 1
+        if len(self.breaks) < MOST_TOLD:
+            self.breaks.append(Break(sequence, what, of, id))
+
+
+def head_of(engine: sa.Engine) -> str | None:
+    """The last entry as SEQUENCE:MAC, to be kept elsewhere; raises StoreError."""
+    last = sa.select(audit_chain.c.sequence, audit_chain.c.mac)
+    with reading(engine) as connection:
+        found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
+    return f"{found.sequence}:{found.mac}" if found else None
+
+
+def verify(engine: sa.Engine, key: bytes, head: str | None = None) -> Findings:
+    """What the chain says of the record as it is now; raises StoreError.
+
+    `head` is what `head_of` said earlier: a tail that was cut off since can be told by it alone.
+    """
+    with _one_moment(engine) as connection:
+        return _Verification(connection, key).run(head)
+
+
+@contextmanager
+def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """All is read as it was at one moment, while others go on writing."""
+    with reading(engine) as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN")
+        else:
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        yield connection
+
+
+class _Verification:
+    def __init__(self, connection: sa.Connection, key: bytes) -> None:
+        self._connection = connection
+        self._key = key
+        self._found = Findings()
+        self._latest: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in CHAINED}
+        self._before_chain: Counter[str] = Counter()
+        self._oldest = ""  # exchanges before it were deleted in their time
+        self._oldest_at = 0.0
+
+    def run(self, head: str | None) -> Findings:
+        self._read_retention()
+        heads = set()
+        sequence, mac = 0, ""
+        for entry in self._entries():
+            if entry["sequence"] != sequence + 1:
+                self._found.add(sequence + 1, "entry_missing", "")
+            elif not self._is_genuine(entry, mac):
+                self._found.add(entry["sequence"], "entry_changed", entry["of"] or entry["kind"])
+            sequence, mac = entry["sequence"], entry["mac"]
+            heads.add(f"{sequence}:{mac}")
+            self._take_in(entry)
+        self._found.entries, self._found.head = len(heads), f"{sequence}:{mac}" if heads else None
+        if head is not None and head not in heads:
+            number = head.partition(":")[0]
+            self._found.add(int(number) if number.isdigit() else None, "tail_cut", "")
+        self._look_for_inserted_exchanges()
+        for name in CHAINED:
+            if name != exchanges.name:
+                self._compare_table(all_tables().tables[name])
+        self._found.breaks.sort(key=lambda each: (each.sequence is None, each.sequence or 0))
+        return self._found
+
+    def _entries(self, *which: sa.ColumnElement[bool]) -> Iterator[Mapping[str, Any]]:
+        query = sa.select(audit_chain).where(*which).order_by(audit_chain.c.sequence)
+        options = {"yield_per": 50}
+        with self._connection.execute(query, execution_options=options) as found:
+            for row in found.mappings():
+                yield dict(row)
+
+    def _is_genuine(self, entry: Mapping[str, Any], before: str) -> bool:
+        is_ours = hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
+        if not is_ours or entry["previous"] != before:
+            return False
+        if not entry["covers"]:  # retention empties the lists of what it has deleted
+            return bool(entry["of"] == exchanges.name and entry["at"] < self._oldest_at)
+        return bool(hashlib.sha256(entry["covers"].encode()).hexdigest() == entry["digest"])
+
+    def _read_retention(self) -> None:
+        is_its = audit_chain.c.kind == FORGOTTEN, audit_chain.c.of == exchanges.name
+        for entry in self._entries(*is_its):
+            if hmac.compare_digest(mac_of(self._key, entry), entry["mac"]):
+                self._oldest = max(self._oldest, json.loads(entry["covers"])["before"])
+        if self._oldest:
+            self._oldest_at = int(self._oldest.removeprefix("req_"), 16) / 1_000
+
+    def _take_in(self, entry: Mapping[str, Any]) -> None:
+        covers = json.loads(entry["covers"] or "{}")
+        if entry["kind"] == BEGUN:
+            self._before_chain.update(covers)
+            return
+        if entry["kind"] == FORGOTTEN:
+            return
+        if entry["sequence"] == 2:  # these were counted as being there
+            self._before_chain[entry["of"]] -= len(covers)
+        if entry["of"] == exchanges.name:
+            self._compare_exchanges(entry["sequence"], covers)
+        else:
+            told = {id: (digest, entry["sequence"]) for id, digest in covers.items()}
+            self._latest.setdefault(entry["of"], {}).update(told)
+
+    def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
+        ids = iter(covers)
+        while some := list(islice(ids, _AT_ONCE)):
+            query = sa.select(exchanges).where(exchanges.c.request_id.in_(some))
+            there = {row[0]: row for row in self._connection.execute(query)}
+            for id in some:
+                if (row := there.get(id)) is not None:
+                    self._found.count_row(exchanges.name)
+                    if digest_of(exchanges, row) != covers[id]:
+                        self._found.add(sequence, "row_changed", exchanges.name, id)
+                elif id < self._oldest:
+                    self._found.forgotten += 1
+                else:
+                    self._found.add(sequence, "row_missing", exchanges.name, id)
+
+    def _look_for_inserted_exchanges(self) -> None:
+        count = sa.select(sa.func.count()).select_from(exchanges)
+        there = self._connection.execute(count).scalar_one()
+        uncovered = there - self._found.rows.get(exchanges.name, 0)
+        if uncovered <= self._before_chain[exchanges.name]:
+            self._found.earlier += max(0, uncovered)
+            return
+        covered = set()
+        for entry in self._entries(audit_chain.c.of == exchanges.name):
+            covered |= json.loads(entry["covers"] or "{}").keys()
+        query = sa.select(exchanges.c.request_id).order_by(exchanges.c.request_id.desc())
+        for (id,) in self._connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
+            if id not in covered:
+                self._found.add(None, "row_inserted", exchanges.name, id)
+
+    def _compare_table(self, table: sa.Table) -> None:
+        latest, uncovered = self._latest[table.name], []
+        [key] = table.primary_key.columns
+        place = [*table.columns].index(key)
+        query = sa.select(table).execution_options(yield_per=_AT_ONCE)
+        with self._connection.execute(query) as rows:
+            for row in rows:
+                id = str(row[place])
+                if id not in latest:
+                    uncovered.append(id)
+                    continue
+                digest, sequence = latest.pop(id)
+                self._found.count_row(table.name)
+                if digest_of(table, row) != digest:
+                    self._found.add(sequence, "row_changed", table.name, id)
+        for id, (_, sequence) in latest.items():
+            self._found.add(sequence, "row_missing", table.name, id)
+        if len(uncovered) <= self._before_chain[table.name]:
+            self._found.earlier += len(uncovered)
+            return
+        for id in uncovered:
+            self._found.add(None, "row_inserted", table.name, id)

@@ -1,0 +1,155 @@
+"""What is over goes: late holds expire, old exchanges and the content of old holds are deleted.
+
+A thread of its own does it in slices, each a transaction that keeps no writer waiting for long. All
+of it is noted in the chain, so that rows whose time came are told apart from rows that somebody
+deleted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.audit_chain import audit_chain, note_change, note_deletion
+from proxy.store.database import cause, open_engine
+from proxy.store.held_replies import HELD, expire_some, held_replies
+from proxy.store.outbox import Outbox
+from proxy.store.records import exchanges
+from proxy.store.review_queue import ReviewQueue
+
+log = structlog.get_logger(__name__)
+
+DAY_S: Final = 86_400
+EXPIRE_EVERY_S: Final = 10.0
+FORGET_EVERY_S: Final = 3_600.0
+FIRST_AFTER_S: Final = 5.0  # a start has other things to do
+PAUSE_S: Final = 0.02  # between slices: other writers come in between
+EXCHANGES_AT_ONCE: Final = 2_000
+CONTENTS_AT_ONCE: Final = 200
+ENTRIES_AT_ONCE: Final = 200
+Slice = Callable[[sa.Connection], int]
+"""One transaction of work; how much it did, 0 when nothing is left."""
+
+
+class Retention:
+    """Exchanges are kept for `keep_days`, or all if it is 0; content for `keep_content_days` after
+    its reply was decided on or has expired, and while a client may still fetch it."""
+
+    def __init__(self, url: str, keep_days: float, keep_content_days: float) -> None:
+        self._url = url
+        self._keep_days = keep_days
+        self._keep_content_days = keep_content_days
+        self._is_closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._engine: sa.Engine | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_closing.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+            self._thread = None
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def expire(self) -> None:
+        """Marks what nobody decided in time; raises StoreError."""
+        self._in_slices(expire_some)
+
+    def forget(self) -> None:
+        """Deletes what is older than it is kept; raises StoreError."""
+        now = time.time()
+        if self._keep_days:
+            oldest_at = now - self._keep_days * DAY_S
+            self._in_slices(lambda connection: _forget_exchanges(connection, oldest_at))
+            self._in_slices(lambda connection: _empty_lists(connection, oldest_at))
+        decided_before = now - self._keep_content_days * DAY_S
+        self._in_slices(lambda connection: _forget_content(connection, decided_before))
+        queue, outbox = ReviewQueue(self._url), Outbox(self._url)
+        try:
+            queue.forget_events()
+            outbox.forget()
+        finally:
+            queue.close()
+            outbox.close()
+
+    def _run(self) -> None:
+        forget_at, wait_s = 0.0, FIRST_AFTER_S
+        while not self._is_closing.wait(wait_s):
+            wait_s = EXPIRE_EVERY_S
+            try:
+                self.expire()
+                if time.monotonic() >= forget_at:
+                    forget_at = time.monotonic() + FORGET_EVERY_S
+                    self.forget()
+            except StoreError as error:
+                log.error("retention_failed", reason=error.message)
+
+    def _in_slices(self, work: Slice) -> None:
+        """Repeats `work` until it says that nothing is left, or the proxy stops."""
+        try:
+            if self._engine is None:
+                self._engine = open_engine(self._url)
+            with self._engine.connect() as connection:
+                while work(connection) and not self._is_closing.wait(PAUSE_S):
+                    pass
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
+    """Their ids begin with the time."""
+    before = f"req_{max(0, int(oldest_at * 1_000)):012x}"
+    some = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
+    some = some.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
+        return 0
+    connection.rollback()
+    count = connection.execute(exchanges.delete().where(exchanges.c.request_id.in_(some))).rowcount
+    note_deletion(connection, exchanges, before)
+    connection.commit()
+    return count
+
+
+def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
+    """Entries stay in the chain; what they list is gone with the exchanges that they cover."""
+    is_old = audit_chain.c.of == exchanges.name, audit_chain.c.kind == "recorded"
+    some = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
+    some = some.where(audit_chain.c.covers != "").limit(ENTRIES_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
+        return 0
+    connection.rollback()
+    change = audit_chain.update().where(audit_chain.c.sequence.in_(some))
+    count = connection.execute(change.values(covers="")).rowcount
+    connection.commit()
+    return count
+
+
+def _forget_content(connection: sa.Connection, decided_before: float) -> int:
+    """The facts stay. What may still be fetched stays too: until the reply expires."""
+    held = held_replies.c
+    is_over = held.state != HELD, held.decided_at < decided_before, held.expires_at < time.time()
+    some = sa.select(held.id).where(*is_over, sa.func.length(held.reply) > 0)
+    some = some.limit(CONTENTS_AT_ONCE)
+    ids = connection.execute(some).scalars().all()
+    connection.rollback()
+    if not ids:
+        return 0
+    change = held_replies.update().where(held.id.in_(ids))
+    revised = sa.case((held.revised.is_(None), None), else_=b"")
+    gone = change.values(question="", reply=b"", request=None, revised=revised)
+    connection.execute(gone)
+    note_change(connection, "content_deleted", held_replies, held.id.in_(ids))
+    connection.commit()
+    return len(ids)
