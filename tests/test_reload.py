@@ -226,11 +226,11 @@ def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) 
 def test_what_needs_a_restart_is_said_and_left(running: Running) -> None:
     """The other changes of the same file are taken."""
     running.write("desk.yaml", HOLD)
-    text = running.config("desk.yaml", more="limits: {max_held: 1}\n")
+    text = running.config("desk.yaml", more="limits: {max_held: 1}\nadmin: false\n")
     running.write("proxy.yaml", text.replace("held.db", "other.db"))
     running.wait_for(2)
     [line] = running.process.lines("restart_needed")
-    assert (line["sections"], line["level"]) == (["store", "limits"], "warning")
+    assert (line["sections"], line["level"]) == (["store", "limits", "admin"], "warning")
     assert [running.policy() for _ in range(2)] == ["desk", "desk"]
     assert not (running.folder / "other.db").exists()
 

@@ -63,8 +63,8 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.post("/reviews/{id}/verdict")
     def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
-        """Decides, once. The same again answers the same; another verdict is a 409 with the
-        review, code `review_decided` or `review_expired`."""
+        """Decides, once, and answers with the review (but for `why`). The same again answers the
+        same; another verdict is a 409 with the review, `review_decided` or `review_expired`."""
         given = Verdict(body.verdict, body.correct, body.content, body.note)
         return desk.decide(id, given, who.name)
 
@@ -85,8 +85,8 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.get("/events", response_class=StreamingResponse)
     async def events() -> StreamingResponse:
-        """Server-sent events: `review` for each turn of a reply, `traffic` for each second in
-        which there was any, `missed` for whoever reads too slowly."""
+        """Server-sent events: `review` for each turn of a reply, `traffic` of the last minute every
+        few seconds, `missed` for whoever reads too slowly."""
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         stream = await feed.watch()
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -20,10 +20,10 @@ from proxy.desk.editable import editable, surface_of
 from proxy.desk.editing import edited
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
-from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply
+from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, storable
 from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
-from proxy.store.review_queue import DAY_S, Label, Listed, Place, ReviewQueue
+from proxy.store.review_queue import DAY_S, Listed, Place, ReviewQueue
 
 if TYPE_CHECKING:
     from proxy.generation import Setup
@@ -98,7 +98,8 @@ class Desk:
 
     def review(self, id: str) -> dict[str, Any]:
         """All there is to know of one reply, as JSON values."""
-        return self._facts(self.held(id))
+        held = self.held(id)
+        return {**self._facts(held), "why": self._why(held)}
 
     def decide(self, id: str, verdict: Verdict, reviewer: str) -> dict[str, Any]:
         """Decides, or finds that the same was decided by the same reviewer; gives the review.
@@ -112,16 +113,17 @@ class Desk:
         held = self.held(id)
         if held.state == HELD:
             revised = edited(held, verdict.content) if verdict.verdict == "edit" else None
-            if self.queue.decide(
+            decided = self.queue.decide(
                 held,
                 verdict.state,
                 reviewer,
                 is_correct=verdict.correct,
                 revised=revised,
                 note=verdict.note,
-            ):
+            )
+            if decided is not None:
                 self._on_decision(id)
-                return self.review(id)
+                return self._facts(decided)
             held = self.held(id)
         if self._is_same(held, verdict, reviewer):
             return self._facts(held)
@@ -135,10 +137,10 @@ class Desk:
                 revised = edited(held, verdict.content)
             except UnusableEditError:
                 return False
-        labels = {each.reviewer: each.is_correct for each in self._labels(held)}
+        labels = {each.reviewer: each.is_correct for each in self.queue.labels(held)}
         then = (held.state, held.decided_by, held.revised, held.note)
         is_label_same = held.request_id is None or labels.get(reviewer) == verdict.correct
-        return then == (verdict.state, reviewer, revised, verdict.note) and is_label_same
+        return then == (verdict.state, reviewer, revised, storable(verdict.note)) and is_label_same
 
     def _decided_error(self, held: HeldReply) -> DecidedError:
         review = self._facts(held)
@@ -180,11 +182,9 @@ class Desk:
 
     # --- a review -------------------------------------------------------------------------------
 
-    def _labels(self, held: HeldReply) -> list[Label]:
-        return self.queue.labels(held.request_id) if held.request_id is not None else []
-
     def _facts(self, held: HeldReply) -> dict[str, Any]:
         found, path = editable(held), surface_of(held)
+        labels, history = self.queue.said_of(held)
         return {
             **listed_facts(held),
             "question": held.question,
@@ -204,7 +204,6 @@ class Desk:
                 "texts": [each.text for each in found.texts],
                 "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in found.calls],
             },
-            "why": self._why(held),
             "labels": [
                 {
                     "reviewer": each.reviewer,
@@ -212,12 +211,9 @@ class Desk:
                     "given_at": each.given_at,
                     "note": each.note,
                 }
-                for each in self._labels(held)
+                for each in labels
             ],
-            "history": [
-                {"event": each.event, "at": each.at, "by": each.by}
-                for each in self.queue.history(held.id)
-            ],
+            "history": [{"event": each.event, "at": each.at, "by": each.by} for each in history],
         }
 
     def _why(self, held: HeldReply) -> list[dict[str, Any]] | None:

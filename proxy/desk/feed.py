@@ -4,7 +4,7 @@
     data: {"number": 7, "review_id": "chatcmpl-held-..", "event": "released", "by": "alice", ..}
 
     event: traffic
-    data: {"since": 1795.., "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
+    data: {"seconds": 60, "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
 
 One task asks the store each second, whichever process did what, and only while somebody watches.
 Who reads too slowly is not waited for: what they missed is dropped, and `event: missed` says so.
@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 ASK_EVERY_S: Final = 1.0
 PING_EVERY_S: Final = 15.0
+TRAFFIC_S, TRAFFIC_EVERY_S = 60, 3.0  # of the last minute, told so often
 MOST_WATCHERS: Final = 50
 MOST_WAITING: Final = 100  # messages for one of them
 END: Final = b""
@@ -47,7 +48,7 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._last = 0  # the number of the last event that was told
-        self._seen_until = 0.0  # until when traffic was told
+        self._traffic_at = 0.0  # when it is told next
 
     async def watch(self) -> AsyncIterator[bytes]:
         """A stream of events from now on; raises RateLimitedError where too many watch, and
@@ -56,7 +57,6 @@ class Feed:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
         if not self._is_asking():
             self._last = await asyncio.to_thread(self._queue.last_event)
-            self._seen_until = time.time()
         return self._messages()
 
     def _is_asking(self) -> bool:
@@ -122,11 +122,10 @@ class Feed:
         for event in self._queue.events_after(self._last):
             self._last = event.number
             news.append(_message("review", asdict(event)))
-        now = time.time()
-        if now - self._seen_until >= self._every_s:
-            since, self._seen_until = self._seen_until, now
-            if (traffic := self._queue.traffic(since, now)) is not None:
-                news.append(_message("traffic", {"since": since, **traffic}))
+        if time.monotonic() >= self._traffic_at:
+            self._traffic_at = time.monotonic() + TRAFFIC_EVERY_S
+            traffic = self._queue.traffic(time.time() - TRAFFIC_S)
+            news.append(_message("traffic", {"seconds": TRAFFIC_S, **traffic}))
         return news
 
     def _tell(self, messages: list[bytes]) -> None:

@@ -254,10 +254,10 @@ class Store:
         """Releases or rejects what is still held; False when somebody or time was faster."""
         now, is_open = time.time(), (_held.c.id == id, _held.c.state == HELD)
         change = _held.update().where(*is_open, _held.c.expires_at > now)
-        if await self._change(change.values(state=state, decided_at=now), "decided", id):
+        if await self._change(change.values(state=state, decided_at=now), "decided", id, state):
             return True
         late = _held.update().where(*is_open, _held.c.expires_at <= now)
-        await self._change(late.values(state=EXPIRED, decided_at=now), "expired", id)
+        await self._change(late.values(state=EXPIRED, decided_at=now), "expired", id, EXPIRED)
         return False
 
     async def expire(self) -> int:
@@ -294,11 +294,16 @@ class Store:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
         return rows
 
-    async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
-        """Changes one reply, and notes it in the chain as an event of this kind."""
+    async def _change(
+        self, statement: sa.Update, kind: str, id: str, event: str | None = None
+    ) -> bool:
+        """Changes one reply, and notes it in the chain as an event of this kind; those who follow
+        the desk are told of an `event`."""
         try:
             async with self._opened().begin() as connection:
                 is_done = (await connection.execute(statement)).rowcount == 1
+                if is_done and event is not None:
+                    await connection.execute(happened(id, event, time.time()))
                 if is_done:
                     await connection.run_sync(note_change, kind, _held, _held.c.id == id)
         except SQLAlchemyError as error:
@@ -327,10 +332,10 @@ def expire_some(connection: sa.Connection) -> int:
 
 def row_of(held: HeldReply) -> dict[str, Any]:
     """What is inserted for a reply."""
-    return {column.name: _storable(getattr(held, column.name)) for column in _held.columns}
+    return {column.name: storable(getattr(held, column.name)) for column in _held.columns}
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
     if not isinstance(value, str):
         return value

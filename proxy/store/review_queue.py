@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,11 +19,12 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
-from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies
+from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies, storable
 from proxy.store.records import exchanges
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
 DAY_S = 86_400
+MOST_TURNS = 500  # that are read at once
 _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
@@ -106,7 +107,7 @@ class ReviewQueue:
             query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
         for name, value in narrowed.items():
             if value is not None:
-                query = query.where(table[name] == value)
+                query = query.where(table[name] == storable(value))
         listed: list[Listed] = []
         order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
         if after is None or after[0] is None:
@@ -130,35 +131,38 @@ class ReviewQueue:
 
     def get(self, id: str) -> HeldReply | None:
         """One reply, marked as expired if its time is over."""
-        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == id))
+        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
         found = HeldReply(**rows[0]._mapping) if rows else None
         if found is not None and found.state == HELD and found.expires_at <= time.time():
             self._expire(found)
             return self.get(id)
         return found
 
-    def labels(self, request_id: str) -> list[Label]:
+    def labels(self, held: HeldReply) -> list[Label]:
         """What reviewers said of a reply, the first first."""
+        return self.said_of(held)[0]
+
+    def said_of(self, held: HeldReply) -> tuple[list[Label], list[Event]]:
+        """The labels of a reply, and what happened to it."""
         columns = verdicts.c.reviewer, verdicts.c.is_correct, verdicts.c.given_at, verdicts.c.note
-        query = sa.select(*columns).where(verdicts.c.request_id == request_id)
-        return [Label(**row._mapping) for row in self._rows(query.order_by(verdicts.c.id))]
+        of_it = verdicts.c.request_id == held.request_id  # None equals nothing
+        labels = sa.select(*columns).where(of_it).order_by(verdicts.c.id)
+        turns = event_columns().where(review_events.c.review_id == held.id)
+        with reading(self.engine) as connection:
+            said = [Label(**row._mapping) for row in connection.execute(labels)]
+            happened = connection.execute(turns.order_by(review_events.c.id).limit(MOST_TURNS))
+            return said, [Event(**row._mapping) for row in happened]
 
-    def history(self, id: str) -> list[Event]:
-        """What happened to one reply."""
-        return self._events(review_events.c.review_id == id)
-
-    def events_after(self, number: int, limit: int = 500) -> list[Event]:
-        """What happened since, the oldest first."""
-        return self._events(review_events.c.id > number, limit)
+    def events_after(self, number: int) -> list[Event]:
+        """What happened since, the oldest first; some of it where it is very much."""
+        later = event_columns().where(review_events.c.id > number)
+        rows = self._rows(later.order_by(review_events.c.id).limit(MOST_TURNS))
+        return [Event(**row._mapping) for row in rows]
 
     def last_event(self) -> int:
         """The number of the latest event; 0 before the first."""
         [row] = self._rows(sa.select(sa.func.coalesce(sa.func.max(review_events.c.id), 0)))
         return int(row[0])
-
-    def _events(self, which: sa.ColumnElement[bool], limit: int = 500) -> list[Event]:
-        query = event_columns().where(which).order_by(review_events.c.id).limit(limit)
-        return [Event(**row._mapping) for row in self._rows(query)]
 
     # --- counts ---------------------------------------------------------------------------------
 
@@ -186,23 +190,20 @@ class ReviewQueue:
         query = query.group_by(day, table.decided_by, table.state)
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
 
-    def traffic(self, since: float, until: float) -> dict[str, Any] | None:
-        """What was recorded between two times: how many, mean confidence, what was done with them;
-        None where nothing was."""
-        started, action = exchanges.c.request_id, exchanges.c.action
-        first, last = (f"req_{int(at * 1_000):012x}" for at in (since, until))
-        columns = (action, sa.func.count(), sa.func.count(exchanges.c.confidence))
-        query = sa.select(*columns, sa.func.sum(exchanges.c.confidence))
-        between = query.where(started >= first, started < last).group_by(action)
-        found: Sequence[Any] = self._rows(between)
-        if not found:
-            return None
-        scored = sum(row[2] for row in found)
-        total = sum(row[3] or 0.0 for row in found)
+    def traffic(self, since: float) -> dict[str, Any]:
+        """What was asked from a time on and is recorded: how many, with what mean confidence, and
+        what was done with them."""
+        row = exchanges.c
+        columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
+        query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
+        first = f"req_{int(since * 1_000):012x}"
+        found: Sequence[Any] = self._rows(query.where(row.request_id >= first))
+        scored = sum(each[2] for each in found)
+        total = sum(each[3] or 0.0 for each in found)
         return {
-            "count": sum(row[1] for row in found),
+            "count": sum(each[1] for each in found),
             "confidence": total / scored if scored else None,
-            "actions": {row[0] or "none": row[1] for row in found},
+            "actions": {each[0] or "none": each[1] for each in found},
         }
 
     # --- changing -------------------------------------------------------------------------------
@@ -216,27 +217,28 @@ class ReviewQueue:
         is_correct: bool | None = None,
         revised: bytes | None = None,
         note: str | None = None,
-    ) -> bool:
-        """Releases or rejects what is still open; False when somebody or time was faster."""
+    ) -> HeldReply | None:
+        """Releases or rejects what is still open; None when somebody or time was faster."""
         now = time.time()
         table = held_replies.c
         is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
         change = held_replies.update().where(is_open)
-        values = {"state": state, "decided_at": now, "decided_by": reviewer, "note": note}
+        values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
+        values |= {"revised": revised, "note": storable(note)}
         with self._changing() as connection:
-            if connection.execute(change.values(revised=revised, **values)).rowcount != 1:
-                return False
+            if connection.execute(change.values(**values)).rowcount != 1:
+                return None
             connection.execute(happened(held.id, state, now, reviewer))
             if is_correct is not None and held.request_id is not None:
-                keep_label(connection, held.request_id, is_correct, reviewer, note)
+                keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
             note_change(connection, "decided", held_replies, table.id == held.id)
-        return True
+        return replace(held, **values)
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
     ) -> None:
         with self._changing() as connection:
-            keep_label(connection, request_id, is_correct, reviewer, note)
+            keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
         """Marks what nobody decided in time, in so many slices at most."""
