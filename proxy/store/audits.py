@@ -19,13 +19,14 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, metadata, open_engine
 from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
-from proxy.store.review_events import happened
+from proxy.store.review_events import noted, review_events
 
 log = structlog.get_logger(__name__)
 
 held_replies = metadata.tables["held_replies"]
 TELL_EVERY_S = 10.0
 JOIN_S = 10.0
+AT_ONCE = 50  # rows in a transaction, for which others that write wait
 
 
 class AuditWriter:
@@ -88,9 +89,9 @@ class AuditWriter:
                 batch = list(self._waiting)
                 self._waiting.clear()
                 self._bytes = 0
-            if batch:
-                self._write(batch)
-            elif self._is_closing:
+            for start in range(0, len(batch), AT_ONCE):
+                self._write(batch[start : start + AT_ONCE])
+            if not batch and self._is_closing:
                 return
             if self._is_closing:
                 self._wake.set()
@@ -101,11 +102,12 @@ class AuditWriter:
                 self._engine = open_engine(self._url)
             with self._engine.begin() as connection:
                 room = max(0, self._max_open - connection.execute(_count_open()).scalar_one())
-                for drawn in batch[:room]:
-                    connection.execute(held_replies.insert().values(**row_of(drawn)))
-                    connection.execute(happened(drawn.id, HELD, drawn.created_at))
-                if written := [drawn.id for drawn in batch[:room]]:
-                    note_change(connection, "drawn", held_replies, held_replies.c.id.in_(written))
+                if kept := [row_of(drawn) for drawn in batch[:room]]:
+                    connection.execute(held_replies.insert(), kept)
+                    notes = [noted(row["id"], HELD, row["created_at"]) for row in kept]
+                    connection.execute(review_events.insert(), notes)
+                    written = held_replies.c.id.in_([row["id"] for row in kept])
+                    note_change(connection, "drawn", held_replies, written)
         except (SQLAlchemyError, StoreError) as error:
             self._note_shed(len(batch), cause(error))
             return
