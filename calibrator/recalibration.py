@@ -56,7 +56,10 @@ class Platt:
     intercept: float = 0.0
 
     def apply(self, score: float) -> float:
-        return float(self.apply_all(score))
+        """In a microsecond, without numpy: replies wait for it on the event loop."""
+        p = min(max(score, EPSILON), 1 - EPSILON)
+        odds = self.slope * math.log(p / (1 - p)) + self.intercept
+        return 0.5 * (1 + math.tanh(odds / 2))
 
     def apply_all(self, scores: ArrayLike) -> Any:
         """As `apply`, of an array of any shape."""

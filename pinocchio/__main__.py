@@ -28,12 +28,14 @@ def main() -> None:
     import typer
 
     import calibrator
-    from proxy import audit_commands, key_commands, policy_commands, record_commands
+    from proxy import audit_commands, export_command, key_commands, policy_commands, record_commands
     from proxy.commands import cli
     from proxy.learning import commands as learning_commands
     from proxy.learning import recalibrate_command
+    from proxy.logs import configure_logs
 
-    beside = policy_commands.cli, record_commands.cli, learning_commands.cli
+    configure_logs("warning")  # to stderr: what commands print is read by machines
+    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli, export_command.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     cli.add_typer(recalibrate_command.cli)  # learns from files as the calibrator's, and the store

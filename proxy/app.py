@@ -130,7 +130,7 @@ def create_app_of(
         Conversations(),
         Buckets(),
         traffic,
-        AuditWriter(config.store, max_open=config.audit.max_open),
+        AuditWriter(config.store),
         is_open,
     )
     return App(setup, parts, reload, admin)

@@ -33,12 +33,14 @@ class Audit:
         share: float,
         of_teams: Mapping[str, float],
         keep_s: float,
+        max_open: int,
         writer: AuditWriter,
         draw: Callable[[], float] = _draw,
     ) -> None:
         self._share = share
         self._of_teams = of_teams
         self._keep_s = keep_s
+        self._max_open = max_open
         self._writer = writer
         self._draw = draw
 
@@ -77,7 +79,8 @@ class Audit:
                 path=asked.format.path,
                 request=asked.body,
                 share=share,
-            )
+            ),
+            self._max_open,
         )
 
 
@@ -85,9 +88,10 @@ def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
     """What a configuration has drawn; None where that is nothing."""
     own = {name: team.audit_share for name, team in config.teams.items()}
     of_teams = {name: share for name, share in own.items() if share is not None}
-    if not config.audit.share and not any(of_teams.values()):
+    audit = config.audit
+    if not audit.share and not any(of_teams.values()):
         return None
-    return Audit(config.audit.share, of_teams, config.audit.keep_days * DAY_S, writer)
+    return Audit(audit.share, of_teams, audit.keep_days * DAY_S, audit.max_open, writer)
 
 
 def _is_delivered(outcome: Outcome) -> bool:

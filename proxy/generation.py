@@ -62,8 +62,8 @@ class Setup:
     @property
     def files(self) -> set[Path]:
         """What was read; the setup changes when they do."""
-        named = {self.path, self.config.calibrator.recalibration} - {None}
-        return self.book.files() | {path for path in named if path}
+        named = self.path, self.config.calibrator.recalibration
+        return self.book.files() | {path for path in named if path is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.desk_client import TOKEN, desk_url
 from tests.live_proxy import LiveProxy
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", CHROME)
 
 NOTICED = """
 window.violations = [];

@@ -51,11 +51,11 @@ class PostgresServer:
             process.wait(WITHIN_S)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def new_database(self) -> str:
-        """The URL of an empty database."""
-        name = f"db{next(self._numbers)}"
+    def new_database(self, like: str | None = None) -> str:
+        """The URL of an empty database, or of a copy of one that nobody is connected to."""
+        name, template = f"db{next(self._numbers)}", (like or "template1").rpartition("/")[2]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
         return self._url(name)
 
     def _url(self, database: str) -> str:

@@ -73,7 +73,7 @@ class Traffic:
         """So many replies, evenly over so many days; those less sure than `held` are held."""
         rng = self._rng
         records = Records(self.url, max_queue=count + 1)
-        audits = AuditWriter(self.url, max_open=1_000_000, max_queue=count + 1)
+        audits = AuditWriter(self.url, max_queue=count + 1)
         records.open()
         recalibration = resolve_recalibration(self.current)
         worth = truth(rng, count)
@@ -109,7 +109,7 @@ class Traffic:
             }
             records.add(tuple(values.get(column) for column in COLUMNS))
             if is_drawn and not is_held:
-                audits.add(self._audit(id, told, name, audit_share))
+                audits.add(self._audit(id, told, name, audit_share), 1_000_000)
             if is_held or is_drawn:
                 self._unlabelled[id] = bool(is_right)
         records.close()

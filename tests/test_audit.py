@@ -18,6 +18,7 @@ from proxy.store.findings import Findings
 from proxy.store.held_replies import AUDIT, HeldReply, Store
 from tests.client_keys import ask_with, make_key, wait_until_known
 from tests.conftest import StartProxy
+from tests.desk_client import API, DESK
 from tests.live_proxy import LiveProxy, streaming, until
 
 HOLD = """
@@ -190,6 +191,23 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
     assert sum(found.of("delivered").weights()) == pytest.approx(found.totals.delivered)
 
 
+def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> None:
+    """From the client's request to an estimate: drawn, listed, decided on, counted."""
+    proxy = start_proxy(audit={"share": 1.0}, **DESK)
+    id = proxy.ask("p=0.8").headers["x-pinocchio-request-id"]
+    audit_of(proxy, id)
+    [listed] = proxy.desk.get(f"{API}/reviews", params={"kind": "audit"}).json()["items"]
+    verdict = {"verdict": "reject", "correct": False}
+    decided = proxy.desk.post(f"{API}/reviews/{listed['id']}/verdict", json=verdict)
+    assert decided.status_code == 200, decided.text
+    proxy.recorded(id, "facts")
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    [labelled] = read_labels(findings.engine).replies
+    findings.close()
+    assert (labelled.request_id, labelled.is_correct) == (id, False)
+    assert (labelled.stratum, labelled.share, labelled.confidence) == ("audited", 1.0, 0.8)
+
+
 def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
     now = 4_000_000_000.0
     return HeldReply(
@@ -201,11 +219,11 @@ def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
 
 def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
     """Beyond the bytes that may wait, and beyond `max_open` in the queue, audits are let go."""
-    writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_open=2, max_bytes=10_000)
-    writer.add(drawn(0, b"x" * 20_000))
+    writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_bytes=10_000)
+    writer.add(drawn(0, b"x" * 20_000), 2)
     assert writer.shed == 1
     for number in range(1, 5):
-        writer.add(drawn(number))
+        writer.add(drawn(number), 2)
     writer.close()
     assert writer.shed == 3
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
@@ -215,8 +233,8 @@ def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
     """It is counted; whoever adds never hears of it."""
-    writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}", max_open=2)
-    writer.add(drawn(0))
+    writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}")
+    writer.add(drawn(0), 2)
     writer.close()
     assert writer.shed == 1
 
@@ -224,8 +242,8 @@ def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
 async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
     """In the store they are reviews as any other."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    writer, store = AuditWriter(url, max_open=2), Store(url)
-    writer.add(drawn(0))
+    writer, store = AuditWriter(url), Store(url)
+    writer.add(drawn(0), 2)
     writer.close()
     await store.open()
     assert await store.decide("audit_0", "released")

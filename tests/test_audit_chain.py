@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,40 +28,63 @@ from proxy.store.held_replies import REJECTED, RELEASED, Store
 from proxy.store.records import Records
 from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
-from tests.live_proxy import ROOT, environment
+from tests.live_proxy import ROOT, environment, run_cli
+from tests.postgres import PostgresServer
 from tests.test_records import row
 from tests.test_store import REPLY
 
 BODY = b'{"id": "x"}'
 
 
-@pytest.fixture(autouse=True)
-def chain_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY_VARIABLE, "a key of the tests")
+@pytest.fixture(autouse=True, scope="module")
+def chain_key() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY_VARIABLE, "a key of the tests")
+        yield
+
+
+@pytest.fixture(scope="module")
+def originals() -> dict[str, str]:
+    """The stores that tests have copies of, by the kind of database."""
+    return {}
 
 
 @pytest.fixture
-def url(store_url: str) -> str:
-    """A store in which something happened: exchanges, holds and verdicts, a key."""
-    record(store_url, 5)
-    asyncio.run(review(store_url))
-    queue = ReviewQueue(store_url)
+def url(
+    store_url: str, originals: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> str:
+    """A store in which something happened, `live`; each test has a copy of its own."""
+    kind = store_url.partition(":")[0]
+    if kind not in originals:
+        originals[kind] = store_url
+        live(store_url)
+    if path := path_of(originals[kind]):
+        shutil.copy(path, tmp_path / "copy.db")
+        return f"sqlite:///{tmp_path}/copy.db"
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    return postgres.new_database(like=originals[kind])
+
+
+def live(url: str) -> None:
+    """Exchanges, holds and verdicts, a withdrawal, a key."""
+    record(url, 5)
+    asyncio.run(review(url))
+    queue = ReviewQueue(url)
     held = queue.get("d")
     assert held is not None
     assert queue.decide(held, RELEASED, "ada", is_correct=True, revised=b"{}", note="edited")
     queue.close()
-    findings = Findings(store_url)
+    findings = Findings(url)
     for reviewer in ("ada", "bob", "ada"):
         findings.give_verdict("req_1", True, reviewer)
     findings.withdraw(Withdrawal("g", "p", "all", "scores_drifted", 1.0))
     findings.withdraw(Withdrawal("g", "p", "all", "verdicts", 2.0))
     findings.close()
-    keys = KeyStore(store_url)
+    keys = KeyStore(url)
     keys.add(ClientKey("key_1", "d" * 64, 1.0))
     keys.revoke("key_1")
     keys.revoke("key_2")
     keys.close()
-    return store_url
 
 
 def record(url: str, count: int) -> list[str]:
@@ -91,9 +115,10 @@ async def review(url: str) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, store_url: str) -> Callable[..., Result]:
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Result]:
     """`pinocchio audit ..` on the test's store."""
-    (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
+    its = "url" if "url" in request.fixturenames else "store_url"
+    (tmp_path / "proxy.yaml").write_text(f"store: {request.getfixturevalue(its)}\n")
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(cli, [*arguments, "--config", str(tmp_path / "proxy.yaml")])
@@ -293,3 +318,11 @@ def test_without_a_key_postgresql_has_no_chain(
     assert execute(postgres_url, "SELECT count(*) FROM exchanges") == [(2,)]
     assert execute(postgres_url, "SELECT count(*) FROM audit_chain") == [(0,)]
     assert "audit_chain_off" in capsys.readouterr().out
+
+
+def test_what_commands_print_has_no_lines_of_the_log(postgres_url: str, tmp_path: Path) -> None:
+    """That there is no chain is a warning on stderr; on stdout is the key alone."""
+    (tmp_path / "proxy.yaml").write_text(f"store: {postgres_url}\n")
+    done = run_cli("keys", "create", "--json", "--config", str(tmp_path / "proxy.yaml"))
+    assert json.loads(done.stdout).keys() == {"id", "key"}
+    assert "audit_chain_off" in done.stderr

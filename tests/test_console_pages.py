@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import Visit, chromium, visiting
 from tests.conftest import StartProxy
+from tests.databases import execute
 from tests.desk_client import DESK, HOLD, desk_url, held_id, logged_in
 from tests.live_proxy import LiveProxy, until
 
@@ -67,8 +67,7 @@ def fetched(proxy: LiveProxy, id: str) -> str | None:
 
 def clean_up(proxy: LiveProxy) -> None:
     """Nothing is open afterwards."""
-    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
-        connection.execute("UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
+    execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
 
 
 def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: Visit) -> None:
@@ -314,3 +313,50 @@ def test_what_is_not_there_is_a_page(proxy: LiveProxy) -> None:
         assert (broken.status_code, "<!doctype html>" in broken.text) == (400, True)
         assert client.get("/console/quality?threshold=x&days=y&model=%00").status_code == 200
     assert desk_url(proxy)
+
+
+def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -> None:
+    """With twenty sure and right replies and twenty unsure and wrong ones: all delivered, half of
+    them would be wrong; above the unsure ones, half are delivered and none is wrong."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "what-if"), **DESK)
+    for number in range(40):
+        is_correct = number % 2 == 0
+        id = held_id(proxy, f"{number} p={0.9 if is_correct else 0.2}")
+        url = f"/pinocchio/v1/reviews/{id}/label"
+        assert proxy.desk.post(url, json={"correct": is_correct}).status_code == 200
+    query = "SELECT count(*) FROM exchanges"
+    until(lambda: execute(proxy.config.store, query) == [(40,)])
+    with visiting(browser, proxy) as visit:
+        page = visit.page
+        page.goto("/console/quality?days=1&threshold=0")
+        told = page.locator("[data-at]")
+        expect(told).to_contain_text(["0.00", "100.0 %", "50.0 %"])
+        expect(page.locator("canvas")).to_have_count(3)
+        slider = page.get_by_label("Deliver at or above")
+        box = slider.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+        page.mouse.up()
+        expect(told).to_contain_text([re.compile(r"0\.[45]\d"), "50.0 %", "0.0 %"])
+        assert (visit.errors, visit.violations()) == ([], [])
+        page.goto("/console/quality?days=1&threshold=0.5")  # the same without a script
+        expect(told).to_contain_text(["0.50", "50.0 %", "0.0 %"])
+
+
+AXE = Path(__file__).parent / "node" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, scheme: Any) -> None:
+    """axe-core finds no fault: names, roles, order, and contrast of WCAG AA in both colours."""
+    id = held_id(proxy, "Paris **p=0.1**", model="tools", tools=[TOOL])
+    with visiting(browser, proxy, color_scheme=scheme) as visit:
+        for path in (*PAGES, f"reviews/{id}"):
+            visit.page.goto(f"/console/{path}")
+            visit.page.keyboard.press("e")
+            visit.page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = visit.page.evaluate("axe.run()")["violations"]
+            told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
+            assert told == [], path

@@ -66,6 +66,14 @@ def test_a_threshold_trades_coverage_for_risk() -> None:
     assert none.risk is None  # of none
 
 
+def test_the_risk_is_not_drawn_out_to_where_nobody_looked() -> None:
+    """With labels of sure replies alone, nothing is said of delivering unsure ones."""
+    traffic = [seen(0.2), seen(0.9)]
+    points = tradeoff([Weighed(0.9, True, 1.0)] * 50, traffic, 2.0)
+    assert points[50].risk is not None
+    assert points[10].risk is None
+
+
 def test_too_few_labels_give_no_number() -> None:
     """Below the least, there is no ECE and no risk."""
     labels = [Weighed(0.9, True, 1.0)] * (quality.FEW - 1)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from calibrator.metrics import Floats
+from calibrator.recalibration import Platt, Recalibration
+from calibrator.recalibration_versions import RecalibrationVersions
 from proxy.learning.drift import look, standing, weekly
 from proxy.learning.drift_watch import DriftWatch
 from proxy.store.drift import (
@@ -108,6 +110,21 @@ def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
     assert distrusted(findings.engine) == set()
     assert look(findings.engine) == []
     findings.close()
+
+
+def test_the_alarm_of_a_calibrator_that_was_mended_is_past(traffic: Traffic) -> None:
+    """Once another version scores, the alarm is still listed, and is not current."""
+    traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
+    traffic.label()
+    findings = Findings(traffic.url)
+    look(findings.engine)
+    found = Recalibration("platt", Platt(0.3, 0.0), labels=250)
+    RecalibrationVersions(traffic.current.parent).promote(found, {})
+    traffic.pass_by(20, 1)
+    [calibration, scores] = standing(findings.engine)
+    findings.close()
+    assert calibration.alarm is not None
+    assert (calibration.is_current, scores.is_current) == (False, True)
 
 
 def test_held_verdicts_are_no_evidence_of_drift(traffic: Traffic) -> None:

@@ -146,8 +146,9 @@ def band(confidence: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A number of things a day: small ones with a decimal."""
-    return f"{value:.1f}" if 0 < value < 10 else f"{round(value):,}"
+    """A number of things: small ones with a decimal, where they have one."""
+    is_small = 0 < value < 10 and value != round(value)
+    return f"{value:.1f}" if is_small else f"{round(value):,}"
 
 
 def query(filters: Mapping[str, Any], **changed: Any) -> str:

@@ -20,6 +20,8 @@ BANDS: Final = 10
 STEPS: Final = 100  # of the thresholds that can be chosen, from 0 to 1
 LEAST: Final = 30  # labels, below which nothing is drawn
 FEW: Final = 10  # labels of a band, below which it is faint
+BLIND: Final = 0.02
+"""The share of traffic that may be delivered without a label of any that is as unsure."""
 _Z: Final = 1.959964  # of a 95 % interval
 
 
@@ -153,7 +155,8 @@ def ece(found: Sequence[Band]) -> float | None:
 def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float) -> list[Point]:
     """What each of the thresholds 0, 0.01 .. 1 comes to, of `a_day` exchanges a day.
 
-    Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least.
+    Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least, and labels
+    of the least sure that would be delivered: it is not drawn out to where nobody has looked.
     """
     scored = sorted((row.confidence, row.weight) for row in traffic if row.confidence is not None)
     confidences, above = [c for c, _ in scored], _sums_from([w for _, w in scored])
@@ -162,13 +165,15 @@ def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
     weights = _sums_from([label.weight for label in ranked])
     squares = _sums_from([label.weight**2 for label in ranked])
     wrong = _sums_from([label.weight * (not label.is_correct) for label in ranked])
+    lowest = at_least[0] if at_least else 1.0
+    looked_at = above[bisect_left(confidences, lowest)] / above[0] if above[0] else 0.0
     a_day *= above[0] / max(sum(row.weight for row in traffic), 1e-9)
     points = []
     for step in range(STEPS + 1):
         threshold = step / STEPS
         coverage = above[bisect_left(confidences, threshold)] / above[0] if above[0] else 0.0
         first, risk = bisect_left(at_least, threshold), None
-        if len(ranked) - first >= FEW:
+        if len(ranked) - first >= FEW and coverage - looked_at <= BLIND:
             risk = _wilson(
                 min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first]
             )

@@ -30,7 +30,10 @@ def drift(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for drift of scores and of calibration; exit status 3 where a monitor is alarmed."""
+    """Look for drift of scores and of calibration; exit status 3 where there is some now.
+
+    Alarms about a calibrator that no longer scores are listed, and change the status no more.
+    """
     from proxy.learning.drift import look, standing, weekly
     from proxy.store.drift import forget_monitors
 
@@ -44,7 +47,7 @@ def drift(
         typer.echo(json.dumps(_drift_values(stands, weeks)))
     else:
         typer.echo("\n".join(_drift_lines(stands, weeks)))
-    if any(each.alarm for each in stands):
+    if any(each.alarm and each.is_current for each in stands):
         raise typer.Exit(DRIFTED)
 
 
@@ -53,6 +56,7 @@ def _drift_values(stands: Sequence[Standing], weeks: Sequence[Week]) -> dict[str
         {
             **each.key._asdict(),
             "seen": each.seen,
+            "is_current": each.is_current,
             "alarm": each.alarm
             and {"at": each.alarm.at, "request_id": each.alarm.request_id, "text": each.alarm.text},
             "bands": [asdict(band) | {"gap": band.gap} for band in each.bands],
@@ -71,6 +75,7 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
         about = " ".join(filter(None, (key.calibrator, key.model, key.team)))
         what = "replies" if key.kind == "scores" else "audited verdicts"
         state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
+        state += "" if each.is_current else " (no longer in use)"
         yield f"{key.kind} of {about}: {each.seen} {what}, {state}"
         for band in each.bands:
             if band.gap is not None:

@@ -28,10 +28,12 @@ from proxy.store.drift import (
     count_scored,
     histograms,
     judged_after,
+    newest_calibrator,
     read_monitors,
     scored_after,
     write_monitors,
 )
+from proxy.store.labels import base_of
 
 if TYPE_CHECKING:
     from policies import Band
@@ -60,10 +62,15 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A monitor as it stands: `bands` are those of calibration, none for scores."""
+    """A monitor as it stands: `bands` are those of calibration, none for scores.
+
+    It `is_current` where its calibrator is the one that scored the newest reply: what an earlier
+    one did is past.
+    """
 
     key: MonitorKey
     seen: int
+    is_current: bool
     alarm: Alarm | None
     bands: Sequence[Band] = ()
 
@@ -163,10 +170,13 @@ class _Reader:
 def standing(engine: Any) -> list[Standing]:
     """Every monitor as it stands; raises StoreError."""
     monitors, _ = read_monitors(engine)
+    newest = newest_calibrator(engine) or ""
+    now = {"scores": base_of(newest), "calibration": newest}
     return [
         Standing(
             each.key,
             each.seen,
+            each.key.calibrator == now[each.key.kind],
             _alarm_of(each),
             _calibration_monitor(each).bands if each.key.kind == "calibration" else (),
         )

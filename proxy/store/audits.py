@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 import structlog
@@ -29,21 +29,23 @@ JOIN_S = 10.0
 AT_ONCE = 50  # rows in a transaction, for which others that write wait
 
 
+class _Drawn(NamedTuple):
+    reply: HeldReply
+    max_open: int  # as its configuration has it
+
+
 class AuditWriter:
     """Opens the store and starts its thread with the first reply that is drawn.
 
-    At most `max_queue` replies of `max_bytes` together wait to be written, and `max_open` to be
-    labelled. `add` may be called from the event loop and never waits.
+    At most `max_queue` replies of `max_bytes` together wait to be written. `add` may be called from
+    the event loop and never waits.
     """
 
-    def __init__(
-        self, url: str, *, max_open: int, max_queue: int = 1_000, max_bytes: int = 64 * 2**20
-    ) -> None:
+    def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
         self._url = url
-        self._max_open = max_open
         self._max_queue = max_queue
         self._max_bytes = max_bytes
-        self._waiting: deque[HeldReply] = deque()
+        self._waiting: deque[_Drawn] = deque()
         self._bytes = 0
         self._lock = threading.Lock()  # of the two above
         self._wake = threading.Event()
@@ -53,13 +55,13 @@ class AuditWriter:
         self._told_at = -TELL_EVERY_S
         self.shed = 0  # audits that were drawn and not written
 
-    def add(self, drawn: HeldReply) -> None:
-        """Queues a reply; sheds it when too many wait already."""
+    def add(self, drawn: HeldReply, max_open: int) -> None:
+        """Queues a reply; sheds it when too many wait already, here or, `max_open`, for a label."""
         size = _size(drawn)
         with self._lock:
             is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
             if not is_full:
-                self._waiting.append(drawn)
+                self._waiting.append(_Drawn(drawn, max_open))
                 self._bytes += size
         if is_full:
             self._note_shed(1, "queue_full")
@@ -96,13 +98,14 @@ class AuditWriter:
             if self._is_closing:
                 self._wake.set()
 
-    def _write(self, batch: list[HeldReply]) -> None:
+    def _write(self, batch: list[_Drawn]) -> None:
         try:
             if self._engine is None:
                 self._engine = open_engine(self._url)
             with self._engine.begin() as connection:
-                room = max(0, self._max_open - connection.execute(_count_open()).scalar_one())
-                if kept := [row_of(drawn) for drawn in batch[:room]]:
+                taken = connection.execute(_count_open()).scalar_one()
+                room = max(0, batch[-1].max_open - taken)
+                if kept := [row_of(each.reply) for each in batch[:room]]:
                     connection.execute(held_replies.insert(), kept)
                     notes = [noted(row["id"], HELD, row["created_at"]) for row in kept]
                     connection.execute(review_events.insert(), notes)

@@ -134,6 +134,13 @@ def distrusted(engine: sa.Engine) -> set[str]:
         return set(connection.execute(sa.select(monitors.c.calibrator).where(*alarmed)).scalars())
 
 
+def newest_calibrator(engine: sa.Engine) -> str | None:
+    """What scored the newest reply, with its recalibration."""
+    query = sa.select(exchanges.c.calibrator).where(*_scored("", 1e11))
+    with reading(engine) as connection:
+        return connection.execute(query.order_by(exchanges.c.request_id.desc()).limit(1)).scalar()
+
+
 def scored_after(
     engine: sa.Engine, request_id: str, before: float, limit: int, step: int = 1
 ) -> tuple[list[Scored], str]:

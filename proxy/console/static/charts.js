@@ -169,7 +169,7 @@ function indexOf(data, threshold) {
 
 function amount(value) {
   if (value === null) return "–";
-  if (value < 10 && value > 0) return value.toFixed(1);
+  if (value < 10 && value > 0 && !Number.isInteger(value)) return value.toFixed(1);
   return Math.round(value).toLocaleString("en-US");
 }
 

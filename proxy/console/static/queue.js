@@ -9,6 +9,8 @@ export function moveInQueue(main, key) {
   return true;
 }
 
+const NARROWED = ["queue", "team", "kind"];
+
 let events;
 
 /** Counts reviews that came or went since the page was made. */
@@ -16,23 +18,17 @@ export function followQueue(main) {
   events?.close();
   events = undefined;
   const news = main.querySelector("[data-news]");
-  if (!news || new URLSearchParams(location.search).has("after")) return;
-  const list = main.querySelector("[data-queue]");
-  const isOpen = !list || list.dataset.state === "open";
+  const filters = new URLSearchParams(location.search);
+  if (!news || filters.has("after")) return;
+  const isOpen = (filters.get("state") || "open") === "open";
   const known = new Set([...main.querySelectorAll("[data-queue] li")].map((row) => row.dataset.id));
   const added = new Set();
   events = new EventSource("/pinocchio/v1/events");
   const take = (message) => {
-    let told;
-    try {
-      told = JSON.parse(message.data);
-    } catch {
-      return;
-    }
-    const id = told.id ?? told.review_id;
-    const state = told.state ?? told.event;
-    if (typeof id !== "string" || typeof state !== "string") return;
-    if (state === "open" || state === "held") {
+    const told = JSON.parse(message.data);
+    const id = told.review_id;
+    if (NARROWED.some((name) => filters.get(name) && filters.get(name) !== told[name])) return;
+    if (told.event === "held") {
       if (isOpen && !known.has(id)) added.add(id);
     } else {
       added.delete(id);
@@ -42,7 +38,7 @@ export function followQueue(main) {
     news.hidden = added.size === 0;
     news.textContent = `${added.size} new`;
   };
-  for (const kind of ["message", "review"]) events.addEventListener(kind, take);
+  events.addEventListener("review", take);
 }
 
 addEventListener("pagehide", () => events?.close());

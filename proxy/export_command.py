@@ -1,0 +1,140 @@
+"""The command `export`: what the store has, as the labelled rows that everything else reads.
+
+    {"id", "question_id", "domain", "question", "response", "model", "correct": 0|1, "confidence",
+     "calibrator", "team", "policy", "action", "kind", "state", "share", "at_s",
+     "reviewers": [{"reviewer", "correct", "at_s", "note"}]}
+
+The question is the text that the calibrator reads, the response the message that it judged. What is
+not known is left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability
+`share`); without a share it stands for itself alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from proxy.commands import ConfigOption, stop
+from proxy.errors import ExitStatus
+from proxy.record_commands import opened_record, seconds
+
+if TYPE_CHECKING:
+    from proxy.store.exported import Exported, Given
+
+cli = typer.Typer(no_args_is_help=True)
+
+
+@cli.command()
+def export(
+    since: Annotated[str, typer.Option(help="How far back, such as 12h or 30d.")] = "30d",
+    labelled: Annotated[bool, typer.Option("--labelled", help="Only what has a verdict.")] = False,
+    facts: Annotated[
+        bool, typer.Option("--facts", help="Also exchanges without content, as `facts` alone.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="FILE.jsonl or FILE.jsonl.gz.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
+    from proxy.store.exported import with_content, without_content
+
+    start, count, unread = time.time() - seconds(since), 0, 0
+    with opened_record(config) as record, _opened(output) as lines:
+        for each in with_content(record.engine, start, is_labelled=labelled):
+            row = row_of(each)
+            if row is None or (labelled and "correct" not in row):
+                unread += 1
+                continue
+            lines.write(json.dumps(row) + "\n")
+            count += 1
+        if facts and not labelled:
+            for exchange in without_content(record.engine, start):
+                lines.write(json.dumps(facts_of(exchange)) + "\n")
+                count += 1
+    left_out = f"; {unread} left out: images, or several choices" if unread else ""
+    typer.echo(f"{count} rows{left_out}", err=True)
+
+
+def row_of(exported: Exported) -> dict[str, Any] | None:
+    """A labelled row; None for what no calibrator reads, or has several choices."""
+    from calibrator import NotScorableError
+    from proxy.desk.conversation import format_of
+    from proxy.desk.editable import surface_of
+    from proxy.formats import NoAnswerError
+    from proxy.json_splice import json_object
+
+    held = exported.held
+    format, completion = format_of(surface_of(held)), json_object(held.reply)
+    request = json_object(held.request) if held.request else None
+    if format is None or completion is None:
+        return None
+    try:
+        choices = format.choices(completion)
+        question = format.question(request) if request else held.question
+    except (NoAnswerError, NotScorableError, ValueError):
+        return None
+    if len(choices) != 1 or not question:
+        return None
+    answering = completion.get("model")
+    values = {
+        "id": held.id,
+        "question_id": hashlib.sha256(question.encode(errors="replace")).hexdigest()[:16],
+        "domain": _domain(exported.facts),
+        "question": question,
+        "response": dict(choices[0].message),
+        "model": answering if isinstance(answering, str) else held.model,
+        "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
+        "confidence": held.confidence,
+        "calibrator": held.calibrator,
+        "request_id": held.request_id,
+        "team": held.team,
+        "policy": held.policy,
+        "action": exported.action,
+        "kind": held.kind,
+        "state": held.standing,
+        "share": held.share,
+        "at_s": held.created_at,
+        "reviewers": [_told(each) for each in exported.verdicts] or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _domain(facts: str | None) -> str | None:
+    recorded = json.loads(facts) if facts else None
+    return recorded[0].get("domain") if recorded else None
+
+
+def _told(given: Given) -> dict[str, Any]:
+    values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
+    return values | ({"note": given.note} if given.note else {})
+
+
+def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
+    """A recorded exchange without content: its columns, those in JSON unpacked."""
+    told = {name: value for name, value in exchange.items() if value is not None}
+    for name in {"facts", "calls", "shadowed"} & told.keys():
+        told[name] = json.loads(told[name])
+    return {"id": told.pop("request_id"), "at_s": told.pop("started_at"), **told}
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    """Where the lines go; ends the process where that cannot be written."""
+    if output is None:
+        yield sys.stdout
+        return
+    try:
+        with gzip.open(output, "wt") if output.suffix == ".gz" else output.open("w") as lines:
+            yield lines
+    except OSError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, f"{output}: {error.strerror}") from error
