@@ -152,7 +152,7 @@ def test_nothing_of_a_hostile_call_happens(proxy: LiveProxy, visit: Visit, argum
 
 
 def test_a_megabyte_is_a_page_within_a_second(proxy: LiveProxy, visit: Visit) -> None:
-    """The server makes it in less, cut; all of it comes with a click."""
+    """The server makes it in less, cut; all of it comes with a click, and is not edited here."""
     id = held_id(proxy, "many words and *marks* " * 45_000)
     path = f"/console/reviews/{id}"
     began = time.process_time()
@@ -164,3 +164,5 @@ def test_a_megabyte_is_a_page_within_a_second(proxy: LiveProxy, visit: Visit) ->
     looked_at(visit, str(link.get_attribute("href")))
     told = visit.page.locator(".reply").text_content() or ""
     assert told.count("marks") == 45_000
+    assert visit.page.get_by_text("too long to be edited here").is_visible()
+    assert visit.page.locator("[data-edit]").count() == 0

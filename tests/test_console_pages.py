@@ -12,6 +12,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from proxy.learning.drift import look
+from proxy.store.database import open_engine
 from tests.browser import Visit, chromium, visiting
 from tests.conftest import StartProxy
 from tests.databases import execute
@@ -343,6 +345,20 @@ def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -
         assert (visit.errors, visit.violations()) == ([], [])
         page.goto("/console/quality?days=1&threshold=0.5")  # the same without a script
         expect(told).to_contain_text(["0.50", "50.0 %", "0.0 %"])
+
+
+def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
+    """Each monitor with what it has seen, and the weeks beside each other when asked."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)
+    held_id(proxy, "p=0.4")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    engine = open_engine(proxy.config.store)
+    look(engine, lag_s=-60)
+    engine.dispose()
+    page = proxy.desk.get("/console/quality?weekly=1").text
+    assert "what scores are like" in page
+    assert "quiet" in page
+    assert "There are not yet two stretches of time to compare" in page
 
 
 AXE = Path(__file__).parent / "node" / "node_modules" / "axe-core" / "axe.min.js"

@@ -127,6 +127,7 @@ class Facts:
             slices=window.slices,
             labels=len(labels),
             audits=sum(each.stratum == "audited" for each in given),
+            population=quality.population(given),
             accuracy=quality.share((each.is_correct, each.weight) for each in labels),
             ece=quality.ece(bands),
             least=quality.LEAST,

@@ -109,6 +109,12 @@ def warnings(labels: Sequence[Labelled]) -> list[str]:
     return found
 
 
+def population(labels: Iterable[Labelled]) -> str:
+    """Of which replies the labels tell."""
+    kinds = {label.stratum for label in labels} - {"other"}
+    return {"held": "held", "audited": "delivered"}[kinds.pop()] if len(kinds) == 1 else "all"
+
+
 def share(rows: Iterable[tuple[bool, float]]) -> Share | None:
     """The weighted share of what is true; None of nothing."""
     total = squares = yes = 0.0

@@ -84,7 +84,8 @@ class Reviews:
             }
             for each in found.items
         ]
-        stats = self._desk.stats()
+        queues = {row["queue"] for row in self._desk.stats()["queues"]}
+        queues |= {each.queue for each in found.items}
         teams = {each.team for each in found.items if each.team}
         if self._desk.setup is not None:
             teams |= set(self._desk.setup().config.teams)
@@ -97,7 +98,7 @@ class Reviews:
             states=STATES,
             items=items,
             more=found.next,
-            queues=sorted({row["queue"] for row in stats["queues"]}),
+            queues=sorted(queues),
             teams=sorted(teams),
             done=DONE.get(request.query_params.get("done", "")),
         )

@@ -19,7 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, metadata, open_engine
 from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
-from proxy.store.review_events import happened
+from proxy.store.review_events import noted, review_events
 
 log = structlog.get_logger(__name__)
 
@@ -107,8 +107,8 @@ class AuditWriter:
                 room = max(0, batch[-1].max_open - taken)
                 if kept := [row_of(each.reply) for each in batch[:room]]:
                     connection.execute(held_replies.insert(), kept)
-                    for row in kept:
-                        connection.execute(happened(row["id"], HELD, row["created_at"]))
+                    notes = [noted(row["id"], HELD, row["created_at"]) for row in kept]
+                    connection.execute(review_events.insert(), notes)
                     written = held_replies.c.id.in_([row["id"] for row in kept])
                     note_change(connection, "drawn", held_replies, written)
         except (SQLAlchemyError, StoreError) as error:

@@ -22,7 +22,7 @@ from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
-from proxy.store.review_events import happened, review_events
+from proxy.store.review_events import happened, noted, review_events
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -323,7 +323,7 @@ def expire_some(connection: sa.Connection) -> int:
     change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
     change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
     if ids := connection.execute(change).scalars().all():
-        notes = [{"review_id": id, "event": EXPIRED, "at": now} for id in ids]
+        notes = [noted(id, EXPIRED, now) for id in ids]
         connection.execute(review_events.insert(), notes)
         note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()

@@ -47,9 +47,14 @@ class Event:
     expires_at: float
 
 
+def noted(review_id: str, event: str, at: float, by: str | None = None) -> dict[str, Any]:
+    """A row of it."""
+    return {"review_id": review_id, "event": event, "at": at, "by": by}
+
+
 def happened(review_id: str, event: str, at: float, by: str | None = None) -> sa.Insert:
     """The statement that notes it."""
-    return review_events.insert().values(review_id=review_id, event=event, at=at, by=by)
+    return review_events.insert().values(noted(review_id, event, at, by))
 
 
 def event_columns(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
