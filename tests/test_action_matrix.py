@@ -43,6 +43,7 @@ ACTIONS = {
 WAYS = ("object", "buffered", "calls withheld", "live")
 KINDS = {"text": "ok", "call": "tools"}  # and the upstream's model that replies so
 REFUSED = [("notice", "calls withheld")]
+PATIENT = {"stream_wait_ms": 5_000}  # a busy machine is no late score
 CASES = [
     case
     for case in itertools.product(ACTIONS, WAYS, (1, 2), KINDS)
@@ -144,7 +145,7 @@ def test_the_client_gets_what_the_action_says(
     start_proxy: StartProxy, action: str, way: str, n: int, kind: str
 ) -> None:
     """For every combination: these texts, calls and finish reasons, or this error, and no more."""
-    proxy = start_proxy(policy=policy(action, way))
+    proxy = start_proxy(policy=policy(action, way), limits=PATIENT)
     text = f"{action} {way} {n} {kind} p=0.1"
     body = question(text, KINDS[kind], tools=[WEATHER], n=n)
     must = expected(action, way, kind)

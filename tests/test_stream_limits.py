@@ -290,7 +290,7 @@ def test_an_event_in_single_bytes_is_kept_once() -> None:
     _, whole = peak_of(live(), [event])
     size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
     assert size == len(event)
-    assert peak < 1.3 * whole
+    assert peak < 2 * whole  # 200,000 parts would take four times that
 
 
 def test_a_broken_stream_that_is_not_kept_raises() -> None:
