@@ -34,8 +34,10 @@ sys.path.insert(0, str(ROOT))  # for the tests' PostgreSQL, where nobody names a
 from proxy.exchange import new_request_id  # noqa: E402
 from proxy.store.database import open_engine  # noqa: E402
 from proxy.store.findings import Findings  # noqa: E402
-from proxy.store.held_replies import RELEASED, HeldReply, Store, held_replies, row_of  # noqa: E402
+from proxy.store.held_replies import HELD, RELEASED, HeldReply, Store, held_replies, row_of  # noqa: E402
 from proxy.store.records import COLUMNS, Records, exchanges  # noqa: E402
+from proxy.store.retention import Retention  # noqa: E402
+from proxy.store.review_queue import ReviewQueue  # noqa: E402
 
 QUEUE = 100_000
 PAGE = 50
@@ -96,11 +98,17 @@ async def queue(url: str) -> dict[str, float]:
     store = Store(url, max_held=2 * QUEUE)
     await store.open()
 
+    desk = ReviewQueue(url)
+
+    def decided(number: int) -> bool:
+        held = desk.get(f"chatcmpl-held-{number:032x}")
+        return held is not None and desk.decide(held, RELEASED, "alice") is not None
+
     async def page(_: int) -> None:
-        assert len(await store.list(limit=PAGE)) == PAGE
+        assert len(await asyncio.to_thread(desk.page, HELD, PAGE)) == PAGE
 
     async def decide(number: int) -> None:
-        assert await store.decide(f"chatcmpl-held-{number:032x}", RELEASED)
+        assert await asyncio.to_thread(decided, number)
 
     async def hold(number: int) -> None:
         held = await store.get(f"chatcmpl-held-{QUEUE - 1:032x}")
@@ -110,6 +118,7 @@ async def queue(url: str) -> dict[str, float]:
     first = await timed(page, 1)
     pages, verdicts = await timed(page, 20), await timed(decide, VERDICTS)
     holds = await timed(hold, 20)
+    desk.close()
     await store.aclose()
     return {
         "first page, cold": first[0],
@@ -123,8 +132,8 @@ async def queue(url: str) -> dict[str, float]:
 
 async def sweep(url: str) -> dict[str, float]:
     """Milliseconds that another writer waits while all of the queue expires."""
-    store, waits, is_over = Store(url), [], threading.Event()
-    await store.open()
+    retention, is_over = Retention(url, 0, 30), threading.Event()
+    waits: list[float] = []
 
     def write() -> None:
         findings = Findings(url)
@@ -137,11 +146,11 @@ async def sweep(url: str) -> dict[str, float]:
     writer = threading.Thread(target=write)
     writer.start()
     started = time.perf_counter()
-    assert await store.expire() == QUEUE
+    await asyncio.to_thread(retention.expire)
     took_s = time.perf_counter() - started
     is_over.set()
     writer.join()
-    await store.aclose()
+    retention.close()
     return {
         "sweep of all, s": took_s,
         "writer beside it, median": statistics.median(waits),

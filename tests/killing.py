@@ -7,7 +7,6 @@ on with the same request once the proxy is back.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import signal
@@ -24,9 +23,10 @@ import httpx
 
 from proxy.approvals import AGAIN_S
 from proxy.store.database import path_of
-from proxy.store.held_replies import HELD, RELEASED, Store
+from proxy.store.held_replies import HELD, RELEASED
 from tests.databases import execute
 from tests.live_proxy import ProxyProcess, question
+from tests.reviewing import decide
 
 CLIENTS = 4
 FIRST_S, LAST_S = 0.1, 1.0  # of load, before a kill
@@ -114,19 +114,13 @@ class Killed:
         return None
 
     def _review(self, is_over: threading.Event) -> None:
-        async def work() -> None:
-            store = Store(self._url)
-            await store.open()
-            while not is_over.is_set():
-                try:
-                    id = self._to_review.get(timeout=0.02)
-                except Empty:
-                    continue
-                if await store.decide(id, RELEASED):
-                    self.is_released.add(id)
-            await store.aclose()
-
-        asyncio.run(work())
+        while not is_over.is_set():
+            try:
+                id = self._to_review.get(timeout=0.02)
+            except Empty:
+                continue
+            if decide(self._url, id, RELEASED):
+                self.is_released.add(id)
 
     # --- afterwards -----------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.store.held_replies import Store
+from tests import reviewing
 from tests.live_proxy import LiveProxy, RawReply, post_raw
 from tests.messages_upstream import MessagesUpstream
 
@@ -78,15 +77,7 @@ def error_of(body: bytes) -> Json:
 
 
 def decide(proxy: LiveProxy, id: str, state: str) -> None:
-    async def change() -> None:
-        store = Store(f"sqlite:///{proxy.store_path}")
-        await store.open()
-        try:
-            assert await store.decide(id, state)
-        finally:
-            await store.aclose()
-
-    asyncio.run(change())
+    assert reviewing.decide(f"sqlite:///{proxy.store_path}", id, state)
 
 
 def data_of(stream: bytes) -> list[Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 import time
@@ -13,7 +12,8 @@ import pytest
 from openai import NotFoundError, UnprocessableEntityError
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from proxy.store.held_replies import REJECTED, RELEASED, Store
+from proxy.store.held_replies import REJECTED, RELEASED
+from tests import reviewing
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import (
@@ -58,16 +58,7 @@ def holding(start_proxy: StartProxy) -> LiveProxy:
 
 def decide(proxy: LiveProxy, id: str, state: str) -> bool:
     """Decides in the proxy's store, as another process does."""
-
-    async def change() -> bool:
-        store = Store(f"sqlite:///{proxy.store_path}")
-        await store.open()
-        try:
-            return await store.decide(id, state)
-        finally:
-            await store.aclose()
-
-    return asyncio.run(change())
+    return reviewing.decide(f"sqlite:///{proxy.store_path}", id, state)
 
 
 def held_rows(proxy: LiveProxy) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from tests.client_keys import ask_with, make_key, wait_until_known
 from tests.conftest import StartProxy
 from tests.desk_client import API, DESK
 from tests.live_proxy import LiveProxy, streaming, until
+from tests.reviewing import decide
 
 HOLD = """
 version: 1
@@ -246,7 +247,7 @@ async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
     writer.add(drawn(0), 2)
     writer.close()
     await store.open()
-    assert await store.decide("audit_0", "released")
+    assert decide(store.url, "audit_0", "released")
     await store.aclose()
 
 

@@ -30,6 +30,7 @@ from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
 from tests.live_proxy import ROOT, environment, run_cli
 from tests.postgres import PostgresServer
+from tests.reviewing import decide, expire
 from tests.test_records import row
 from tests.test_store import REPLY
 
@@ -106,11 +107,11 @@ async def review(url: str) -> None:
         expires_at = 4e9 if id != "c" else time.time() - 1
         held = replace(REPLY, id=id, reply=BODY, expires_at=expires_at, request_id="req_2")
         await store.hold(held)
-    assert await store.decide("a", RELEASED)
+    assert decide(store.url, "a", RELEASED)
     assert [await store.take("a", 60) for _ in range(2)] == [True, True]
-    assert await store.decide("b", REJECTED)
-    assert not await store.decide("b", RELEASED)
-    assert await store.expire() == 1
+    assert decide(store.url, "b", REJECTED)
+    assert not decide(store.url, "b", RELEASED)
+    expire(url)
     await store.aclose()
 
 

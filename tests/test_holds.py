@@ -17,7 +17,7 @@ from openai import APIError, NotFoundError, OpenAI, UnprocessableEntityError
 
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.verdicts import Verdicts
-from tests import messages_client
+from tests import messages_client, reviewing
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import (
@@ -216,7 +216,7 @@ async def test_one_query_asks_for_all_who_wait(tmp_path: Any) -> None:
     assert len(queries) <= (time.monotonic() - started) / 0.1
     assert set(queries) == {50}
     for reply in replies:
-        await store.decide(reply.id, RELEASED)
+        reviewing.decide(store.url, reply.id, RELEASED)
     assert set(await asyncio.gather(*waiting)) == {RELEASED}
     await verdicts.aclose()
     asked = len(queries)
@@ -245,7 +245,7 @@ async def test_a_store_that_fails_meanwhile_ends_no_wait(tmp_path: Any) -> None:
         database.execute("ALTER TABLE elsewhere RENAME TO held_replies")
         database.commit()
     database.close()
-    await store.decide(REPLY.id, RELEASED)
+    reviewing.decide(store.url, REPLY.id, RELEASED)
     assert await waiting == RELEASED
     await verdicts.aclose()
     await store.aclose()
@@ -446,9 +446,11 @@ async def test_reviewers_see_what_comes_of_an_expired_reply(tmp_path: Any) -> No
     for on_expiry in ("reject", "deliver", "block"):
         late = {"id": on_expiry, "on_expiry": on_expiry, "expires_at": time.time() - 1}
         await store.hold(HeldReply(**{**_fields(REPLY), **late}))
-    listed = {each.on_expiry: each.standing for each in await store.list(EXPIRED)}
-    assert listed == {"reject": EXPIRED, "deliver": RELEASED, "block": "blocked"}
-    assert not await store.decide("deliver", REJECTED)
+    reviewing.expire(store.url)
+    found = [await store.get(id) for id in reviewing.listed(store.url, EXPIRED)]
+    comes_to = {each.on_expiry: each.standing for each in found if each}
+    assert comes_to == {"reject": EXPIRED, "deliver": RELEASED, "block": "blocked"}
+    assert not reviewing.decide(store.url, "deliver", REJECTED)
     await store.aclose()
 
 

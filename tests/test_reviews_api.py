@@ -23,6 +23,7 @@ from proxy.desk.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
 from proxy.errors import DecidedError, NotFoundError, RateLimitedError
 from proxy.store.held_replies import AUDIT, EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.store.review_queue import ReviewQueue
+from tests import reviewing
 from tests.conftest import StartProxy
 from tests.desk_client import API, DESK, HOLD, TOKEN, code_of, decide, held_id, make_key
 from tests.live_proxy import ROOT, LiveProxy, environment, question, until
@@ -409,9 +410,9 @@ async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
     await store.open()
     for id, expires_at in (("a", 4e9), ("b", 2.0), ("c", 2.0)):
         await store.hold(replace(REPLY, id=id, expires_at=expires_at))
-    assert await store.decide("a", RELEASED)
-    assert not await store.decide("b", RELEASED)
-    await store.expire()
+    assert reviewing.decide(store.url, "a", RELEASED)
+    assert not reviewing.decide(store.url, "b", RELEASED)
+    reviewing.expire(store.url)
     await store.aclose()
     events = await asyncio.to_thread(queue.events_after, 0)
     told = {(each.review_id, each.event) for each in events if each.event != "held"}

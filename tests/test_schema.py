@@ -25,6 +25,7 @@ from proxy.store.recorded import find
 from tests.databases import execute
 from tests.live_proxy import ROOT, environment
 from tests.postgres import PASSWORD, PostgresServer
+from tests.reviewing import decide
 
 # What the first version of each table was, with a row in it; the others are not there.
 OLDEST = (
@@ -115,7 +116,7 @@ async def test_an_older_database_loses_no_row(store_url: str, age: str) -> None:
     old = await store.get("chatcmpl-held-1")
     assert old is not None
     assert (old.standing, old.kind, old.reply, old.is_bound) == (HELD, "hold", b"{}", False)
-    assert await store.decide(old.id, RELEASED)
+    assert decide(store.url, old.id, RELEASED)
     await store.aclose()
     for reviewer in ("", "ada", "bob"):
         findings.give_verdict("req_1", False, reviewer)

@@ -15,6 +15,7 @@ from proxy.errors import StoreError
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from tests.databases import execute
 from tests.postgres import PASSWORD
+from tests.reviewing import decide, expire, listed
 
 REPLY = HeldReply(
     id="chatcmpl-held-1",
@@ -66,9 +67,9 @@ async def test_a_reply_is_decided_once(store: Store, state: str) -> None:
     """The first decision counts, whatever comes after it."""
     await store.hold(REPLY)
     before = time.time()
-    assert await store.decide(REPLY.id, state)
-    assert not await store.decide(REPLY.id, RELEASED)
-    assert not await store.decide(REPLY.id, REJECTED)
+    assert decide(store.url, REPLY.id, state)
+    assert not decide(store.url, REPLY.id, RELEASED)
+    assert not decide(store.url, REPLY.id, REJECTED)
     decided = await store.get(REPLY.id)
     assert decided is not None
     assert decided.state == state
@@ -78,44 +79,42 @@ async def test_a_reply_is_decided_once(store: Store, state: str) -> None:
 
 async def test_of_two_reviewers_one_decides(store: Store, store_url: str) -> None:
     """Of decisions at the same moment from two processes exactly one succeeds."""
-    other = Store(store_url)
-    await other.open()
     await store.hold(REPLY)
     decisions = await asyncio.gather(
-        store.decide(REPLY.id, RELEASED), other.decide(REPLY.id, REJECTED)
+        asyncio.to_thread(decide, store_url, REPLY.id, RELEASED),
+        asyncio.to_thread(decide, store_url, REPLY.id, REJECTED),
     )
-    await other.aclose()
     assert sorted(decisions) == [False, True]
 
 
 async def test_what_nobody_decides_expires(store: Store) -> None:
     """After `expires_at` a reply is expired and can be decided no longer."""
     await store.hold(replace(REPLY, expires_at=time.time() - 1))
-    assert not await store.decide(REPLY.id, RELEASED)
+    assert not decide(store.url, REPLY.id, RELEASED)
     expired = await store.get(REPLY.id)
     assert expired is not None
     assert expired.state == EXPIRED
-    assert await store.expire() == 0
-    assert [held.id for held in await store.list(EXPIRED)] == [REPLY.id]
+    assert listed(store.url, EXPIRED) == [REPLY.id]
 
 
 async def test_a_decided_reply_does_not_expire(store: Store) -> None:
     """What was released in time stays released."""
     await store.hold(replace(REPLY, expires_at=time.time() + 0.4))
-    assert await store.decide(REPLY.id, RELEASED)
+    assert decide(store.url, REPLY.id, RELEASED)
     await asyncio.sleep(0.4)
-    assert await store.expire() == 0
+    expire(store.url)
+    assert listed(store.url, RELEASED) == [REPLY.id]
 
 
 async def test_the_surest_errors_are_listed_first(store: Store) -> None:
     """The list begins with what has no score, then the lowest confidence, then the oldest."""
     for id, confidence, created in (("a", 0.4, 1.0), ("b", 0.1, 3.0), ("c", None, 2.0)):
         await store.hold(replace(REPLY, id=id, confidence=confidence, created_at=created))
-    assert [held.id for held in await store.list()] == ["c", "b", "a"]
-    assert [held.id for held in await store.list(limit=1)] == ["c"]
-    await store.decide("b", RELEASED)
-    assert [held.id for held in await store.list(HELD)] == ["c", "a"]
-    assert [held.id for held in await store.list(RELEASED)] == ["b"]
+    assert listed(store.url) == ["c", "b", "a"]
+    assert listed(store.url, limit=1) == ["c"]
+    decide(store.url, "b", RELEASED)
+    assert listed(store.url, HELD) == ["c", "a"]
+    assert listed(store.url, RELEASED) == ["b"]
 
 
 async def test_only_so_many_are_held(store: Store) -> None:
@@ -124,14 +123,14 @@ async def test_only_so_many_are_held(store: Store) -> None:
         await store.hold(replace(REPLY, id=id))
     with pytest.raises(StoreError, match=r"limits\.max_held"):
         await store.hold(replace(REPLY, id="d"))
-    await store.decide("a", REJECTED)
+    decide(store.url, "a", REJECTED)
     await store.hold(replace(REPLY, id="d"))
 
 
 async def test_replies_that_are_held_together(store: Store) -> None:
     """Replies that are held at the same moment are all stored."""
     await asyncio.gather(*(store.hold(replace(REPLY, id=id)) for id in "abc"))
-    assert len(await store.list()) == 3
+    assert len(listed(store.url)) == 3
 
 
 async def test_the_same_id_is_not_held_twice(store: Store) -> None:
@@ -179,8 +178,8 @@ async def test_which_are_undecided(store: Store) -> None:
     """Of the ids that are asked for, those that are still held."""
     for id in "abc":
         await store.hold(replace(REPLY, id=id))
-    await store.decide("a", RELEASED)
-    await store.decide("b", REJECTED)
+    decide(store.url, "a", RELEASED)
+    decide(store.url, "b", REJECTED)
     assert await store.undecided(["a", "b", "c", "unknown"]) == {"c"}
 
 
@@ -216,9 +215,6 @@ async def test_a_database_that_breaks_later(store: Store, store_url: str) -> Non
     for work in (
         store.hold(REPLY),
         store.get(REPLY.id),
-        store.list(),
-        store.decide(REPLY.id, RELEASED),
-        store.expire(),
         store.of_request("x", "y"),
         store.undecided(["a"]),
         store.take(REPLY.id, 1),

@@ -32,7 +32,7 @@ HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
-EXPIRED_AT_ONCE, EXPIRY_PAUSE_S = 200, 0.02  # other writers come in between
+EXPIRED_AT_ONCE = 200  # other writers come in between
 COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
 IN_ALL = "limits.max_held"
 MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
@@ -149,7 +149,7 @@ class Store:
     """Every method raises StoreError when the database cannot be used."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
-        self._url = url
+        self.url = url
         self._max_held = max_held
         self._engine: AsyncEngine | None = None
         self._is_open = False
@@ -158,7 +158,7 @@ class Store:
 
     async def open(self) -> None:
         """Creates the file or the tables where they are missing."""
-        (await asyncio.to_thread(open_engine, self._url)).dispose()
+        (await asyncio.to_thread(open_engine, self.url)).dispose()
         self._is_open = True
 
     async def aclose(self) -> None:
@@ -236,51 +236,12 @@ class Store:
         may_again = _held.c.id == id, _held.c.taken_at > time.time() - again_s
         return bool(await self._rows(sa.select(_held.c.id).where(*may_again)))
 
-    async def list(self, state: str = HELD, limit: int = 100) -> Sequence[HeldReply]:
-        """The surest errors first: what has no score, then lowest confidence, then oldest.
-
-        Two ranges of one index: databases differ in where they sort what has no confidence.
-        """
-        await self._expire_some()
-        query = sa.select(_held).where(_held.c.state == state)
-        if state == HELD:
-            query = query.where(_held.c.expires_at + 0 > time.time())  # by no index but its order's
-        query = query.order_by(_held.c.confidence, _held.c.created_at, _held.c.id)
-        found = [*await self._select(query.where(_held.c.confidence.is_(None)).limit(limit))]
-        scored = query.where(_held.c.confidence.is_not(None)).limit(limit - len(found))
-        return [*found, *await self._select(scored)] if len(found) < limit else found
-
-    async def decide(self, id: str, state: str) -> bool:
-        """Releases or rejects what is still held; False when somebody or time was faster."""
-        now, is_open = time.time(), (_held.c.id == id, _held.c.state == HELD)
-        change = _held.update().where(*is_open, _held.c.expires_at > now)
-        if await self._change(change.values(state=state, decided_at=now), "decided", id, state):
-            return True
-        late = _held.update().where(*is_open, _held.c.expires_at <= now)
-        await self._change(late.values(state=EXPIRED, decided_at=now), "expired", id, EXPIRED)
-        return False
-
-    async def expire(self) -> int:
-        """Marks what nobody decided in time; returns how many."""
-        expired = last = await self._expire_some()
-        while last:
-            await asyncio.sleep(EXPIRY_PAUSE_S)
-            expired += (last := await self._expire_some())
-        return expired
-
-    async def _expire_some(self) -> int:
-        try:
-            async with self._opened().connect() as connection:
-                return await connection.run_sync(expire_some)
-        except SQLAlchemyError as error:
-            raise StoreError(f"the store cannot be written: {cause(error)}") from error
-
     def _opened(self) -> AsyncEngine:
         """Connected on first use: most proxies hold nothing, and the import takes memory."""
         if not self._is_open:
-            raise StoreError(f"the store {place_of(self._url)} is not open")
+            raise StoreError(f"the store {place_of(self.url)} is not open")
         if self._engine is None:
-            self._engine = open_async_engine(self._url)
+            self._engine = open_async_engine(self.url)
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
@@ -294,16 +255,11 @@ class Store:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
         return rows
 
-    async def _change(
-        self, statement: sa.Update, kind: str, id: str, event: str | None = None
-    ) -> bool:
-        """Changes one reply, and notes it in the chain as an event of this kind; those who follow
-        the desk are told of an `event`."""
+    async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
+        """Changes one reply, and notes it in the chain as an event of this kind."""
         try:
             async with self._opened().begin() as connection:
                 is_done = (await connection.execute(statement)).rowcount == 1
-                if is_done and event is not None:
-                    await connection.execute(happened(id, event, time.time()))
                 if is_done:
                     await connection.run_sync(note_change, kind, _held, _held.c.id == id)
         except SQLAlchemyError as error:
