@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import platform
 import statistics
 import sys
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # for the tests' PostgreSQL, where nobody names a server
 
 from proxy.exchange import new_request_id  # noqa: E402
+from proxy.store.audit_chain import KEY_VARIABLE  # noqa: E402
 from proxy.store.database import open_engine  # noqa: E402
 from proxy.store.findings import Findings  # noqa: E402
 from proxy.store.held_replies import HELD, RELEASED, HeldReply, Store, held_replies, row_of  # noqa: E402
@@ -279,6 +281,7 @@ def databases(folder: Path, postgres: str | None) -> Iterator[dict[str, list[str
 
 def main() -> None:
     assert __doc__ is not None
+    os.environ.setdefault(KEY_VARIABLE, "of a bench")  # so that PostgreSQL has a chain too
     parser = argparse.ArgumentParser(
         prog="scripts/bench store",
         description=__doc__,
