@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from calibrator.recalibration_trial import Trial, trial
     from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
     from calibrator.rows import Row
-    from calibrator.sampling import Stratum, estimated_share
+    from calibrator.sampling import Stratum, estimated_share, wilson
     from calibrator.scores import score_items
     from calibrator.training_data import load_labelled
 
@@ -71,6 +71,7 @@ _LAZY = {
     "score_items": "calibrator.scores",
     "trial": "calibrator.recalibration_trial",
     "version_of": "calibrator.loading",
+    "wilson": "calibrator.sampling",
 }
 
 
@@ -126,4 +127,5 @@ __all__ = [
     "score_items",
     "trial",
     "version_of",
+    "wilson",
 ]

@@ -36,11 +36,6 @@ def effective_size(weights: ArrayLike) -> float:
     return float(w.sum() ** 2 / np.square(w).sum()) if len(w) else 0.0
 
 
-def poststratified(sizes: Sequence[int], weights: Sequence[Floats]) -> list[Floats]:
-    """The weights of each stratum, scaled to add up to its size."""
-    return [w * (size / w.sum()) for size, w in zip(sizes, weights, strict=True)]
-
-
 def estimated_share(strata: Sequence[Stratum]) -> Interval:
     """The mean of the values over all replies of these strata; nan where one has no label.
 

@@ -18,10 +18,10 @@ from proxy.outcome import Outcome
 from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import AUDIT, HeldReply
 from proxy.store.labels import DELIVERED
+from proxy.store.records import DAY_S
 
 PREFIX = "audit_"
 QUEUE = "audit"
-DAY_S = 86_400
 _draw = secrets.SystemRandom().random
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -15,6 +15,11 @@ from tests.live_proxy import LiveProxy, ProxyProcess
 from tests.messages_upstream import MessagesUpstream
 from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.browser import Visit
 
 StartProxy = Callable[..., LiveProxy]
 
@@ -78,6 +83,24 @@ def running_responses() -> Iterator[ResponsesUpstream]:
 def running_messages() -> Iterator[MessagesUpstream]:
     with MessagesUpstream() as upstream:
         yield upstream
+
+
+@pytest.fixture(scope="module")  # its event loop would be in the way of asynchronous tests
+def browser() -> Iterator[Browser]:
+    """A real Chromium."""
+    from tests.browser import chromium
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
+    """A reviewer at the desk of the module's `proxy`."""
+    from tests.browser import visiting
+
+    with visiting(browser, proxy) as found:
+        yield found
 
 
 @pytest.fixture

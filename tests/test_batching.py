@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import Batcher, CalibratorError, Item, QueueFullError, Score, Ticket
@@ -88,7 +88,6 @@ def test_what_arrives_meanwhile_forms_the_next_batch() -> None:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=20), st.integers(10, 100))
-@settings(deadline=None)
 def test_batches_are_bounded_by_their_padded_size(sizes: list[int], limit: int) -> None:
     """The longest item times the number of items stays within the limit; the order is kept."""
     scorer = LengthScorer()

@@ -89,7 +89,7 @@ SNIPPETS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(SNIPPETS | st.text(max_size=5), max_size=30).map("".join))
 def test_any_answer_can_be_checked(answer: str) -> None:
     """Broken calls, huge numbers, half quotes: numbers come out, never an error."""

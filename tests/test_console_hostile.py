@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
 
-from tests.browser import Visit, chromium, visiting
+from tests.browser import Visit
 from tests.conftest import StartProxy
 from tests.desk_client import DESK, HOLD, decide, held_id
 from tests.live_proxy import LiveProxy
@@ -72,20 +70,8 @@ SEEN = """
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
     return start_proxy(policy=HOLD, **DESK)
-
-
-@pytest.fixture(scope="module")
-def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
-    with visiting(browser, proxy) as found:
-        yield found
 
 
 def looked_at(visit: Visit, path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from proxy.learning.drift import look
 from proxy.store.database import open_engine
-from tests.browser import Visit, chromium, visiting
+from tests.browser import Visit, visiting
 from tests.conftest import StartProxy
 from tests.databases import execute
 from tests.desk_client import DESK, HOLD, desk_url, held_id, logged_in
@@ -33,20 +32,8 @@ TOOL = {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
     return start_proxy(policy=HOLD, **DESK)
-
-
-@pytest.fixture(scope="module")
-def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
-    with visiting(browser, proxy) as found:
-        yield found
 
 
 def open_review(page: Page, id: str) -> None:

@@ -290,9 +290,7 @@ def any_split(whole: bytes) -> st.SearchStrategy[tuple[bytes, ...]]:
 
 
 STREAM = b"".join([*UNICODE, finish(), DONE]).replace(b"\n\n", b"\r\n\r\n", 2)
-ANY = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ANY = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("mode", ["off", "attached", "buffered-attached"])

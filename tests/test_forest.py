@@ -161,7 +161,7 @@ def test_topics_of_some_parts_alone_are_refused(state: dict[str, Any]) -> None:
         Forest(kept)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.text(max_size=80),
     st.text(max_size=80),

@@ -41,7 +41,7 @@ ODD = st.sampled_from(
 EVENTS = st.lists(TEXTS.map(lambda text: chunk({"content": text})) | ODD, max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EVENTS, st.integers(1, 5), st.booleans())
 def test_the_completion_is_the_same(events: list[bytes], at_once: int, is_known: bool) -> None:
     """However many events arrive at once, alike or not, they give what each alone would."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.formats import CHAT, Choice
@@ -115,7 +115,6 @@ def tool_calls(*deltas: Any) -> Any:
 
 
 @given(completions())
-@settings(deadline=None)
 def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json) -> None:
     """Choices, tool calls, logprobs, head and usage survive the way through chunks."""
     chunks = streamed(completion, **WITH_USAGE)
@@ -125,7 +124,6 @@ def test_streaming_a_completion_and_assembling_it_gives_it_back(completion: Json
 
 
 @given(completions(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
     """With n > 1 the chunks of the choices may come in any mixture."""
     chunks = streamed(completion)
@@ -138,7 +136,6 @@ def test_interleaved_choices_are_told_apart(completion: Json, rng: Any) -> None:
 
 
 @given(completions())
-@settings(deadline=None)
 def test_the_member_and_the_usage_stand_where_clients_expect_them(completion: Json) -> None:
     """Our member is in a finish chunk; usage comes last, with no choices, and only if asked for."""
     chunks = streamed({**completion, "pinocchio": {"a": 1}}, **WITH_USAGE)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai._models import construct_type
 from openai._types import omit
@@ -70,7 +70,6 @@ def accumulated(stream: bytes) -> Any:
 
 
 @given(responses())
-@settings(deadline=None)
 def test_a_stream_says_what_the_object_says(response: Json) -> None:
     """A response written as a stream, and one streamed by upstream, is the same response again."""
     for stream in (RESPONSES.events(response, {}), events_of(response)):
@@ -81,7 +80,6 @@ def test_a_stream_says_what_the_object_says(response: Json) -> None:
 
 
 @given(responses())
-@settings(deadline=None)
 def test_the_official_accumulator_reads_what_we_write(response: Json) -> None:
     """Items come before their parts and parts before their deltas; the whole is the response."""
     state = accumulated(b"".join(RESPONSES.events(response, {})))
@@ -97,7 +95,6 @@ def test_the_official_accumulator_reads_what_we_write(response: Json) -> None:
 
 
 @given(responses(), st.lists(st.integers(1, 200)))
-@settings(deadline=None)
 def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> None:
     """Wherever the bytes are split, the bytes and the response are the same."""
     stream = b"".join(events_of(response))
@@ -112,7 +109,6 @@ def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> N
 
 
 @given(responses(), st.lists(st.integers(1, 400), max_size=30), st.booleans())
-@settings(deadline=None)
 async def test_any_split_passes_live_with_the_same_bytes(
     response: Json, cuts: list[int], is_gated: bool
 ) -> None:
@@ -152,7 +148,6 @@ async def split(stream: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
 
 
 @given(responses())
-@settings(deadline=None)
 def test_items_are_enough(response: Json) -> None:
     """A last event without output, or with none of it done before, still gives the answer."""
     told = [json.loads(event.data or "") for event in read(b"".join(events_of(response)))]
@@ -177,7 +172,6 @@ def written(events: list[Json]) -> bytes:
 
 
 @given(responses(), texts)
-@settings(deadline=None)
 def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) -> None:
     """What the client has and what replaces the call are one stream: numbers, indices, items."""
     told = read(b"".join(events_of(response)))

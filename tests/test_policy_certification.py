@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
@@ -22,7 +22,6 @@ Floats = NDArray[np.float64]
 # --- the binomial distribution -------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(0, 3_000), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
 def test_the_lower_tail_is_scipys(n: int, share: float, p: float) -> None:
     """Every tail that scipy can tell from nothing is the same to nine digits."""
@@ -47,7 +46,6 @@ def test_the_ends_of_the_tail() -> None:
     assert (lower_tail(1, 5, 0.0), lower_tail(4, 5, 1.0)) == (1.0, 0.0)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: float) -> None:
     """Both ends are scipy's exact ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Facts, InvalidDocumentError, ToolCall, parse_policy
@@ -248,7 +248,6 @@ def test_every_probability_is_kept(confidence: float | None) -> None:
     assert Facts(confidence=confidence, model="m").confidence == confidence
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text("ab*?[]!-^\\.", max_size=8), min_size=1, max_size=3),
     st.text("ab*[]!-.", max_size=6),
@@ -267,7 +266,6 @@ def test_an_unknown_name_matches_no_glob() -> None:
 patterns = st.text("ab*?[]!", min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(patterns, patterns, st.text("abc", max_size=4))
 def test_a_glob_that_covers_another_matches_all_that_it_matches(
     wide: str, narrow: str, text: str

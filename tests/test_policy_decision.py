@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -195,7 +195,6 @@ some_facts = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(probabilities, probabilities, st.floats(0.0001, 1))
 def test_a_below_rule_is_monotone(one: float, other: float, threshold: float) -> None:
     """A surer reply is never treated more severely than a less sure one."""
@@ -209,7 +208,6 @@ def test_a_below_rule_is_monotone(one: float, other: float, threshold: float) ->
     assert severity(sure.action) <= severity(unsure.action)
 
 
-@settings(deadline=None)
 @given(some_facts.filter(lambda facts: len(facts.tools) < 2))
 def test_a_policy_decides_as_the_first_of_its_rules_that_does(given_facts: Facts) -> None:
     """Each rule alone in a policy either decides or leaves it to the default; the first wins."""
@@ -220,7 +218,6 @@ def test_a_policy_decides_as_the_first_of_its_rules_that_does(given_facts: Facts
     assert decide(policy, given_facts) == first
 
 
-@settings(deadline=None)
 @given(some_facts, some_facts)
 def test_shadow_never_applies_anything(first: Facts, kept: Facts) -> None:
     """Whatever the facts, in shadow mode the applied action is delivery."""
@@ -231,7 +228,6 @@ def test_shadow_never_applies_anything(first: Facts, kept: Facts) -> None:
     assert decision.action == decide(ladder(on_score_error="hold"), first).action
 
 
-@settings(deadline=None)
 @given(some_facts)
 def test_nothing_is_escalated_twice(kept: Facts) -> None:
     """What follows an escalation is never another one."""

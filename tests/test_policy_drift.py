@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -124,7 +124,6 @@ def test_a_monitor_costs_microseconds() -> None:
 # --- recent confidences -------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 19), max_size=60), st.lists(st.integers(0, 5), max_size=20))
 def test_counts_are_sums(added: list[int], initial: list[int]) -> None:
     """The tree of counts gives what adding up the bins gives."""
@@ -140,7 +139,6 @@ def test_counts_are_sums(added: list[int], initial: list[int]) -> None:
     assert counts.total == sum(bins)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 100).map(lambda n: n / 100), min_size=10, max_size=80),
     st.integers(0, 100).map(lambda n: n / 100),

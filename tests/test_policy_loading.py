@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -245,7 +245,6 @@ def test_a_rule_name_becomes_a_slug(name: str, label: str) -> None:
     assert slug(name) == label
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_slug_is_safe_in_a_header(name: str) -> None:
     """Whatever the name, its slug is made of a-z, 0-9, _ and inner dashes."""
@@ -273,7 +272,6 @@ junk = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("version", "name", "rules"), junk)), junk)
 def test_any_document_gives_a_policy_or_one_kind_of_error(keys: dict[str, str], when: str) -> None:
     """However wrong the values, reading ends in a policy or in problems with lines."""

@@ -6,7 +6,7 @@ import json
 from copy import deepcopy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -41,7 +41,6 @@ def anew(policy: Policy, given_facts: Facts) -> Decision:
     return decide(policy, given_facts)
 
 
-@settings(deadline=None)
 @given(policies, facts)
 def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
     policy: Policy, given_facts: Facts
@@ -56,7 +55,6 @@ def test_any_valid_policy_gives_exactly_one_decision_for_any_facts(
     assert decision.is_enforced or decision.applied.name == "deliver"
 
 
-@settings(deadline=None)
 @given(documents(), whens_and_actions, st.booleans(), facts)
 def test_a_rule_below_changes_nothing_that_matched_above(
     document: dict[str, Any], rule: dict[str, Any], is_shadow: bool, given_facts: Facts
@@ -78,7 +76,6 @@ def test_a_rule_below_changes_nothing_that_matched_above(
         assert after.rule in ("below", "default", "on_score_error")
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 98), st.integers(1, 50), st.booleans(), st.sampled_from(["hold", "block"]), facts
 )
@@ -102,7 +99,6 @@ def test_a_stricter_threshold_never_delivers_more(
     assert severity(strict.action) >= severity(lax.action)
 
 
-@settings(deadline=None)
 @given(policies, facts)
 def test_parallel_calls_are_as_strict_as_the_strictest_of_them(
     policy: Policy, given_facts: Facts
@@ -115,7 +111,6 @@ def test_parallel_calls_are_as_strict_as_the_strictest_of_them(
         assert severity(decision.action) >= severity(strictest(each).action)
 
 
-@settings(deadline=None)
 @given(policies, facts)
 def test_the_explanation_agrees_with_the_decision(policy: Policy, given_facts: Facts) -> None:
     """The one rule that is said to match is the one that decided, for all calls and each alone."""
@@ -144,7 +139,6 @@ narrow_rules = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(narrow_rules, min_size=2, max_size=6), st.lists(facts, min_size=5, max_size=20))
 def test_a_rule_said_to_be_unreachable_never_decides(
     rules: list[dict[str, Any]], many_facts: list[Facts]
@@ -163,7 +157,6 @@ def test_a_rule_said_to_be_unreachable_never_decides(
         assert decide(policy, given_facts).rule not in unreachable
 
 
-@settings(deadline=None)
 @given(facts)
 def test_facts_survive_being_recorded(given_facts: Facts) -> None:
     """What a record keeps, also through JSON, is read back as the same facts."""

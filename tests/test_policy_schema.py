@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -37,7 +37,6 @@ def test_the_schema_is_one() -> None:
         assert set(mine) == set(its)
 
 
-@settings(deadline=None)
 @given(documents())
 def test_what_the_reader_accepts_is_valid(document: Values) -> None:
     """Every policy that can be drawn is read, and valid."""
@@ -64,7 +63,6 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found + [each for key, inner in items for each in places(inner, (*place, key))]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_what_the_schema_refuses_the_reader_refuses(data: st.DataObject) -> None:
     """With any one value of a policy replaced by something else, a red mark is never wrong."""

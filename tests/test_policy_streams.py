@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -239,7 +239,6 @@ streams = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(policies, streams)
 def test_a_live_stream_is_always_delivered(policy: Policy, facts: Facts) -> None:
     """Whatever the reply turns out to be, a stream that went out live needed nothing else.

@@ -504,7 +504,7 @@ CUTS = st.lists(st.integers(0, 2**16), max_size=40)
 
 
 @pytest.mark.parametrize("kind", LOOPS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_how_a_reply_is_split(kind: str, name: str, cuts: list[int]) -> None:
     """Any split into TCP writes gives the same status, fields and body."""
@@ -555,7 +555,7 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
     return Got(exchange.status, exchange.headers, b"".join(exchange.parts)), is_kept
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_where_a_read_ends(name: str, cuts: list[int]) -> None:
     """The same with exact reads: also what is known about keeping the connection is the same."""

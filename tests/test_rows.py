@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import Item, NotScorableError, RowError
@@ -174,7 +174,6 @@ def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:
 
 
 @given(st.binary(max_size=60) | st.text('{}[]":,\\ a1ne', max_size=30).map(str.encode))
-@settings(deadline=None)
 def test_any_line_is_a_row_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, line: bytes
 ) -> None:

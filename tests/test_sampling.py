@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from calibrator.sampling import Stratum, effective_size, estimated_share, poststratified, wilson
+from calibrator.sampling import Stratum, effective_size, estimated_share, wilson
 
 
 def test_weights_undo_how_labels_were_drawn() -> None:
@@ -57,4 +57,3 @@ def test_unequal_weights_tell_less() -> None:
     assert effective_size([2.0] * 8) == pytest.approx(8)
     assert effective_size([100.0, *[1.0] * 100]) == pytest.approx(200**2 / 10_100)
     assert effective_size([]) == 0
-    assert [w.sum() for w in poststratified([5, 7], [np.ones(2), np.array([1.0, 3.0])])] == [5, 7]

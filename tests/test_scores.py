@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import FakeScorer, Item, JudgingError, RowError, Score
@@ -42,7 +42,6 @@ class Recorder:
 
 
 @given(st.lists(st.integers(0, 30_000), max_size=80))
-@settings(deadline=None)
 def test_scores_come_back_in_order(sizes: list[int]) -> None:
     """Whatever is scored together, each item has its own score; batches are bounded."""
     scorer = Recorder()

@@ -85,7 +85,7 @@ def told(events: list[Event]) -> list[str]:
 @example(b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n")
 @example(b"data: a\n\ndata\n\r\n\r")
 @example(b": data: a\n\nid\n\n")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
     """Whatever comes, the data of the events are what the standard's own steps give."""
     assert told(read(stream)[0]) == reference(stream)
@@ -94,7 +94,7 @@ def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
 @given(streams, places)
 @example(b"data: a\r\r\ndata: b\r\n\r\n", [9, 10, 20])
 @example(b"data: a\r\n\r\n\r\ndata: b\n\n", [8, 9, 10, 11, 12, 13])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) -> None:
     """Cut anywhere, in characters, line ends and the byte order mark too, the events are the same.
 
@@ -107,7 +107,7 @@ def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) 
 
 @example(b"\n\r\n\n\n" + BOM + b"\ndata: a\r\n\r\n", [2])  # a LF, then what looks like a BOM
 @given(streams, places)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_split_moves_no_byte_but_a_line_feed(stream: bytes, cuts: list[int]) -> None:
     """Events with data have the same bytes however they arrive, but for the LF of a cut CRLF.
 
@@ -123,7 +123,6 @@ def test_a_split_moves_no_byte_but_a_line_feed(stream: bytes, cuts: list[int]) -
 
 
 @given(streams, places)
-@settings(deadline=None)
 def test_an_event_says_the_same_alone(stream: bytes, cuts: list[int]) -> None:
     """An event's data is what its own bytes say, so that it can be handed on and read again."""
     for number, event in enumerate(read(stream, cuts)[0]):
@@ -132,7 +131,6 @@ def test_an_event_says_the_same_alone(stream: bytes, cuts: list[int]) -> None:
 
 
 @given(streams, places)
-@settings(deadline=None)
 def test_an_event_comes_as_soon_as_its_blank_line(stream: bytes, cuts: list[int]) -> None:
     """After every byte the reader has told all that the standard would have told by then."""
     reader, events = EventReader(), []

@@ -113,7 +113,7 @@ def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
         Tower([arrays | {"table": arrays["table"][:100]}])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.text(max_size=80),
     st.text(max_size=80),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -74,7 +74,6 @@ def write(path: Path, rows: list[Row]) -> Path:
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=60), st.floats(0, 1)
 )
-@settings(deadline=None)
 def test_no_question_is_on_both_sides(asked: list[tuple[int, str]], share: float) -> None:
     """D04: all responses to a question land on one side, whoever gave them; no row is lost."""
     rows = [row(question, model, response=model) for question, model in asked]
@@ -123,7 +122,6 @@ def test_the_mark_of_a_folder_does_not_count(tmp_path: Path) -> None:
     st.integers(10, 200),
     st.floats(0, 1),
 )
-@settings(deadline=None)
 def test_balance_respects_its_limits(sizes: dict[str, int], total: int, power: float) -> None:
     """Each benchmark has at most its rows and at most its rounded share of the total."""
     rows = [row(n, benchmark=name) for name, size in sizes.items() for n in range(size)]
@@ -291,7 +289,6 @@ lengths = st.lists(st.integers(0, 80), max_size=60)
 
 
 @given(lengths, st.integers(1, 500))
-@settings(deadline=None)
 def test_an_epoch_shows_every_example_once_within_the_budget(sizes: list[int], budget: int) -> None:
     """Padded to its longest row, a batch fits the budget, unless a single row does not."""
     made = epoch([example(i, size) for i, size in enumerate(sizes)], budget=budget)

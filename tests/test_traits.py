@@ -13,7 +13,7 @@ from calibrator.traits import MAX_CHARACTERS, TRAITS, traits_of
 SURROGATES = st.characters(categories=("Cs", "L", "N", "P", "S", "Z", "C"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(SURROGATES, max_size=200), st.text(SURROGATES, max_size=200))
 def test_traits_are_finite_for_any_text(question: str, answer: str) -> None:
     """Half surrogate pairs, other scripts, control characters: numbers, never an error or NaN."""

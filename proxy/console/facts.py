@@ -21,6 +21,7 @@ from proxy.desk.desk import Desk
 from proxy.errors import NotFoundError
 from proxy.generation import Setup
 from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
+from proxy.store.records import DAY_S
 from proxy.store.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
@@ -34,7 +35,6 @@ from proxy.store.statistics import (
     sample,
 )
 
-DAY_S: Final = 86_400
 WINDOWS: Final = (1, 7, 30)  # days
 ACTIONS: Final = ("deliver", "annotate", "hold", "escalate", "clarify", "block")
 LABELS_FOR_DAYS: Final = 90  # verdicts count for longer than traffic: there are fewer

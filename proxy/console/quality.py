@@ -8,12 +8,13 @@ weights that are alike, wide where few labels speak for many replies.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from calibrator import Interval, wilson
+from proxy.learning.labels import stood_for, weights_of
 from proxy.store.statistics import Labelled, Sample, Sampled
 
 BANDS: Final = 10
@@ -22,7 +23,6 @@ LEAST: Final = 30  # labels, below which nothing is drawn
 FEW: Final = 10  # labels of a band, below which it is faint
 BLIND: Final = 0.02
 """The share of traffic that may be delivered without a label of any that is as unsure."""
-_Z: Final = 1.959964  # of a 95 % interval
 
 
 class Weighed(NamedTuple):
@@ -34,15 +34,6 @@ class Weighed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A weighted share and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Band:
     """Replies whose confidence is from `low` to below `high`, by `count` labels."""
 
@@ -51,7 +42,7 @@ class Band:
     count: int
     weight: float
     confidence: float
-    correct: Share
+    correct: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class Point:
 
     threshold: float
     coverage: float
-    risk: Share | None
+    risk: Interval | None
     errors: float | None
     load: float
 
@@ -79,16 +70,11 @@ def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weig
         if row.confidence is not None:
             known["held" if row.review_id else "audited"] += row.weight
     drawn = [each for each in labels if each.stratum in known]
-    sums = dict.fromkeys(known, 0.0)
-    for each in drawn:
-        sums[each.stratum] += 1 / (each.share or 1.0)
+    sums = stood_for(drawn)
+    weights = weights_of(drawn, {name: known[name] or sums[name] for name in known})
     return [
-        Weighed(
-            each.confidence,
-            each.is_correct,
-            (known[each.stratum] or sums[each.stratum]) / (each.share or 1.0) / sums[each.stratum],
-        )
-        for each in drawn
+        Weighed(each.confidence, each.is_correct, weight)
+        for each, weight in zip(drawn, weights, strict=True)
     ]
 
 
@@ -115,22 +101,14 @@ def population(labels: Iterable[Labelled]) -> str:
     return {"held": "held", "audited": "delivered"}[kinds.pop()] if len(kinds) == 1 else "all"
 
 
-def share(rows: Iterable[tuple[bool, float]]) -> Share | None:
+def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
     """The weighted share of what is true; None of nothing."""
     total = squares = yes = 0.0
     for is_true, weight in rows:
         total += weight
         squares += weight * weight
         yes += weight * is_true
-    return _wilson(yes / total, total * total / squares) if total else None
-
-
-def _wilson(p: float, n: float) -> Share:
-    """Wilson's interval of a share `p` of `n`, which need not be whole."""
-    z2 = _Z * _Z / n
-    middle = (p + z2 / 2) / (1 + z2)
-    reach = _Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n)) / (1 + z2)
-    return Share(p, max(0.0, middle - reach), min(1.0, middle + reach))
+    return wilson(yes / total, total * total / squares) if total else None
 
 
 def bands(labels: Sequence[Weighed]) -> list[Band]:
@@ -180,7 +158,7 @@ def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
         coverage = above[bisect_left(confidences, threshold)] / above[0] if above[0] else 0.0
         first, risk = bisect_left(at_least, threshold), None
         if len(ranked) - first >= FEW and coverage - looked_at <= BLIND:
-            risk = _wilson(
+            risk = wilson(
                 min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first]
             )
         errors = None if risk is None else risk.value * coverage * a_day

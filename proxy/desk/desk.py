@@ -23,7 +23,8 @@ from proxy.json_splice import json_object
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, storable
 from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
-from proxy.store.review_queue import DAY_S, Listed, Place, ReviewQueue
+from proxy.store.records import DAY_S
+from proxy.store.review_queue import Listed, Place, ReviewQueue
 
 if TYPE_CHECKING:
     from proxy.generation import Setup

@@ -14,11 +14,11 @@ confidence. Labels of replies that nobody drew (`other`) have no weight and are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from proxy.store.labels import LabelledReply, Totals, labelled, totals
+from proxy.store.labels import LabelledReply, Stratum, Totals, labelled, totals
 
 if TYPE_CHECKING:
     from calibrator import Interval
@@ -51,15 +51,8 @@ class Labels:
 
     def weights(self) -> list[float]:
         """How many replies each one stands for; they add up to the totals of their strata."""
-        drawn = [1 / (each.share or 1.0) for each in self.replies]
-        sums = {"audited": 0.0, "held": 0.0}
-        for each, weight in zip(self.replies, drawn, strict=True):
-            sums[each.stratum] += weight
         known = {"audited": self.totals.delivered, "held": self.totals.held}
-        return [
-            weight * known[each.stratum] / sums[each.stratum]
-            for each, weight in zip(self.replies, drawn, strict=True)
-        ]
+        return weights_of(self.replies, known)
 
     def estimate(self, population: Population = "all", of: str = "is_correct") -> Interval:
         """The mean of a member of the replies, 0 to 1, over such a population, with its interval.
@@ -74,12 +67,40 @@ class Labels:
         )
 
 
+class Drawn(Protocol):
+    """A label of a reply that was held, or drawn with the probability `share`."""
+
+    @property
+    def stratum(self) -> Stratum: ...
+
+    @property
+    def share(self) -> float | None: ...
+
+
+def stood_for(labels: Iterable[Drawn]) -> dict[str, float]:
+    """How many replies the labels of each stratum stand for by the shares of their draw alone."""
+    sums = {"audited": 0.0, "held": 0.0}
+    for each in labels:
+        sums[each.stratum] += _by_draw(each)
+    return sums
+
+
+def weights_of(labels: Sequence[Drawn], known: Mapping[str, float]) -> list[float]:
+    """How many replies each label stands for, as many together as are `known` of its stratum."""
+    sums = stood_for(labels)
+    return [_by_draw(each) * known[each.stratum] / sums[each.stratum] for each in labels]
+
+
+def _by_draw(label: Drawn) -> float:
+    return 1 / (label.share or 1.0)
+
+
 def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[Any, Any]:
     import numpy as np
 
     its = [each for each in replies if each.stratum == stratum]
     values = np.array([float(getattr(each, of)) for each in its])
-    return values, np.array([1 / (each.share or 1.0) for each in its])
+    return values, np.array([_by_draw(each) for each in its])
 
 
 def read_labels(

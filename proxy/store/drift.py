@@ -19,7 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into, metadata
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
-from proxy.store.records import exchanges
+from proxy.store.records import exchanges, first_id
 
 monitors = sa.Table(
     "drift_monitors",
@@ -196,7 +196,7 @@ def histograms(
     place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
     place = sa.cast(place, sa.Integer)  # SQLite cuts off and may lack floor, PostgreSQL rounds
     group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
-    query = sa.select(*group, sa.func.count()).where(*_scored(_first_id(since), before))
+    query = sa.select(*group, sa.func.count()).where(*_scored(first_id(since), before))
     found: dict[tuple[str, str, str], list[int]] = {}
     with reading(engine) as connection:
         for calibrator, model, team, position, count in connection.execute(query.group_by(*group)):
@@ -209,15 +209,10 @@ def histograms(
 def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
     return (
         exchanges.c.request_id > after,
-        exchanges.c.request_id < _first_id(before),
+        exchanges.c.request_id < first_id(before),
         exchanges.c.confidence.is_not(None),
         exchanges.c.calibrator.is_not(None),
     )
-
-
-def _first_id(at: float) -> str:
-    """Ids begin with the time in milliseconds."""
-    return f"req_{max(0, int(at * 1_000)):012x}"
 
 
 def _move(connection: sa.Connection, before: Position, after: Position) -> bool:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import HeldReply, held_replies
-from proxy.store.records import exchanges
+from proxy.store.records import exchanges, first_id
 
 PAGE: Final = 200
 
@@ -85,7 +85,7 @@ def _verdicts(
 def without_content(engine: sa.Engine, since: float) -> Iterator[dict[str, Any]]:
     """The other exchanges from a time on, column by column, in its order; raises StoreError."""
     query = sa.select(exchanges).where(
-        exchanges.c.request_id >= f"req_{max(0, int(since * 1_000)):012x}",
+        exchanges.c.request_id >= first_id(since),
         exchanges.c.request_id.not_in(
             sa.select(held_replies.c.request_id).where(
                 held_replies.c.request_id.is_not(None), sa.func.length(held_replies.c.reply) > 0

@@ -22,7 +22,7 @@ from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.recorded import READ_AT_ONCE
 from proxy.store.recorded_facts import facts_in
-from proxy.store.records import exchanges
+from proxy.store.records import exchanges, first_id
 
 held_replies = metadata.tables["held_replies"]
 
@@ -146,9 +146,10 @@ class Given(NamedTuple):
 
 def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
     """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
-    first = f"req_{max(0, int(since * 1_000)):012x}"
     columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
-    query = sa.select(*columns).where(verdicts.c.request_id >= first).order_by(verdicts.c.id)
+    query = (
+        sa.select(*columns).where(verdicts.c.request_id >= first_id(since)).order_by(verdicts.c.id)
+    )
     with reading(engine) as connection:
         return [Given(*row) for row in connection.execute(query)]
 
@@ -171,9 +172,9 @@ _OF_EXCHANGE: Final = (
 
 
 def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
-    """Ids begin with the time, and they are the primary key."""
+    """By the primary key first."""
     return (
-        exchanges.c.request_id >= f"req_{max(0, int(since * 1_000)):012x}",
+        exchanges.c.request_id >= first_id(since),
         exchanges.c.confidence.is_not(None),
         exchanges.c.calibrator.is_not(None),
         sa.func.coalesce(exchanges.c.facts, "").not_like(_SEVERAL),

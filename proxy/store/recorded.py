@@ -13,7 +13,7 @@ from policies import Exchange, Facts
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import held_replies
 from proxy.store.recorded_facts import facts_in
-from proxy.store.records import exchanges
+from proxy.store.records import exchanges, first_id
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
@@ -82,7 +82,7 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
     """What policies decided on from a time on, in seconds since the epoch, the oldest first."""
-    later = exchanges.c.request_id >= f"req_{max(0, int(started_at * 1_000)):012x}"
+    later = exchanges.c.request_id >= first_id(started_at)
     decided = exchanges.c.policy.is_not(None)
     return _select(engine, _recorded().where(later, decided).order_by(exchanges.c.request_id))
 

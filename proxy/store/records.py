@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
@@ -61,6 +61,13 @@ TELL_EVERY_S = 10.0
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""
+DAY_S: Final = 86_400
+
+
+def first_id(at: float) -> str:
+    """What no exchange from a time on, in seconds since the epoch, has an id before: ids begin with
+    the time, see `exchange.new_request_id`."""
+    return f"req_{max(0, int(at * 1_000)):012x}"
 
 
 ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock

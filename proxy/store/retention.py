@@ -21,12 +21,11 @@ from proxy.store.audit_chain import audit_chain, note_change, note_deletion
 from proxy.store.database import cause, open_engine
 from proxy.store.held_replies import HELD, expire_some, held_replies
 from proxy.store.outbox import Outbox
-from proxy.store.records import exchanges
+from proxy.store.records import DAY_S, exchanges, first_id
 from proxy.store.review_queue import ReviewQueue
 
 log = structlog.get_logger(__name__)
 
-DAY_S: Final = 86_400
 EXPIRE_EVERY_S: Final = 10.0
 FORGET_EVERY_S: Final = 3_600.0
 FIRST_AFTER_S: Final = 5.0  # a start has other things to do
@@ -109,8 +108,7 @@ class Retention:
 
 
 def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
-    """Their ids begin with the time."""
-    before = f"req_{max(0, int(oldest_at * 1_000)):012x}"
+    before = first_id(oldest_at)
     some = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
     some = some.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
     if not connection.execute(some.limit(1)).all():

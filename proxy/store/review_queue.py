@@ -20,10 +20,9 @@ from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies, storable
-from proxy.store.records import exchanges
+from proxy.store.records import DAY_S, exchanges, first_id
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
-DAY_S = 86_400
 MOST_TURNS = 500  # that are read at once
 _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
@@ -196,8 +195,7 @@ class ReviewQueue:
         row = exchanges.c
         columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
         query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
-        first = f"req_{int(since * 1_000):012x}"
-        found: Sequence[Any] = self._rows(query.where(row.request_id >= first))
+        found: Sequence[Any] = self._rows(query.where(row.request_id >= first_id(since)))
         scored = sum(each[2] for each in found)
         total = sum(each[3] or 0.0 for each in found)
         return {

@@ -18,13 +18,11 @@ import sqlalchemy as sa
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.labels import Stratum, held_replies
-from proxy.store.records import exchanges
+from proxy.store.records import DAY_S, exchanges, first_id
 
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
 MOST_LABELS: Final = 20_000
-
-_ID: Final = "req_{:012x}"  # how ids begin: with the milliseconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,7 @@ class Window:
 
     def bounds(self) -> Iterator[tuple[str, str]]:
         """The first id of each slice, and the first one after it."""
-        ids = [_ID.format(max(0, int(edge * 1_000))) for edge in self.edges]
-        return pairwise(ids)
+        return pairwise(map(first_id, self.edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ class Sample:
         first = next((at for at, count in enumerate(self.counts) if count), None)
         if first is None:
             return 0.0
-        days = (self.window.until - self.window.edges[first]) / 86_400
+        days = (self.window.until - self.window.edges[first]) / DAY_S
         return self.total / max(days, 1 / 24)
 
 
