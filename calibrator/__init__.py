@@ -20,7 +20,7 @@ from calibrator.errors import (
     RowError,
     TrainingError,
 )
-from calibrator.scorer import FakeScorer, Item, Score, Scorer
+from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
@@ -122,6 +122,7 @@ __all__ = [
     "load_scorer",
     "message_text",
     "question_text",
+    "reads_images",
     "recalibrate",
     "resolve_recalibration",
     "score_items",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from calibrator.recalibration import Recalibration
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.scorer import Item, Score, Scorer, reads_images
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,10 @@ class Recalibrated:
     def name(self) -> str:
         """E.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
         return f"{self.scorer.name}+{self.recalibration.name}"
+
+    @property
+    def reads_images(self) -> bool:
+        return reads_images(self.scorer)
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         scores = self.scorer.score_batch(items)

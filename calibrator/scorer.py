@@ -20,6 +20,7 @@ class Item:
     source_model: str | None = None
     benchmark: str | None = None
     domain: str | None = None  # never shown to a model; a recalibration may go by it
+    images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,14 @@ class Scorer(Protocol):
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One score for each item, in order; raises CalibratorError."""
         ...
+
+
+def reads_images(scorer: Scorer) -> bool:
+    """Whether it looks at `Item.images`, which it says by an attribute of this name.
+
+    A scorer that does not must not be given any: its score would be of another question.
+    """
+    return bool(getattr(scorer, "reads_images", False))
 
 
 @dataclass(frozen=True, slots=True)
