@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from calibrator.console import json_line
 from calibrator.errors import JudgingError, RowError
 from calibrator.metrics import Floats
 from calibrator.rows import Row, Tags, open_lines
@@ -71,6 +72,13 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
         batch.append(i)
     if batch:
         yield batch
+
+
+def scored_line(row: Row, found: Score, scorer: Scorer, tags: Tags, *, is_brief: bool) -> str:
+    """The row as `pinocchio score` writes it; brief is the id alone, without the rest of it."""
+    kept = {"id": row.raw.get("id")} if is_brief else row.raw
+    facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
+    return json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags})
 
 
 def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Scores:
