@@ -23,7 +23,7 @@ from typing import Any
 
 from calibrator.checkpoint import EMBEDDED
 from calibrator.errors import CalibratorError, ClusterError, MissingExtraError
-from calibrator.loading import check_checkpoint, load_scorer, version_of
+from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
 from calibrator.parts import Part, Run, cut
 from calibrator.scorer import Scorer
 
@@ -49,9 +49,11 @@ class Calibrating:
     device: str = "auto"
     recalibration: Path | None = None
 
-    @property
-    def resource(self) -> str:
-        """What each actor takes one of, in Ray's words."""
+    def resource(self, has_gpus: bool) -> str:
+        """What each actor takes one of, in Ray's words; `auto` is a GPU for language models."""
+        if self.device == "auto" and has_gpus:
+            card = checkpoint_card(self.name) or {}
+            return "CPU" if card.get("architecture", EMBEDDED) == EMBEDDED else "GPU"
         return "GPU" if self.device.startswith("cuda") else "CPU"
 
     @classmethod
@@ -91,21 +93,22 @@ def score_files(
     Raises ClusterError.
     """
     with connected(address):
-        for summary in _summaries(run, calibrating, actors or _room(calibrating.resource)):
-            if summary["failure"]:
-                raise ClusterError(summary["failure"])
-            progress(summary["rows"])
+        resource = calibrating.resource(has_gpus=_count("GPU") > 0)
+        if not (room := actors or _count(resource)):
+            raise ClusterError(
+                f"the cluster has no {resource} now; --actors says how many to await"
+            )
+        try:
+            for summary in _dataset(run, calibrating, resource, room).iter_rows():
+                if summary["failure"]:
+                    raise ClusterError(summary["failure"])
+                progress(summary["rows"])
+        except RayError as error:
+            raise ClusterError(f"scoring on Ray failed: {error}") from error
 
 
-def _summaries(run: Run, calibrating: Calibrating, actors: int) -> Iterator[dict[str, Any]]:
-    """What actors tell of each part, once its file is there."""
-    try:
-        yield from _dataset(run, calibrating, actors).iter_rows()
-    except RayError as error:
-        raise ClusterError(f"scoring on Ray failed: {error}") from error
-
-
-def _dataset(run: Run, calibrating: Calibrating, actors: int) -> Dataset:
+def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> Dataset:
+    """A row for each part, once its file is there: how many rows it has, or a failure."""
     # What is done is told once and for all: a reader that is started again must cut as before.
     files = [{"source": n, "done": done} for n, done in enumerate(run.done())]
     dataset = ray.data.from_items(files, override_num_blocks=len(files))
@@ -126,8 +129,8 @@ def _dataset(run: Run, calibrating: Calibrating, actors: int) -> Dataset:
         batch_format="pyarrow",
         fn_constructor_kwargs={"run": run, "calibrating": calibrating},
         compute=ActorPoolStrategy(min_size=1, max_size=actors, initial_size=actors),
-        num_cpus=1 if calibrating.resource == "CPU" else 0,
-        num_gpus=1 if calibrating.resource == "GPU" else None,
+        num_cpus=1 if resource == "CPU" else 0,
+        num_gpus=1 if resource == "GPU" else None,
     )
 
 
@@ -216,12 +219,10 @@ def _quieten() -> None:
             handler.setLevel(logging.ERROR)
 
 
-def _room(resource: str) -> int:
-    """How many actors the cluster has room for now."""
+def _count(resource: str) -> int:
+    """How many of these the cluster has now."""
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
-    if not (found := int(resources.get(resource, 0))):
-        raise ClusterError(f"the Ray cluster has no {resource}; --device says what is scored on")
-    return found
+    return int(resources.get(resource, 0))
 
 
 def _table(values: dict[str, Any]) -> pa.Table:
