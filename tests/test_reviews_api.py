@@ -368,7 +368,7 @@ def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy)
 
 
 @contextmanager
-def watching(proxy: LiveProxy) -> Iterator[Iterator[tuple[str, Any]]]:
+def watching(proxy: LiveProxy, **ask: Any) -> Iterator[Iterator[tuple[str, Any]]]:
     """The events of the desk's stream, each by name and with its data."""
 
     def read(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
@@ -379,7 +379,7 @@ def watching(proxy: LiveProxy) -> Iterator[Iterator[tuple[str, Any]]]:
             elif line.startswith("data: "):
                 yield name, json.loads(line.removeprefix("data: "))
 
-    with proxy.desk.stream("GET", f"{API}/events") as response:
+    with proxy.desk.stream("GET", f"{API}/events", **ask) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         yield read(response.iter_lines())
 
@@ -402,6 +402,18 @@ def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
     assert [(each["event"], each["by"]) for each in mine] == [("held", None), ("rejected", "bob")]
     assert set(traffic[-1]["actions"]) <= {"hold", "none", "deliver"}
     assert 0 <= traffic[-1]["confidence"] <= 1
+
+
+def test_who_comes_late_hears_what_they_missed(proxy: LiveProxy) -> None:
+    """A reader that says where it was is told every turn since, by query or as browsers do it."""
+    last = Desk(ReviewQueue(proxy.config.store)).queue.last_event()
+    ids = [held_id(proxy, f"missed {n} p=0.1") for n in range(2)]
+    for ask in ({"params": {"heard": last}}, {"headers": {"Last-Event-ID": str(last)}}):
+        with watching(proxy, **ask) as events:
+            told = [next(events)[1] for _ in ids]
+        assert [each["review_id"] for each in told] == ids
+        assert [each["number"] for each in told] == [last + 1, last + 2]
+    assert proxy.desk.get(f"{API}/events", params={"heard": "x"}).status_code == 422
 
 
 async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:

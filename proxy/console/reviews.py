@@ -61,6 +61,7 @@ class Reviews:
 
     def _queue(self, request: Request) -> Response:
         filters = _filters(request)
+        last_event = self._desk.queue.last_event()  # first: what comes meanwhile is told again
         found = self._desk.page(
             filters["state"],
             queue=filters["queue"],
@@ -101,6 +102,7 @@ class Reviews:
             queues=sorted(queues),
             teams=sorted(teams),
             done=DONE.get(request.query_params.get("done", "")),
+            last_event=last_event,
         )
 
     # --- one reply ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -84,11 +84,18 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         return desk.stats()
 
     @api.get("/events", response_class=StreamingResponse)
-    async def events() -> StreamingResponse:
+    async def events(
+        heard: Annotated[int | None, Query(ge=0)] = None,
+        last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    ) -> StreamingResponse:
         """Server-sent events: `review` for each turn of a reply, `traffic` of the last minute every
-        few seconds, `missed` for whoever reads too slowly."""
+        few seconds, `missed` for whoever reads too slowly.
+
+        From now on, or from after the number `heard`; a reader that comes again says by
+        `Last-Event-ID` where it was.
+        """
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        stream = await feed.watch()
+        stream = await feed.watch(heard if last_event_id is None else last_event_id)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     return api

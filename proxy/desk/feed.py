@@ -1,12 +1,15 @@
 """What happens at the desk and in traffic, for those who watch, as it happens.
 
     event: review
+    id: 7
     data: {"number": 7, "review_id": "chatcmpl-held-..", "event": "released", "by": "alice", ..}
 
     event: traffic
     data: {"seconds": 60, "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
 
 One task asks the store each second, whichever process did what, and only while somebody watches.
+Who says which number they have heard last is first told what came after it, a turn twice rather
+than not at all.
 Who reads too slowly is not waited for: what they missed is dropped, and `event: missed` says so.
 """
 
@@ -22,7 +25,8 @@ import structlog
 
 from proxy.errors import RateLimitedError, StoreError
 from proxy.json_splice import dumps
-from proxy.store.review_queue import ReviewQueue
+from proxy.store.review_events import Event
+from proxy.store.review_queue import MOST_TURNS, ReviewQueue
 
 log = structlog.get_logger(__name__)
 
@@ -50,19 +54,21 @@ class Feed:
         self._last = 0  # the number of the last event that was told
         self._traffic_at = 0.0  # when it is told next
 
-    async def watch(self) -> AsyncIterator[bytes]:
-        """A stream of events from now on; raises RateLimitedError where too many watch, and
-        StoreError."""
+    async def watch(self, heard: int | None = None) -> AsyncIterator[bytes]:
+        """A stream of events from now on, or of those after the number `heard`.
+
+        Raises RateLimitedError where too many watch, and StoreError.
+        """
         if len(self._watchers) >= MOST_WATCHERS:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
         if not self._is_asking():
             self._last = await asyncio.to_thread(self._queue.last_event)
-        return self._messages()
+        return self._messages(heard)
 
     def _is_asking(self) -> bool:
         return self._asking is not None and not self._asking.done()
 
-    async def _messages(self) -> AsyncIterator[bytes]:
+    async def _messages(self, heard: int | None) -> AsyncIterator[bytes]:
         """Counts as watching once it is read from: a client may leave before."""
         mine: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
         self._watchers.add(mine)
@@ -71,6 +77,8 @@ class Feed:
             self._asking = asyncio.create_task(self._ask())
         try:
             yield PING  # so that the headers are out
+            for message in await asyncio.to_thread(self._missed, heard):
+                yield message
             while not self._is_closed:
                 try:
                     message = await asyncio.wait_for(mine.get(), PING_EVERY_S)
@@ -81,6 +89,13 @@ class Feed:
                 yield message
         finally:
             self._watchers.discard(mine)
+
+    def _missed(self, heard: int | None) -> list[bytes]:
+        """What was told after the number `heard`, before this stream began; on a thread."""
+        if heard is None:
+            return []
+        told = [event for event in self._queue.events_after(heard) if event.number <= self._last]
+        return [MISSED] if len(told) == MOST_TURNS else [_review(event) for event in told]
 
     def wake(self) -> None:
         """Something happened in this process: nobody waits for the next second."""
@@ -121,7 +136,7 @@ class Feed:
         news = []
         for event in self._queue.events_after(self._last):
             self._last = event.number
-            news.append(_message("review", asdict(event)))
+            news.append(_review(event))
         if time.monotonic() >= self._traffic_at:
             self._traffic_at = time.monotonic() + TRAFFIC_EVERY_S
             traffic = self._queue.traffic(time.time() - TRAFFIC_S)
@@ -136,6 +151,10 @@ class Feed:
                 watcher.put_nowait(MISSED)
             for message in messages[: MOST_WAITING - 1]:
                 watcher.put_nowait(message)
+
+
+def _review(event: Event) -> bytes:
+    return b"id: %d\n%b" % (event.number, _message("review", asdict(event)))
 
 
 def _message(kind: str, data: Any) -> bytes:

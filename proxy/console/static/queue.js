@@ -23,7 +23,7 @@ export function followQueue(main) {
   const isOpen = (filters.get("state") || "open") === "open";
   const known = new Set([...main.querySelectorAll("[data-queue] li")].map((row) => row.dataset.id));
   const added = new Set();
-  events = new EventSource("/pinocchio/v1/events");
+  events = new EventSource(`/pinocchio/v1/events?heard=${news.dataset.news}`);
   const take = (message) => {
     const told = JSON.parse(message.data);
     const id = told.review_id;
