@@ -19,6 +19,7 @@ from calibrator.errors import (
     QueueFullError,
     RowError,
     TrainingError,
+    UnavailableError,
 )
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
@@ -111,6 +112,7 @@ __all__ = [
     "Ticket",
     "TrainingError",
     "Trial",
+    "UnavailableError",
     "agreement_of",
     "check_checkpoint",
     "checkpoint_card",

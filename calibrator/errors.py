@@ -9,6 +9,7 @@
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
     ├── ClusterError          scoring on a Ray cluster cannot start, go on or end
+    ├── UnavailableError      the scorer itself cannot answer now (has a `reason`)
     └── MissingExtraError     a package of an optional extra is not installed
 
 Errors of safetensors, tokenizers, torch and the hub's client are translated where a checkpoint is
@@ -62,6 +63,14 @@ class NotScorableError(CalibratorError):
 
 class ClusterError(CalibratorError):
     """Files cannot be scored on a Ray cluster; what is done stays done."""
+
+
+class UnavailableError(CalibratorError):
+    """The scorer cannot answer now, and no item is to blame; `reason` is one machine word."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class MissingExtraError(CalibratorError):
