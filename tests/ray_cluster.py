@@ -10,7 +10,9 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
-from tests.live_proxy import ROOT, until
+import httpx
+
+from tests.live_proxy import ROOT, free_port, until
 
 OURS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -29,8 +31,7 @@ STORE_BYTES = 80 * 2**20
 class RayCluster:
     """Two nodes of one core each; a context that ends all its processes."""
 
-    def __init__(self, **head: Any) -> None:
-        self._head = head
+    def __init__(self) -> None:
         self.second: Any = None
 
     def __enter__(self) -> RayCluster:
@@ -40,8 +41,8 @@ class RayCluster:
             from ray.cluster_utils import Cluster
         self._cluster = Cluster()
         try:
-            self._add(**{"include_dashboard": False, **self._head})
-            self.add_second()
+            self._add(include_dashboard=True, dashboard_port=free_port())
+            self.restore_second()
         except BaseException:
             self.__exit__()
             raise
@@ -54,11 +55,29 @@ class RayCluster:
     def address(self) -> str:
         return str(self._cluster.address)
 
+    @property
+    def dashboard(self) -> str:
+        """Where `serve deploy` sends to."""
+        return f"http://{self._cluster.webui_url}"
+
+    def replicas(self) -> list[str]:
+        """The states of all replicas that Ray Serve has."""
+        headers = {"authorization": f"Bearer {OURS['RAY_AUTH_TOKEN']}"}
+        reply = httpx.get(f"{self.dashboard}/api/serve/applications/", headers=headers, timeout=10)
+        return [
+            replica["state"]
+            for application in reply.json()["applications"].values()
+            for deployment in application["deployments"].values()
+            for replica in deployment["replicas"]
+        ]
+
     def _add(self, **options: Any) -> Any:
         return self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES, **options)
 
-    def add_second(self) -> None:
-        self.second = self._add()
+    def restore_second(self) -> None:
+        """It is there, also where a test has lost it."""
+        if self.second is None:
+            self.second = self._add()
 
     def workers_of_second(self, title: str) -> list[int]:
         """The processes of the second machine whose title begins so."""
@@ -72,6 +91,7 @@ class RayCluster:
         """SIGKILL for every process of the second machine, as if its plug were pulled."""
         lost = _workers(self.second)
         self._cluster.remove_node(self.second, allow_graceful=False)
+        self.second = None
         for pid in lost:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
