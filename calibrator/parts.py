@@ -80,6 +80,11 @@ class Run:
             "brief": self.is_brief,
         }
 
+    def differing(self) -> list[str]:
+        """What is not as it was when the run began."""
+        found = json.loads(Path(self.folder, FACTS).read_text(encoding="utf-8"))
+        return [name for name, value in self.facts().items() if found.get(name) != value]
+
     def path_of(self, source: int, number: int) -> Path:
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
@@ -133,7 +138,15 @@ class Run:
                 )
 
     def check(self) -> tuple[list[RowError], int]:
-        """The bad rows, and how many there are of all; raises ClusterError as `summaries`."""
+        """The bad rows, and how many there are of all.
+
+        Raises ClusterError as `summaries`, and where a file is not what it was at the beginning.
+        """
+        if differing := self.differing():
+            raise ClusterError(
+                f"{' and '.join(differing)} changed while rows were read; "
+                f"remove {self.folder} to begin anew"
+            )
         bad: list[RowError] = []
         total = 0
         for source, _, summary in self.summaries():
@@ -169,12 +182,9 @@ def begin(
     run = Run(str(folder), paths, tuple(map(str, files)), calibrator, tags, is_brief)
     facts = run.facts()
     folder.mkdir(exist_ok=True)
-    try:
-        found = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / FACTS).exists():
         _write(folder / FACTS, [json.dumps(facts, indent=1)])
-        return run
-    if differing := [name for name, value in facts.items() if found.get(name) != value]:
+    if differing := run.differing():
         raise ClusterError(
             f"{folder} has parts of a run with other {', '.join(differing)}; "
             "remove that folder to begin anew"
@@ -205,9 +215,14 @@ def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
 
 
 def _read_summary(path: Path) -> Summary:
-    with path.open("rb") as stream:
-        values = json.loads(stream.readline())
-    return Summary(values["rows"], tuple(map(tuple, values["bad"])), values["is_last"])
+    try:
+        with path.open("rb") as stream:
+            values = json.loads(stream.readline())
+        return Summary(values["rows"], tuple(map(tuple, values["bad"])), values["is_last"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(
+            f"{path} is damaged; remove it, and the same command makes it"
+        ) from error
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -216,6 +231,8 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     try:
         with beside.open("w", encoding="utf-8") as stream:
             stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())  # or a machine that loses power could leave an empty file
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

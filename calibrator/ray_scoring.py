@@ -104,7 +104,8 @@ def score_files(
                     raise ClusterError(summary["failure"])
                 progress(summary["rows"])
         except RayError as error:
-            raise ClusterError(f"scoring on Ray failed: {error}") from error
+            reason = str(error).strip().splitlines()[-1]  # behind a traceback of the actor's
+            raise ClusterError(f"scoring on Ray failed: {reason}") from error
 
 
 def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> Dataset:
@@ -197,7 +198,7 @@ def connected(address: str) -> Iterator[None]:
             log_to_driver=False,
         )
     except (OSError, RuntimeError, ValueError, RayError) as error:
-        raise ClusterError(f"there is no Ray cluster at {address or LOCAL!r}: {error}") from error
+        raise ClusterError(f"Ray at {address or LOCAL!r} cannot be used: {error}") from error
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ from calibrator import (
     score_tickets,
 )
 from proxy.asgi import Receive, Scope, Send
-from proxy.config import Config
+from proxy.config import CalibratorConfig, Config
 from proxy.engines.serving import ScoringApp, check_scoring_server
 from proxy.engines.settings import InProcess
 from proxy.errors import ExitStatus, StartupError
@@ -80,7 +80,7 @@ class ServeQueue:
         return tickets
 
 
-class _Entry:
+class Entry:
     """The ASGI application of whatever replica this process is."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,13 +98,14 @@ class Replica:
 
     def __init__(self, args: dict[str, Any]) -> None:
         config = configured(args)  # here, for secrets stand in this machine's environment
-        calibrator = config.calibrator
-        scorer = load_scorer(
-            calibrator.checkpoint, calibrator.device, threads=calibrator.threads or 1
-        )
+        scorer = self.load(config.calibrator)
         self._canary_score = scorer.score_batch([CANARY])[0].score
         self._queue = ServeQueue(scorer)
         self.http: ASGIApplication = ScoringApp(config, self._queue, is_open=True)
+
+    def load(self, config: CalibratorConfig) -> Scorer:
+        """On one thread, as the deployment asks for one core, unless told otherwise."""
+        return load_scorer(config.checkpoint, config.device, threads=config.threads or 1)
 
     async def check_health(self) -> None:
         """Raises where the calibrator fails, or says something else than when it was loaded; Ray
@@ -140,7 +141,7 @@ SCORER: serve.Deployment = serve.deployment(
     health_check_period_s=10,
     health_check_timeout_s=30,
     graceful_shutdown_timeout_s=20,
-)(serve.ingress(_Entry())(Replica))
+)(serve.ingress(Entry())(Replica))
 
 
 def app(args: dict[str, Any]) -> Application:

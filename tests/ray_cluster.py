@@ -33,6 +33,7 @@ class RayCluster:
 
     def __init__(self) -> None:
         self.second: Any = None
+        self.serve_port = free_port()  # Ray Serve keeps the one that it was first given
 
     def __enter__(self) -> RayCluster:
         os.environ.update(OURS)
@@ -61,12 +62,15 @@ class RayCluster:
         return f"http://{self._cluster.webui_url}"
 
     def replicas(self) -> list[str]:
-        """The states of all replicas that Ray Serve has."""
+        """The states of all replicas that Ray Serve has, once it is done with what was deployed."""
         headers = {"authorization": f"Bearer {OURS['RAY_AUTH_TOKEN']}"}
         reply = httpx.get(f"{self.dashboard}/api/serve/applications/", headers=headers, timeout=10)
+        applications = reply.json()["applications"].values()
+        if any(application["status"] != "RUNNING" for application in applications):
+            return []
         return [
             replica["state"]
-            for application in reply.json()["applications"].values()
+            for application in applications
             for deployment in application["deployments"].values()
             for replica in deployment["replicas"]
         ]

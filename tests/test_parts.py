@@ -175,6 +175,25 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told
         begin(tmp_path / "out.jsonl", [other], calibrator, tags, is_brief=False)
 
 
+def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
+    """Parts of two states of a file are no output."""
+    path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
+    run = started(tmp_path, path)
+    scored(run)
+    write(path, raw_rows(6, seed=1))
+    with pytest.raises(ClusterError, match="files changed while rows were read; remove"):
+        run.check()
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    """What a disk made of a part is not taken for its rows."""
+    run = started(tmp_path, write(tmp_path / "rows.jsonl", raw_rows(5, seed=1)))
+    scored(run)
+    run.path_of(0, 1).write_bytes(b"")
+    with pytest.raises(ClusterError, match=r"00000-000001.jsonl is damaged; remove it"):
+        run.check()
+
+
 def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
     """A folder in the output's place, or none around it, and an input that is not there."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))

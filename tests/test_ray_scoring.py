@@ -28,8 +28,11 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["{rows}", "-o", "{folder}"], "Is a directory"),
         (["{folder}/none.jsonl", "-o", "{out}"], "No such file or directory"),
         (["{rows}", "-o", "{out}", "--calibrator", "./nowhere"], "there is no checkpoint folder"),
-        (["{rows}", "-o", "{out}", "--ray-address", "{closed}"], "there is no Ray cluster at"),
-        (["{rows}", "-o", "{out}", "--ray-address", "nonsense"], "there is no Ray cluster at"),
+        (["{rows}", "-o", "{out}", "--ray-address", "{closed}"], "Ray at '127.0.0.1:"),
+        (
+            ["{rows}", "-o", "{out}", "--ray-address", "nonsense"],
+            "Ray at 'nonsense' cannot",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(rows: Path, arguments: list[str], told: str) -> None:

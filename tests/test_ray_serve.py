@@ -22,15 +22,31 @@ with warnings.catch_warnings():
     from proxy.ray_serve import BATCH_CHARACTERS, Replica, app, padded_characters
 
 
-def test_the_configuration_is_one_of_ray_serves() -> None:
-    """The file in deploy/ has no key that Ray Serve does not know, and deploys what is here."""
-    given = yaml.safe_load((ROOT / "deploy" / "ray" / "serve_config.yaml").read_text())
+DEPLOY = ROOT / "deploy" / "ray"
+
+
+def config_of(name: str) -> Any:
+    """What is deployed by a file of deploy/."""
+    document = yaml.safe_load((DEPLOY / name).read_text())
+    return yaml.safe_load(document["spec"]["serveConfigV2"]) if "spec" in document else document
+
+
+@pytest.mark.parametrize("name", ["serve_config.yaml", "rayservice.yaml"])
+def test_the_configuration_is_one_of_ray_serves(name: str) -> None:
+    """The files in deploy/ have no key that Ray Serve does not know, and deploy what is here."""
+    given = config_of(name)
     read = ServeDeploySchema.model_validate(given)
     (application,) = read.applications
     assert application.import_path == "proxy.ray_serve:app"
     deployment = app(application.args)._bound_deployment
     assert [each.name for each in application.deployments] == [deployment.name]
     assert given == _only_known(read.model_dump(warnings=False), given)
+
+
+def test_both_files_deploy_the_same() -> None:
+    """A cluster of Kubernetes differs from another one in where it listens."""
+    first, second = map(config_of, ("serve_config.yaml", "rayservice.yaml"))
+    assert first["applications"] == second["applications"]
 
 
 def _only_known(read: Any, given: Any) -> Any:
