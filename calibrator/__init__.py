@@ -24,13 +24,15 @@ from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
+    Question,
     message_text,
-    question_text,
+    read_question,
 )
 
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.images import ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
+    "ImageLimits": "calibrator.images",
     "Interval": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
     "Label": "calibrator.agreement",
@@ -59,6 +62,7 @@ _LAZY = {
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
@@ -66,6 +70,7 @@ _LAZY = {
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "locate_images": "calibrator.images",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
@@ -91,6 +96,7 @@ __all__ = [
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "ImageLimits",
     "Interval",
     "Item",
     "JudgingError",
@@ -100,6 +106,7 @@ __all__ = [
     "NotScorableError",
     "Observed",
     "Pinocchio",
+    "Question",
     "QueueFullError",
     "Recalibration",
     "RecalibrationVersions",
@@ -113,6 +120,7 @@ __all__ = [
     "Trial",
     "agreement_of",
     "check_checkpoint",
+    "checked_image",
     "checkpoint_card",
     "cli",
     "estimated_share",
@@ -120,8 +128,9 @@ __all__ = [
     "group_key",
     "load_labelled",
     "load_scorer",
+    "locate_images",
     "message_text",
-    "question_text",
+    "read_question",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",

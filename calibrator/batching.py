@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.scorer import Item, Score, Scorer, reads_images
+from calibrator.transcript import IMAGE_CHARACTERS
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +73,7 @@ class Batcher:
         max_item_characters: int = 3_000,
     ) -> None:
         self.name = scorer.name
+        self.reads_images = reads_images(scorer)
         self._scorer = scorer
         self._max_queue = max_queue
         self._batch_characters = batch_characters
@@ -188,6 +190,7 @@ class Batcher:
 
 
 def _size(item: Item, most: int) -> int:
-    """What an item costs: its characters, as far as the scorer reads them."""
+    """What an item costs: its characters, as far as the scorer reads them, and its images."""
     characters = len(item.question) + len(item.answer)
-    return (characters if characters < most else most) + 1
+    size = (characters if characters < most else most) + 1
+    return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

@@ -29,6 +29,7 @@ from calibrator.wording import bounds, chance_text, figure
 if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
+    from calibrator.scorer import Scorer
     from calibrator.scores import Scores
 
 StudyFiles = Annotated[
@@ -70,17 +71,20 @@ def evaluate(
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
     from calibrator.evaluate import to_json
     from calibrator.judging import judge_all, keep_scores, methods_of
+    from calibrator.loading import load_scorer
     from calibrator.report import render
+    from calibrator.scores import image_use
     from calibrator.studies import read_study
     from calibrator.training_data import load_labelled
 
     with sentences():
         shown_studies = [read_study(path) for path in studies or []]
-        rows, bad = load_labelled(files)
-        if scores:
-            found = [_read(given, rows) for given in scores]
+        scorer = None if scores else load_scorer(calibrator, device, recalibration=recalibration)
+        rows, bad = load_labelled(files, image_use(scorer))
+        if scorer is None:
+            found = [_read(given, rows) for given in scores or ()]
         else:
-            found = _score(calibrator, device, recalibration, rows, _tags(tags))
+            found = _score(scorer, rows, _tags(tags))
         train_rows = _training(files, train)
         methods = methods_of(found, train_rows, rows)
         if keep:
@@ -143,17 +147,9 @@ def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
     return rows
 
 
-def _score(
-    calibrator: str,
-    device: str,
-    recalibration: Path | None,
-    rows: Sequence[Row],
-    tags: Sequence[Tags],
-) -> list[Scores]:
-    from calibrator.loading import load_scorer
+def _score(scorer: Scorer, rows: Sequence[Row], tags: Sequence[Tags]) -> list[Scores]:
     from calibrator.scores import score_rows
 
-    scorer = load_scorer(calibrator, device, recalibration=recalibration)
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
         return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
 

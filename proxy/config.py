@@ -15,9 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -33,21 +31,12 @@ from policies import (
     load_policy,
     nearest,
 )
+from proxy.image_config import FetchConfig, ImagesConfig
+from proxy.section import Section, Size
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
-_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
-_UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
-
-
-def _size(value: Any) -> Any:
-    """64MB -> 67108864."""
-    if not isinstance(value, str):
-        return value
-    if not (match := _SIZE.fullmatch(value.strip())):
-        raise ValueError(f"a size is a whole number with B, KB, MB or GB, not {value!r}")
-    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
 
 
 def _secret(value: Any) -> Any:
@@ -88,11 +77,6 @@ def _admin(value: Any) -> Any:
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
 Secret = Annotated[SecretStr, BeforeValidator(_secret)]
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 
 
 class UpstreamConfig(Section):
@@ -162,6 +146,7 @@ class CalibratorConfig(Section):
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
+    images: ImagesConfig = ImagesConfig()
 
     @model_validator(mode="after")
     def _has_something_to_recalibrate(self) -> CalibratorConfig:
@@ -436,6 +421,8 @@ _SECTIONS: dict[str, type[Section]] = {
     "upstreams": UpstreamConfig,
     "models": ModelRoute,
     "calibrator": CalibratorConfig,
+    "calibrator.images": ImagesConfig,
+    "calibrator.images.fetch": FetchConfig,
     "attach": AttachConfig,
     "records": RecordsConfig,
     "audit": AuditConfig,
@@ -448,5 +435,6 @@ _SECTIONS: dict[str, type[Section]] = {
 
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
     """The keys that the section at `loc` knows."""
-    section = _SECTIONS.get(str(loc[0]), Config) if loc else Config
+    names = ".".join(map(str, loc))
+    section = _SECTIONS.get(names) or (_SECTIONS.get(str(loc[0]), Config) if loc else Config)
     return list(section.model_fields)

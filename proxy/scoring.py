@@ -22,6 +22,7 @@ from calibrator import (
     CalibratorError,
     Item,
     NotScorableError,
+    Question,
     QueueFullError,
     Scorer,
     Ticket,
@@ -29,6 +30,7 @@ from calibrator import (
 )
 from proxy.deadlines import Deadlines
 from proxy.formats import Choice
+from proxy.images import ImagePart, Images
 
 log = structlog.get_logger(__name__)
 
@@ -71,10 +73,13 @@ class Scoring:
         *,
         timeout_s: float = 2.0,
         max_queue: int = 1_024,
+        images: Images | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._load = load
+        self._timeout_s = timeout_s
         self._deadlines = Deadlines(timeout_s)
+        self._images = images or Images()
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
@@ -119,10 +124,11 @@ class Scoring:
         if self._arrivals is not None:
             self._arrivals.close()
             self._arrivals = None
+        self._images.close()
 
     async def score(
         self,
-        question: Callable[[], str],
+        question: Callable[[], Question],
         choices: Sequence[Choice],
         model: str,
         domain: str | None = None,
@@ -136,15 +142,15 @@ class Scoring:
         batcher = self._batcher
         if batcher is None:
             return [self._absence] * len(choices)
-        arrivals = self._arrivals_here()
-        waiting = _Waiting(arrivals.loop, len(choices))
         try:
             asked = question()
             items = [
-                Item(asked, message_text(choice.message), model, None, domain) for choice in choices
+                Item(asked.text, message_text(choice.message), model, None, domain)
+                for choice in choices
             ]
-            tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
-            arrivals.wake_soon(batcher)
+            if asked.images:
+                return await self._with_images(batcher, asked.images, items)
+            return await self._scored(batcher, items)
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
@@ -152,9 +158,16 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **_described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+
+    async def _scored(self, batcher: Batcher, items: Sequence[Item]) -> list[Confidence]:
+        """Raises QueueFullError, and CalibratorError where the batcher is closed."""
+        arrivals = self._arrivals_here()
+        waiting = _Waiting(arrivals.loop, len(items))
+        tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
+        arrivals.wake_soon(batcher)
         self._deadlines.add(waiting, arrivals.loop)
         try:
-            if choices:
+            if items:
                 await waiting.over
             return [_confidence(ticket) for ticket in tickets]
         finally:
@@ -162,6 +175,25 @@ class Scoring:
             for ticket in tickets:
                 if not ticket.is_done:
                     ticket.cancel()  # nobody waits any longer
+
+    async def _with_images(
+        self, batcher: Batcher, parts: Sequence[ImagePart], items: Sequence[Item]
+    ) -> list[Confidence]:
+        """The same for a question with images; to get them counts as scoring, also in time.
+
+        Raises NotScorableError where they cannot be read or had.
+        """
+        if not batcher.reads_images:
+            if not self._images.may_be_ignored:
+                raise NotScorableError("image", "this calibrator reads text only")
+            return [_limited(found) for found in await self._scored(batcher, items)]
+        try:
+            async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
+                for item in items:
+                    item.images = images
+                return await self._scored(batcher, items)
+        except TimeoutError:
+            return [Confidence(None, Status.TIMEOUT, "deadline")] * len(items)
 
     def _arrivals_here(self) -> _Arrivals:
         loop = asyncio.get_running_loop()
@@ -252,6 +284,8 @@ def _described(error: BaseException) -> dict[str, str]:
 def _confidence(ticket: Ticket) -> Confidence:
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
+    if isinstance(ticket.error, NotScorableError):  # an image that turned out to be none, say
+        return Confidence(None, Status.NOT_SUPPORTED, ticket.error.reason)
     if ticket.error is not None:
         log.error("score_failed", **_described(ticket.error))
         return Confidence(None, Status.ERROR, "scorer_failed")
@@ -261,3 +295,10 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     return Confidence(score.confidence, Status.TRUNCATED if score.is_truncated else Status.SCORED)
+
+
+def _limited(found: Confidence) -> Confidence:
+    """A confidence of a question whose images nobody looked at."""
+    if found.value is None:
+        return found
+    return Confidence(found.value, Status.TRUNCATED, "image", found.score)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from policies import InvalidDocumentError
+from proxy.addresses import is_public
 from proxy.config import Config, load_config
-from proxy.desk.addresses import is_public
 from proxy.desk.desk import Desk, Verdict
 from proxy.desk.messages import as_slack, link, signature
 from proxy.desk.webhooks import MOST_ATTEMPTS, Courier

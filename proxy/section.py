@@ -1,0 +1,29 @@
+"""What the sections of `proxy.yaml` are made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def _size(value: Any) -> Any:
+    """64MB -> 67108864."""
+    if not isinstance(value, str):
+        return value
+    if not (match := _SIZE.fullmatch(value.strip())):
+        raise ValueError(f"a size is a whole number with B, KB, MB or GB, not {value!r}")
+    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+
+
+class Section(BaseModel):
+    """Immutable and strict: no other keys, no values of another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
