@@ -27,9 +27,9 @@ from calibrator.console import (
 from calibrator.wording import bounds, chance_text, figure
 
 if TYPE_CHECKING:
+    from calibrator.errors import RowError
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
-    from calibrator.scorer import Scorer
     from calibrator.scores import Scores
 
 StudyFiles = Annotated[
@@ -71,20 +71,17 @@ def evaluate(
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
     from calibrator.evaluate import to_json
     from calibrator.judging import judge_all, keep_scores, methods_of
-    from calibrator.loading import load_scorer
     from calibrator.report import render
-    from calibrator.scores import image_use
     from calibrator.studies import read_study
     from calibrator.training_data import load_labelled
 
     with sentences():
         shown_studies = [read_study(path) for path in studies or []]
-        scorer = None if scores else load_scorer(calibrator, device, recalibration=recalibration)
-        rows, bad = load_labelled(files, image_use(scorer))
-        if scorer is None:
-            found = [_read(given, rows) for given in scores or ()]
+        if scores:
+            rows, bad = load_labelled(files, "read")
+            found = [_read(given, rows) for given in scores]
         else:
-            found = _score(scorer, rows, _tags(tags))
+            rows, bad, found = _score(files, calibrator, device, recalibration, _tags(tags))
         train_rows = _training(files, train)
         methods = methods_of(found, train_rows, rows)
         if keep:
@@ -147,11 +144,23 @@ def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
     return rows
 
 
-def _score(scorer: Scorer, rows: Sequence[Row], tags: Sequence[Tags]) -> list[Scores]:
-    from calibrator.scores import score_rows
+def _score(
+    files: Sequence[Path],
+    calibrator: str,
+    device: str,
+    recalibration: Path | None,
+    tags: Sequence[Tags],
+) -> tuple[list[Row], list[RowError], list[Scores]]:
+    """The labelled rows that the calibrator can read, the others, and its scores."""
+    from calibrator.loading import load_scorer
+    from calibrator.scores import image_use, score_rows
+    from calibrator.training_data import load_labelled
 
+    scorer = load_scorer(calibrator, device, recalibration=recalibration)
+    rows, bad = load_labelled(files, image_use(scorer))
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
-        return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+        found = [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+    return rows, bad, found
 
 
 def _print(evaluation: Evaluation, as_json: bool) -> None:

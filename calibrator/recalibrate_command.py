@@ -62,7 +62,7 @@ def recalibrate(
         raise typer.Exit(2)
     with sentences():
         if scores:
-            rows, bad = load_labelled(files, image_use(None))
+            rows, bad = load_labelled(files, "read")
             found = read_scores(scores, rows)
         else:
             scorer = load_scorer(calibrator, device)

@@ -33,9 +33,9 @@ class Scores:
     calibrator: str = ""
 
 
-def image_use(scorer: Scorer | None) -> ImageUse:
-    """How rows with images are read for a scorer, or where there are scores already (None)."""
-    return "read" if scorer is None or reads_images(scorer) else "refuse"
+def image_use(scorer: Scorer) -> ImageUse:
+    """How rows with images are read for a scorer: with them, or not at all."""
+    return "read" if reads_images(scorer) else "refuse"
 
 
 def score_items(

@@ -96,8 +96,9 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     last = _last_user_turn(messages)
     history = "\n".join(_history(messages[:last], images)) if last else ""
     question = content_text(messages[last].get("content"), images)
-    if history and question and not tools and last == len(messages) - 1:  # nearly every request
-        return Question(f"{history[-HISTORY_CHARACTERS:]}\n\n{question}", images)
+    if question and not tools and last == len(messages) - 1:  # nearly every request
+        before = f"{history[-HISTORY_CHARACTERS:]}\n\n" if history else ""
+        return Question(before + question, images)
     after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS, images))
     parts = [history[-HISTORY_CHARACTERS:], question, after]
     offered = tools_text(tools)
@@ -162,7 +163,8 @@ def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str
         if found:
             shown.append(found)
             characters -= IMAGE_CHARACTERS * len(found)
-    images += (part for found in reversed(shown) for part in found)
+    for found in reversed(shown):
+        images += found
     return turns[::-1]
 
 

@@ -15,7 +15,14 @@ from typing import Final
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_PLATFORM: Final = ipaddress.ip_address("168.63.129.16")  # Azure's, to each of its machines alone
+_ALSO_PRIVATE: Final = tuple(  # though ipaddress, in some versions, calls them global
+    ipaddress.ip_network(each)
+    for each in (
+        "168.63.129.16/32",  # Azure's, to each of its machines alone
+        "192.0.0.0/24",  # for protocols (RFC 6890); Oracle's metadata
+        "64:ff9b:1::/48",  # translation within a network (RFC 8215)
+    )
+)
 
 
 class AddressRefusedError(Exception):
@@ -49,8 +56,8 @@ def is_public(address: str) -> bool:
     inner = _inside(found)
     if inner is not None:
         found = inner
-    is_ordinary = not (found.is_multicast or found.is_reserved or found == _PLATFORM)
-    return found.is_global and is_ordinary
+    is_special = found.is_multicast or found.is_reserved
+    return found.is_global and not is_special and not any(found in each for each in _ALSO_PRIVATE)
 
 
 def _inside(address: IPAddress) -> ipaddress.IPv4Address | None:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from proxy.section import Section, Size
 
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9*._-]+)(:\d{1,5})?")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9*._-]+)(:(\d{1,5}|\*))?")
 
 
 def _fetch(value: Any) -> Any:

@@ -20,6 +20,7 @@ from proxy.image_config import FetchConfig
 MOST_AT_ONCE: Final = 16
 MOST_REDIRECTS: Final = 3
 STEP_S: Final = 10.0  # without a byte; the deadline of a score is shorter as a rule
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 HEADERS: Final = {
     "user-agent": "pinocchio-proxy",
     "accept": "image/png, image/jpeg, image/webp, image/gif, image/bmp",
@@ -72,12 +73,13 @@ class ImageFetcher:
     async def _request(self, client: httpx.AsyncClient, url: httpx.URL) -> httpx.Request:
         """A request to the one address that was looked at; raises NotScorableError."""
         host = url.raw_host.decode("ascii")
-        if url.scheme not in ("http", "https") or not host or url.userinfo:
+        is_port = url.port is None or 0 < url.port < 2**16
+        if url.scheme not in DEFAULT_PORTS or not host or url.userinfo or not is_port:
             raise NotScorableError("image_url", "an image's URL is no plain http(s) URL")
         if not self._config.allows(host, url.port):
             text = f"images may not be fetched from {url.netloc.decode()} (calibrator.images.fetch)"
             raise NotScorableError("image_url", text)
-        port = url.port or {"http": 80, "https": 443}[url.scheme]
+        port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
         try:
             address = await checked_address(
                 host, port, allow_private=self._config.allow_private, threads=self._lookups

@@ -41,7 +41,10 @@ def of_messages(**source: Any) -> Json:
         (of_messages(type="url", url=data_url(JPEG, "image/jpeg")), JPEG),
         (of_chat({"url": f"DATA:IMAGE/PNG;charset=x;BASE64,{ENCODED}"}), PNG),
         (of_chat({"url": data_url(JPEG)}), JPEG),
-        (of_chat({"url": "data:image/png;base64," + base64.encodebytes(PNG * 2).decode()}), PNG * 2),
+        (
+            of_chat({"url": "data:image/png;base64," + base64.encodebytes(PNG * 2).decode()}),
+            PNG * 2,
+        ),
     ],
 )
 def test_an_image_is_found_in_every_form(part: Json, found: bytes | str) -> None:
@@ -116,7 +119,7 @@ def test_a_question_may_have_so_many_images() -> None:
 
 
 def test_nothing_is_fetched_here() -> None:
-    """An image under a URL is refused where there is nobody to fetch it, and its URL is not told."""
+    """An image under a URL is refused where nobody fetches it, and its URL is not told."""
     with pytest.raises(NotScorableError) as raised:
         local_images([of_chat({"url": URL})])
     assert raised.value.reason == "image_url"
@@ -168,7 +171,10 @@ def test_a_question_of_text_has_no_images() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.integers() | st.text(max_size=8) | st.sampled_from([URL, data_url(PNG), "data:"]),
+    st.none()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from([URL, data_url(PNG), "data:"]),
     lambda inner: st.dictionaries(
         st.sampled_from(["source", "image_url", "url", "type", "data", "media_type"]),
         inner,

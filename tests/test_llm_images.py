@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import time
@@ -159,10 +160,8 @@ def test_a_damaged_file_is_a_picture_or_an_error_of_ours(at: int, byte: int, cut
     """Wherever a byte is changed and the file is cut, nothing else is raised."""
     damaged = PNG[:at] + bytes([byte]) + PNG[at + 1 :]
     for data in (damaged, damaged[:cut]):
-        try:
-            assert read_image(data).size[0] > 0
-        except NotScorableError as error:
-            assert error.reason.startswith("image_")
+        with contextlib.suppress(NotScorableError):
+            assert read_image(data).mode == "RGB"
 
 
 @pytest.mark.parametrize("size", [(65_500, 65_500), (10_000, 10_000), (2**31 - 1, 2**31 - 1)])

@@ -63,7 +63,7 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
     if max(width, height) > MOST_STRETCHED * min(width, height):
         raise NotScorableError(
             "image_shape",
-            f"an image of {width} by {height} pixels is over {MOST_STRETCHED} times as long as wide",
+            f"an image of {width} by {height} pixels is a strip, over {MOST_STRETCHED} to 1",
         )
 
 
