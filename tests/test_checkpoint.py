@@ -22,9 +22,9 @@ from calibrator.checkpoint import (
     EncoderConfig,
     read_config,
     resolve_checkpoint,
-    sha256_of,
     write_config,
 )
+from calibrator.digests import sha256_of
 from calibrator.embedded import load_embedded, read_checkpoint
 from calibrator.layout import Layout
 from calibrator.recalibration import Platt
