@@ -8,16 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
 
-from calibrator import Item, Score
+from calibrator import Item, Pinocchio, Score, load_scorer
 from tests.clients_upstream import ClientsUpstream
 from tests.image_server import ImageServer
 from tests.live_proxy import LiveProxy, SightedScorer, WordScorer, events_in, post_raw
-from tests.pictures import JPEG, PNG, data_url
+from tests.pictures import GREEN, JPEG, PNG, data_url, picture, webp_that_says
+from tests.tiny_models import Family, write_tiny_adapter
 
 Json = dict[str, Any]
 Start = Callable[..., LiveProxy]
@@ -340,6 +342,34 @@ def test_a_conversation_remembers_where_an_image_is(
         id = json.loads(first.body)["id"]
         later = told(sighted, ("responses", {"input": "And now?", "previous_response_id": id}))
         assert status(later) == expected
+
+
+# A language model as the calibrator
+
+
+def test_a_vision_model_is_shown_the_image(
+    start: Start, tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """F04, F06: with a model of the real class the number through the proxy is that of Python, and
+    it depends on the picture."""
+    folder = tmp_path_factory.mktemp("vision") / "tiny"
+    write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl")
+    judge = Pinocchio(str(folder), device="cpu")
+    proxy = start(load=lambda: load_scorer(str(folder), "cpu"), calibrator={"timeout_s": 60})
+    proxy.wait_until_ready()
+    found = []
+    for url in (data_url(picture(size=(40, 30))), data_url(picture(size=(40, 30), colour=GREEN))):
+        path, body = chat(of_chat(url))
+        reply = json.loads(post_raw(f"{proxy.base_url}/{path}", {"model": "text", **body}).body)
+        assert status(reply["pinocchio"]) == SCORED
+        found.append(reply["pinocchio"]["confidence"])
+        score = judge.score(reply, messages=body["messages"])
+        assert found[-1] == pytest.approx(score, abs=1e-4)
+    assert found[0] != found[1]
+    for damaged in (PNG[:40], webp_that_says(9, 9), picture(size=(900, 2))):
+        member = told(proxy, chat(of_chat(data_url(damaged))))
+        assert member["status"] == "not_supported"
+        assert member["reason"] in ("image_format", "image_shape")
 
 
 # A calibrator that reads text only

@@ -48,7 +48,6 @@ ONLY_IN = {
     "PIL": MODEL_AND_TRAINING,
     "onnx": ["calibrator.onnx_encoder"],
     "onnxruntime": ["calibrator.onnx_encoder"],
-    "PIL": ["calibrator.llm.*"],
     "litellm": ["proxy.translate*"],
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],
