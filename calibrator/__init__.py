@@ -25,6 +25,7 @@ from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
     Question,
+    depiction,
     message_text,
     read_question,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "checked_image",
     "checkpoint_card",
     "cli",
+    "depiction",
     "estimated_share",
     "fit_observed",
     "group_key",

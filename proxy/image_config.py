@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from proxy.section import Section, Size
 
@@ -58,3 +58,13 @@ class ImagesConfig(Section):
     max_bytes: Size = 10 * 2**20  # of an encoded image
     max_count: int = Field(default=8, gt=0)  # of one question
     ignore: bool = False  # a calibrator that reads none scores the text alone
+    score_generated: bool = False  # replies of `/v1/images/generations`, by their prompt
+
+    @model_validator(mode="after")
+    def _has_something_to_score(self) -> ImagesConfig:
+        if self.ignore and self.score_generated:
+            raise ValueError(
+                "'score_generated' asks whether an image depicts its prompt, which without the "
+                "image says nothing; remove ignore"
+            )
+        return self
