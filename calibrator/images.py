@@ -28,6 +28,7 @@ MEDIA_TYPES: Final = frozenset(
     f"image/{name}" for name in ("png", "jpeg", "jpg", "webp", "gif", "bmp", "x-ms-bmp")
 )
 _BEGINNINGS: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM")
+_STEP: Final = 2**18  # characters of base64, a multiple of 4
 _DATA: Final = "data:"
 _WEB: Final = ("http://", "https://")
 
@@ -100,11 +101,11 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
 
 def _of_data_url(url: str, max_bytes: int) -> bytes:
     """The bytes of `data:image/png;base64,...`; percent-encoded ones are not read."""
-    head, comma, data = url[len(_DATA) :].partition(",")
-    media_type, *parameters = [each.strip().lower() for each in head.split(";")]
-    if not comma or "base64" not in parameters:
+    comma = url.find(",")
+    media_type, *parameters = [each.strip() for each in url[len(_DATA) : comma].lower().split(";")]
+    if comma < 0 or "base64" not in parameters:
         raise NotScorableError("image_format", "an image's data URL has no base64")
-    return _decoded(media_type, data, max_bytes)
+    return _decoded(media_type, url[comma + 1 :], max_bytes)
 
 
 def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
@@ -116,11 +117,21 @@ def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
     if len(data) * 3 / 4 > max_bytes * 1.04 + 3:  # with line ends, where it has some
         raise _too_large(max_bytes)
     try:
-        encoded = data.encode("ascii").translate(None, b"\r\n")
-        image = binascii.a2b_base64(encoded, strict_mode=True)
+        image = _bytes_of(data)
     except (UnicodeEncodeError, binascii.Error) as error:
         raise NotScorableError("image_format", "an image's data is no base64") from error
     return checked_image(image, max_bytes)
+
+
+def _bytes_of(data: str) -> bytes:
+    """Raises UnicodeEncodeError, binascii.Error; in steps, between which other threads may run."""
+    encoded = data.encode("ascii")
+    if b"\n" in encoded or b"\r" in encoded:
+        encoded = encoded.translate(None, b"\r\n")
+    if b"=" in encoded[:-4]:  # which may only end all of it
+        raise binascii.Error("padding in the middle")
+    steps = (encoded[at : at + _STEP] for at in range(0, len(encoded), _STEP))
+    return b"".join(binascii.a2b_base64(step, strict_mode=True) for step in steps)
 
 
 def _too_large(max_bytes: int) -> NotScorableError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ImagePart = Mapping[str, Any]  # of a message's content
-MOST_HELD: Final = 256 * 2**20  # bytes of images that wait for scores, those of all questions
+MOST_HELD: Final = 512 * 2**20  # bytes of images that wait for scores, those of all questions
 
 
 class Images:
@@ -52,13 +52,14 @@ class Images:
 
         Raises NotScorableError, and QueueFullError where too much is held already.
         """
-        images = await self._gathered(locate_images(parts, self._limits))
-        size = sum(map(len, images))
+        found = await asyncio.to_thread(locate_images, parts, self._limits)  # 1 MB: some ms
+        most = self._limits.max_bytes
+        size = sum(most if isinstance(each, str) else len(each) for each in found)
         if self._held + size > self._most_held:
             raise QueueFullError(f"{self._held} bytes of images wait for their scores")
         self._held += size
         try:
-            yield images
+            yield await self._gathered(found)
         finally:
             self._held -= size
 

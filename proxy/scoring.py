@@ -175,6 +175,7 @@ class Scoring:
             for ticket in tickets:
                 if not ticket.is_done:
                     ticket.cancel()  # nobody waits any longer
+                    ticket.item.images = ()  # for it may stay in the queue for a while
 
     async def _with_images(
         self, batcher: Batcher, parts: Sequence[ImagePart], items: Sequence[Item]

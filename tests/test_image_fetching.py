@@ -23,7 +23,7 @@ from policies import InvalidDocumentError
 from proxy.config import load_config
 from proxy.image_config import FetchConfig, ImagesConfig
 from proxy.image_fetching import MOST_AT_ONCE, MOST_REDIRECTS, ImageFetcher
-from proxy.images import Images
+from proxy.images import MOST_HELD, Images
 from tests.image_server import GIGABYTE, ImageServer
 from tests.pictures import JPEG, PNG, data_url
 
@@ -43,10 +43,11 @@ def server(running: ImageServer) -> ImageServer:
     return running
 
 
-def images(*hosts: str, **settings: Any) -> Images:
+def images(*hosts: str, most_held: int = MOST_HELD, **settings: Any) -> Images:
     """Fetches from these hosts, or any, on this network too."""
     fetch = FetchConfig(hosts=hosts or ("*", "127.0.0.1:*", "images.test:*"), allow_private=True)
-    return Images(ImagesConfig(max_bytes=MOST, fetch=fetch, **settings))
+    config = ImagesConfig(max_bytes=MOST, fetch=fetch, **settings)
+    return Images(config, most_held=most_held)
 
 
 async def got(found: Images, *urls: str) -> tuple[bytes, ...]:
@@ -139,8 +140,15 @@ async def test_only_so_many_at_once(server: ImageServer) -> None:
 
 
 async def test_only_so_much_is_held() -> None:
-    """Images that wait for their scores are bounded together; the place is free again after."""
-    found, part = Images(most_held=len(PNG)), {"image_url": data_url(PNG)}
+    """Images that wait for their scores are bounded together; the place is free again after.
+
+    One that is to be fetched counts as the largest that it may be.
+    """
+    found, part = images(most_held=MOST), {"image_url": data_url(PNG)}
+    async with found.of([part]):
+        with pytest.raises(QueueFullError):
+            await got(found, "http://127.0.0.1:9/png")
+    found = images(most_held=len(PNG))
     async with found.of([part]):
         with pytest.raises(QueueFullError):
             async with found.of([part]):

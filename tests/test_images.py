@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrator import ImageLimits, NotScorableError, checked_image, locate_images
@@ -107,6 +107,21 @@ def test_an_image_may_have_so_many_bytes() -> None:
         with pytest.raises(NotScorableError) as raised:
             local_images([of_chat(data_url(image))], limits)
         assert raised.value.reason == "image_size"
+
+
+@settings(max_examples=30)
+@given(st.binary(max_size=9), st.sampled_from([0, 196_600, 196_608, 400_000]))
+def test_base64_is_read_whole_or_not_at_all(end: bytes, size: int) -> None:
+    """Of any length, in one line or many; with padding in the middle or a character short, none."""
+    image = PNG + b"x" * size + end
+    assert local_images([of_chat(data_url(image))]) == (image,)
+    encoded = base64.b64encode(image).decode()
+    wrapped = base64.encodebytes(image).decode().replace("\n", "\r\n")
+    assert local_images([of_chat(f"data:image/png;base64,{wrapped}")]) == (image,)
+    padded, spaced = encoded[:8] + "=" + encoded[9:], encoded[:40] + " " + encoded[40:]
+    for broken in (encoded[:-1], padded, spaced):
+        with pytest.raises(NotScorableError):
+            local_images([of_chat(f"data:image/png;base64,{broken}")])
 
 
 def test_a_question_may_have_so_many_images() -> None:
