@@ -44,7 +44,7 @@ class ImageFetcher:
         try:
             target = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise NotScorableError("image_url", f"an image's URL is none: {error}") from error
+            raise NotScorableError("image_url", "an image's URL is none") from error
         async with self._turn:
             try:
                 return await self._followed(target)

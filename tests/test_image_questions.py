@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from calibrator import Item, Pinocchio, Score, load_scorer
+from calibrator import Item, Pinocchio, Score
 from tests.clients_upstream import ClientsUpstream
 from tests.image_server import ImageServer
 from tests.live_proxy import LiveProxy, SightedScorer, WordScorer, events_in, post_raw
@@ -355,8 +355,7 @@ def test_a_vision_model_is_shown_the_image(
     folder = tmp_path_factory.mktemp("vision") / "tiny"
     write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl")
     judge = Pinocchio(str(folder), device="cpu")
-    proxy = start(load=lambda: load_scorer(str(folder), "cpu"), calibrator={"timeout_s": 60})
-    proxy.wait_until_ready()
+    proxy = start(scorer=judge._scorer, calibrator={"timeout_s": 60})
     found = []
     for url in (data_url(picture(size=(40, 30))), data_url(picture(size=(40, 30), colour=GREEN))):
         path, body = chat(of_chat(url))
