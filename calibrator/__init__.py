@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.llm.exporting import export_weights
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
@@ -62,6 +63,7 @@ _LAZY = {
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
+    "export_weights": "calibrator.llm.exporting",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
@@ -116,6 +118,7 @@ __all__ = [
     "checkpoint_card",
     "cli",
     "estimated_share",
+    "export_weights",
     "fit_observed",
     "group_key",
     "load_labelled",
