@@ -70,6 +70,29 @@ class ScoringServer(Remote):
             raise ValueError("name the checkpoint that the recalibration is for")
 
 
+class TokenIds(Remote):
+    """An engine that is asked with the token ids of a checkpoint's prompt, text only.
+
+    `omit_placeholder`: also where the checkpoint was trained with an image beside every text.
+    """
+
+    base_url: BaseUrl
+    model: ModelName | None = None  # None: the only one that it serves
+    omit_placeholder: bool = False
+
+
+class Vllm(TokenIds):
+    """vLLM's `/generative_scoring`."""
+
+    kind: Literal["vllm"]
+
+
+class Sglang(TokenIds):
+    """SGLang's `/v1/score`."""
+
+    kind: Literal["sglang"]
+
+
 class Decisions(Remote):
     """A decision model, by the name under which litellm knows it, as in `typesafe/jev`.
 
@@ -89,9 +112,13 @@ class Decisions(Remote):
             raise ValueError("a decision model has no checkpoint of ours; remove checkpoint")
 
 
-Engine = Annotated[InProcess | ScoringServer | Decisions, Field(discriminator="kind")]
+Engine = Annotated[
+    InProcess | ScoringServer | Vllm | Sglang | Decisions, Field(discriminator="kind")
+]
 ENGINES: dict[str, type[Section]] = {
     "in_process": InProcess,
     "scorer": ScoringServer,
+    "vllm": Vllm,
+    "sglang": Sglang,
     "decisions": Decisions,
 }
