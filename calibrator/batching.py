@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.scorer import Item, Score, Scorer, batches_at_a_time
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +64,9 @@ class Ticket:
 
 
 class Batcher:
-    """Scores items on threads of its own; `submit` may be called from any thread.
+    """Scores items on a thread of its own, or as many as the scorer takes batches at a time.
 
-    With more than one worker, `score_batch` is called on several threads at once.
+    `submit` may be called from any thread.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Batcher:
         max_queue: int = 1_024,
         batch_characters: int = 16_000,
         max_item_characters: int = 3_000,
-        workers: int = 1,
     ) -> None:
         self.name = scorer.name
         self._scorer = scorer
@@ -91,7 +90,8 @@ class Batcher:
         self._asleep = 0  # threads; each byte in the pipe wakes one
         self._is_closed = False
         self._threads = [
-            threading.Thread(target=self._run, name="scorer", daemon=True) for _ in range(workers)
+            threading.Thread(target=self._run, name="scorer", daemon=True)
+            for _ in range(batches_at_a_time(scorer))
         ]
         for thread in self._threads:
             thread.start()

@@ -34,7 +34,7 @@ from proxy.formats import Choice
 
 log = structlog.get_logger(__name__)
 
-ASK_AGAIN_S = 1.0  # how long after a scorer was not there
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # until a scorer that was not there is asked again
 
 
 class Status(StrEnum):
@@ -116,7 +116,7 @@ class Scoring:
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
         """Once, or until a scorer that was not there yet is."""
-        said = None
+        said, pause_s = None, FIRST_PAUSE_S
         while not self._is_closing.is_set():
             try:
                 scorer = _warm(load())
@@ -124,7 +124,8 @@ class Scoring:
             except UnavailableError as error:
                 if said != (said := str(error)):
                     log.warning("calibrator_unavailable", reason=error.reason, error=said)
-                self._is_closing.wait(ASK_AGAIN_S)
+                self._is_closing.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             except Exception as error:
                 self._absence = Confidence(None, Status.ERROR, "calibrator_failed")
                 log.error("calibrator_failed", error=str(error))
@@ -138,8 +139,7 @@ class Scoring:
         if self._is_closing.is_set():
             _close(scorer)
             return
-        workers = getattr(scorer, "concurrency", 1)
-        self._batcher = Batcher(scorer, max_queue=self._max_queue, workers=workers)
+        self._batcher = Batcher(scorer, max_queue=self._max_queue)
         log.info("calibrator_ready", calibrator=scorer.name)
 
     def close(self) -> None:
