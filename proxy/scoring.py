@@ -178,7 +178,7 @@ class Scoring:
         except QueueFullError:
             return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
         except Exception as error:
-            log.error("score_failed", **_described(error))
+            log.error("score_failed", **described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
 
     async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
@@ -299,7 +299,7 @@ class _Arrivals:
         self._hand_out()
 
 
-def _described(error: BaseException) -> dict[str, str]:
+def described(error: BaseException) -> dict[str, str]:
     """A foreign error's message may hold the text that was to be scored, so it is left out."""
     message = {"error": str(error)} if isinstance(error, CalibratorError) else {}
     return {**message, "kind": type(error).__name__}
@@ -314,7 +314,7 @@ def _absence(error: BaseException) -> Confidence:
         return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
     if isinstance(error, NotScorableError):
         return Confidence(None, Status.NOT_SUPPORTED, error.reason)
-    log.error("score_failed", **_described(error))
+    log.error("score_failed", **described(error))
     return Confidence(None, Status.ERROR, "scorer_failed")
 
 

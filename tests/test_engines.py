@@ -167,6 +167,10 @@ def test_an_item_without_a_score() -> None:
         told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "odd"}}))
         with pytest.raises(CalibratorError, match="no"):
             remote.score_batch(ITEMS)
+        told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "deadline"}}))
+        with pytest.raises(EngineError, match="has not come to it in time") as caught:
+            remote.score_batch(ITEMS)
+        assert caught.value.reason == "engine_busy"
         told.reply = None
         assert remote.score_batch(ITEMS)[0].score == 0.25
 
