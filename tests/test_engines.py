@@ -222,6 +222,15 @@ def test_another_calibrator_than_configured() -> None:
             engine_loader(config)()
 
 
+@pytest.mark.parametrize("name", ["", "two words", "a\r\nx-evil: 1", "\u00fc", "x" * 201])
+def test_a_name_that_no_header_can_tell(name: str) -> None:
+    """What a server calls its calibrator cannot break the replies in which it is told."""
+    told = Told()
+    told.facts = {**FACTS, "calibrator": name}
+    with SaidServer(told) as server, pytest.raises(EngineError, match="cannot be told in a header"):
+        engine_loader(settings(server.url))()
+
+
 # Several batches at once
 
 

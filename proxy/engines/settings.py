@@ -22,9 +22,14 @@ def _base_url(value: str) -> str:
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
+def can_stand_in_a_header(name: str) -> bool:
+    """Names of scores are told in `x-pinocchio-calibrator`."""
+    return re.fullmatch(r"[!-~]{1,200}", name) is not None
+
+
 def _visible(value: str) -> str:
-    """A model's name becomes a part of the header that tells which calibrator gave a number."""
-    if not re.fullmatch(r"[!-~]{1,200}", value):
+    """A model's name becomes a part of the name of its scores."""
+    if not can_stand_in_a_header(value):
         raise ValueError("a model's name is at most 200 visible ASCII characters, without spaces")
     return value
 
