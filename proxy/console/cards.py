@@ -33,6 +33,9 @@ class Card:
 
 def calibrator_cards(config: CalibratorConfig) -> list[Card]:
     """The cards of a configured calibrator; what cannot be read is a card that says so."""
+    if config.engine.kind != "in_process" and not config.names_checkpoint:
+        note = "It is not a checkpoint that this configuration names, so it has no card here."
+        return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
     try:
         found = checkpoint_card(config.checkpoint)
     except CalibratorError as error:
@@ -46,7 +49,7 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
     own = card["recalibration"]
     facts = (
-        ("configured", config.checkpoint),
+        ("configured", config.summary),
         ("version", str(card["version"])),
         ("architecture", str(card["architecture"])),
         ("weights", f"{card['weights_sha256'][:16]}…"),
