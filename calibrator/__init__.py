@@ -19,6 +19,7 @@ from calibrator.errors import (
     QueueFullError,
     RowError,
     TrainingError,
+    UnavailableError,
 )
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from calibrator.images import ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
+    from calibrator.llm.exporting import export_weights
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
@@ -60,6 +63,7 @@ _LAZY = {
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
+    "TokenPrompts": "calibrator.llm.elsewhere",
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
@@ -67,11 +71,14 @@ _LAZY = {
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
+    "export_weights": "calibrator.llm.exporting",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "load_token_prompts": "calibrator.llm.elsewhere",
     "locate_images": "calibrator.images",
+    "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
@@ -117,8 +124,10 @@ __all__ = [
     "Scorer",
     "Stratum",
     "Ticket",
+    "TokenPrompts",
     "TrainingError",
     "Trial",
+    "UnavailableError",
     "agreement_of",
     "check_checkpoint",
     "checked_image",
@@ -126,12 +135,15 @@ __all__ = [
     "cli",
     "depiction",
     "estimated_share",
+    "export_weights",
     "fit_observed",
     "group_key",
     "load_labelled",
     "load_scorer",
+    "load_token_prompts",
     "locate_images",
     "message_text",
+    "name_elsewhere",
     "read_question",
     "reads_images",
     "recalibrate",

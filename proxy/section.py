@@ -1,14 +1,23 @@
-"""What the sections of `proxy.yaml` are made of."""
+"""What sections of a configuration are made of: strict, immutable, with hidden secrets."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+def _secret(value: Any) -> Any:
+    """An unquoted `${KEY:-}` is null in YAML, and a key of digits a number."""
+    return "" if value is None else str(value) if isinstance(value, int) else value
 
 
 def _size(value: Any) -> Any:
@@ -20,10 +29,5 @@ def _size(value: Any) -> Any:
     return int(match[1]) * _UNITS[(match[2] or "B").upper()]
 
 
+Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-
-
-class Section(BaseModel):
-    """Immutable and strict: no other keys, no values of another type."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
