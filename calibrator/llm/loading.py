@@ -8,6 +8,7 @@ that matches nothing, one that is missing, an adapter that changes no score (the
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,7 @@ def check_digest(config: LlmConfig, folder: Path) -> None:
 
 def load_base(folder: Path, architecture: Architecture) -> Any:
     """A base model in fp32; raises CheckpointError where a weight is missing or left over."""
-    with _quiet():
+    with quiet():
         try:
             model, found = CLASSES[architecture].from_pretrained(
                 folder,
@@ -81,7 +82,7 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
         state = load_file(folder / ADAPTER)
     except Exception as error:  # safetensors' own, or OSError
         raise CheckpointError(f"{folder / ADAPTER} cannot be read: {error}") from error
-    with _quiet():
+    with quiet():
         try:
             adapted = get_peft_model(model, config)
             set_peft_model_state_dict(adapted, state)
@@ -130,14 +131,19 @@ def _listed(keys: set[str]) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and warnings of transformers: what matters is an error here."""
+def quiet() -> Iterator[None]:
+    """Without the progress bars and warnings of transformers: what matters is an error here.
+
+    peft asks for a property that transformers has renamed, which is a warning of Python's.
+    """
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            yield
     finally:
         said.set_verbosity(level)
         if has_bars:
