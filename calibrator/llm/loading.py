@@ -65,6 +65,7 @@ def load_base(folder: Path, architecture: Architecture) -> Any:
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
+                local_files_only=True,
                 output_loading_info=True,
             )
         except Exception as error:  # transformers, safetensors and torch raise what they like
@@ -118,6 +119,8 @@ def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
     ):
         if said is not None and value != said:
             raise CheckpointError(f"{path} has {name} {value}, calibrator.json says {said}")
+    if not isinstance(config.init_lora_weights, bool):  # pissa and the like change the base
+        raise CheckpointError(f"{path}: init_lora_weights {config.init_lora_weights!r} is not read")
     config.inference_mode = True
     return config
 
@@ -132,17 +135,14 @@ def _listed(keys: set[str]) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars and warnings of transformers: what matters is an error here.
-
-    peft asks for a property that transformers has renamed, which is a warning of Python's.
-    """
+    """Without the progress bars and warnings of transformers and peft: what matters is an error."""
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers the old way
             yield
     finally:
         said.set_verbosity(level)
