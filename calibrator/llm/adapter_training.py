@@ -15,10 +15,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,10 +33,10 @@ from calibrator.llm.samples import (
     Sample,
     Samples,
     hidden_names,
-    packed,
     step_numbers,
     steps_of_epoch,
 )
+from calibrator.llm.states import last_states, packed, precision
 from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import Floats
 from calibrator.recalibration import sigmoid
@@ -74,9 +72,8 @@ class AdapterRun:
             self.parameters, lr=config.learning_rate, weight_decay=config.weight_decay
         )
         self.at = Progress()
-        self._autocast = processes.device.type == "cuda" and torch.cuda.is_bf16_supported()
         if config.has_checkpointing:
-            calibrator.model.model.gradient_checkpointing_enable({"use_reentrant": False})
+            calibrator.model.model.activation_checkpointing_enable({"use_reentrant": False})
         if (folder / STATE).exists():
             self._go_on()
 
@@ -174,34 +171,21 @@ class AdapterRun:
         """The sum of the rows' cross-entropies over the vocabulary, at the answer's place."""
         labels = self.calibrator.model.label_ids
         wanted = torch.tensor([labels[target] for target in targets], device=self.processes.device)
-        with self._precision():
+        with precision(self.processes.device):
             states = self.calibrator.model.hidden(rows)
             head = self.calibrator.model.model.get_output_embeddings()
             logits: Tensor = head(states.to(head.weight.dtype)).float()
         return cross_entropy(logits, wanted, reduction="sum")
 
-    def _precision(self) -> Any:
-        return torch.autocast("cuda", torch.bfloat16) if self._autocast else nullcontext()
-
     # --- looking at it --------------------------------------------------------------------------
 
-    @torch.no_grad()
     def states(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-        """Last states (N, hidden) and log-odds (N,), by all processes; fp32 on the CPU."""
+        """As `last_states` of all samples, of which each process reads its part."""
         self.adapted.eval()
-        mine = self.processes.part_of(samples)
-        rows, _ = self.calibrator.rows([sample.item for sample in mine])
-        model = self.calibrator.model
-        width = model.label_rows().shape[1]
-        found = torch.empty(len(mine), width + 1)
-        for batch in packed([len(row.ids) for row in rows], self.config.micro_tokens):
-            with self._precision():
-                states = model.hidden([rows[i] for i in batch])
-            logits = states.float() @ model.label_rows().T
-            odds = logits[:, 1:] - logits[:, :1]
-            found[batch] = torch.cat([states.float(), odds], dim=1).cpu()
-        whole = self.processes.gathered(found, len(samples))
-        return whole[:, :-1], whole[:, -1]
+        mine = [sample.item for sample in self.processes.part_of(samples)]
+        found = last_states(self.calibrator, mine, self.config.micro_tokens)
+        states, odds = (self.processes.gathered(each, len(samples)) for each in found)
+        return states, odds
 
     def scores(self, samples: Sequence[Sample]) -> Floats:
         """P(correct) of samples (N,), before any recalibration."""

@@ -98,14 +98,3 @@ def hidden_names(item: Item, config: LlmTrainConfig, rng: random.Random) -> Item
         source_model=item.source_model if keeps_model else None,
         benchmark=item.benchmark if keeps_benchmark else None,
     )
-
-
-def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Row numbers, those of similar length together, at most `budget` tokens after padding."""
-    batches: list[list[int]] = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batches and lengths[i] * (len(batches[-1]) + 1) <= budget:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
-    return batches

@@ -79,6 +79,7 @@ def train_llm(
     _say_what(run, samples)
     run.fit(samples, progress, save_every_s)
     made = _finish(run, known, begun.base, samples)
+    say(f"the checkpoint is in {made}")
     processes.close()
     return made
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from calibrator.checkpoint import read_config, resolve_checkpoint
 from calibrator.errors import TrainingError
-from calibrator.hub import download
+from calibrator.hub import download, is_hub_name
 from calibrator.llm.config import HERE, AdapterConfig, Architecture, Elicitation, LlmConfig, preset
 from calibrator.training_data import Selection
 
@@ -32,7 +32,7 @@ class LlmTrainConfig:
     preset: str = PAPER
     base: str = ""  # a folder or hub name; the preset's otherwise
     start: str = ""  # a checkpoint to go on from (G06), which keeps its base, prompt and rank
-    is_text_only: bool = False  # a base's language model without its eyes
+    is_text_only: bool = False  # a base that sees is shown no image, no placeholder either
     elicitation: Elicitation = "logit"
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 4_000  # for the choice of the epoch, recalibration and quality
@@ -84,14 +84,15 @@ def _fresh(config: LlmTrainConfig) -> Beginning:
     if found.adapter is None:
         raise TrainingError(f"preset {config.preset!r} has no adapter that could be trained")
     folder, reference, revision = _located(config.base or found.base)
-    architecture = "causal-lm" if config.is_text_only else architecture_of(folder)
+    architecture = architecture_of(folder)
+    is_shown = architecture == "image-text-to-text" and not config.is_text_only
     return Beginning(
         replace(
             found,
             base=reference,
             base_revision=revision,
             architecture=architecture,
-            images=found.images if architecture == "image-text-to-text" else None,
+            images=found.images if is_shown else None,
             adapter=replace(found.adapter, alpha=found.adapter.alpha or 2 * found.adapter.rank),
         ),
         folder,
@@ -101,7 +102,9 @@ def _fresh(config: LlmTrainConfig) -> Beginning:
 def _started(config: LlmTrainConfig) -> Beginning:
     """A checkpoint of ours or a released one; on whole weights a new adapter is begun."""
     if config.base or config.is_text_only:
-        raise TrainingError("a checkpoint to start from has its own base; leave out --base")
+        raise TrainingError(
+            "a checkpoint to start from has its own base; leave out --base and --text-only"
+        )
     folder = resolve_checkpoint(config.start)
     found = read_config(folder, config.start)
     if not isinstance(found, LlmConfig):
@@ -120,6 +123,8 @@ def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | N
     folder = Path(base).expanduser()
     if folder.is_dir():
         return folder, str(folder.resolve()), None
+    if not is_hub_name(base):
+        raise TrainingError(f"there is no folder {base!r}, and it is no hub name")
     folder = download(base, revision)
     return folder, base.partition("@")[0], folder.name  # a snapshot is named after its commit
 
