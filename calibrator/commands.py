@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from calibrator.console import (
     json_line,
     progress_bar,
     report_bad,
+    say,
     sentences,
     writer,
 )
@@ -89,6 +90,7 @@ Share = Annotated[float, typer.Option(min=0, max=1)]
 
 @cli.command()
 def train(
+    context: typer.Context,
     files: Files,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
@@ -119,9 +121,44 @@ def train(
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
+    preset: Annotated[
+        str, typer.Option(help="Train a language model instead, as the paper does: paper.")
+    ] = "",
+    base: Annotated[
+        str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
+    ] = "",
+    text_only: Annotated[
+        bool,
+        typer.Option("--text-only", help="Show no images to a model that sees."),
+    ] = False,
+    elicitation: Annotated[
+        Literal["logit", "probe", "both"],
+        typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
+    ] = "logit",
+    batch_rows: Annotated[
+        int, typer.Option(min=1, help="Rows of a step, all processes together.")
+    ] = 16,
+    micro_tokens: Annotated[
+        int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
+    ] = 8_192,
+    dropout: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")
+    ] = 0.05,
+    checkpointing: Annotated[
+        bool, typer.Option(help="Less memory for a third more time, of a language model.")
+    ] = True,
 ) -> None:
-    """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
+    """Train a calibrator on labelled rows; files marked __nc are left out.
+
+    The embedded one, or with --preset a language model: see calibrator/llm/training.md.
+    """
     with sentences():
+        from calibrator.llm.train_command import wants_language_model
+
+        asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
+        if wants_language_model(asked):
+            _train_language_model(files, output, asked)
+            return
         from calibrator.layout import Layout
         from calibrator.train import TrainConfig
         from calibrator.training_data import Selection
@@ -147,6 +184,25 @@ def train(
             layout=Layout(max_tokens=max_tokens),
         )
         typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, or has its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
+    from calibrator.llm.train import train_llm
+    from calibrator.llm.train_command import config_of
+
+    with progress_bar("training", 0) as bar:
+        train_llm(
+            output,
+            config_of(files, asked),
+            bar.console.print if sys.stderr.isatty() else say,
+            progress=lambda done, total: bar.update(0, completed=done, total=total),
+        )
 
 
 def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:
