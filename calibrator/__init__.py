@@ -25,15 +25,20 @@ from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
+    Question,
+    depiction,
     message_text,
-    question_text,
+    read_question,
 )
 
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.images import ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
+    from calibrator.llm.exporting import export_weights
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
+    "ImageLimits": "calibrator.images",
     "Interval": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
     "Label": "calibrator.agreement",
@@ -57,16 +63,22 @@ _LAZY = {
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
+    "TokenPrompts": "calibrator.llm.elsewhere",
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
+    "export_weights": "calibrator.llm.exporting",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "load_token_prompts": "calibrator.llm.elsewhere",
+    "locate_images": "calibrator.images",
+    "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
@@ -92,6 +104,7 @@ __all__ = [
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "ImageLimits",
     "Interval",
     "Item",
     "JudgingError",
@@ -101,6 +114,7 @@ __all__ = [
     "NotScorableError",
     "Observed",
     "Pinocchio",
+    "Question",
     "QueueFullError",
     "Recalibration",
     "RecalibrationVersions",
@@ -110,20 +124,27 @@ __all__ = [
     "Scorer",
     "Stratum",
     "Ticket",
+    "TokenPrompts",
     "TrainingError",
     "Trial",
     "UnavailableError",
     "agreement_of",
     "check_checkpoint",
+    "checked_image",
     "checkpoint_card",
     "cli",
+    "depiction",
     "estimated_share",
+    "export_weights",
     "fit_observed",
     "group_key",
     "load_labelled",
     "load_scorer",
+    "load_token_prompts",
+    "locate_images",
     "message_text",
-    "question_text",
+    "name_elsewhere",
+    "read_question",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.scorer import Item, Score, Scorer, batches_at_a_time
+from calibrator.transcript import IMAGE_CHARACTERS
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +65,9 @@ class Ticket:
 
 
 class Batcher:
-    """Scores items on threads of its own; `submit` may be called from any thread.
+    """Scores items on a thread of its own, or as many as the scorer takes batches at a time.
 
-    With more than one worker, `score_batch` is called on several threads at once.
+    `submit` may be called from any thread.
     """
 
     def __init__(
@@ -76,7 +77,6 @@ class Batcher:
         max_queue: int = 1_024,
         batch_characters: int = 16_000,
         max_item_characters: int = 3_000,
-        workers: int = 1,
     ) -> None:
         self.name = scorer.name
         self._scorer = scorer
@@ -91,7 +91,8 @@ class Batcher:
         self._asleep = 0  # threads; each byte in the pipe wakes one
         self._is_closed = False
         self._threads = [
-            threading.Thread(target=self._run, name="scorer", daemon=True) for _ in range(workers)
+            threading.Thread(target=self._run, name="scorer", daemon=True)
+            for _ in range(batches_at_a_time(scorer))
         ]
         for thread in self._threads:
             thread.start()
@@ -211,6 +212,7 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 
 
 def _size(item: Item, most: int) -> int:
-    """What an item costs: its characters, as far as the scorer reads them."""
+    """What an item costs: its characters, as far as the scorer reads them, and its images."""
     characters = len(item.question) + len(item.answer)
-    return (characters if characters < most else most) + 1
+    size = (characters if characters < most else most) + 1
+    return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from calibrator.console import (
     RecalibrationFile,
     progress_bar,
     report_bad,
+    say,
     sentences,
     writer,
 )
@@ -26,7 +27,7 @@ from calibrator.recalibrate_command import recalibrate
 from calibrator.study_command import study
 
 if TYPE_CHECKING:
-    from calibrator.rows import Tags
+    from calibrator.parts import Options
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
@@ -53,6 +54,10 @@ def score(
     brief: Annotated[
         bool, typer.Option("--brief", help="Write the ids and scores alone, not the rows.")
     ] = False,
+    ignore_images: Annotated[
+        bool,
+        typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
+    ] = False,
     engine: Annotated[
         Literal["process", "ray"],
         typer.Option(help="ray: on a Ray cluster, in parts, for millions of rows; needs -o."),
@@ -66,25 +71,29 @@ def score(
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
     if engine == "ray":
+        from calibrator.parts import Options
+
         calibrating = (calibrator, device, recalibration)
-        _score_on_ray(rows, output, calibrating, tags, brief, ray_address, actors)
+        options = Options(tags, is_brief=brief, ignores_images=ignore_images)
+        _score_on_ray(rows, output, calibrating, options, ray_address, actors)
         return
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import score_items, scored_line
+    from calibrator.scores import image_use, score_items, scored_line
 
     with sentences():
-        read = [row for path in rows for _, row in read_rows(path)]
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        use = image_use(scorer, are_ignored=ignore_images)
+        read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
-        scorer = load_scorer(calibrator, device, recalibration=recalibration)
         with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
                 scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
             )
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
-                stream.write(scored_line(row, found, scorer, tags, is_brief=brief))
+                stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
     report_bad(bad, len(read))
 
 
@@ -92,8 +101,7 @@ def _score_on_ray(
     rows: Sequence[Path],
     output: Path | None,
     calibrating: tuple[str, str, Path | None],
-    tags: Tags,
-    is_brief: bool,
+    options: Options,
     address: str,
     actors: int,
 ) -> None:
@@ -105,7 +113,7 @@ def _score_on_ray(
         if output is None:
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
         told = Calibrating.told(*calibrating)
-        run = begin(output, rows, told.version(), tags, is_brief=is_brief)
+        run = begin(output, rows, told.version(), options)
         with progress_bar("scoring on Ray", None) as bar:
             score_files(
                 run, told, address=address, actors=actors, progress=lambda n: bar.advance(0, n)
@@ -122,6 +130,7 @@ Share = Annotated[float, typer.Option(min=0, max=1)]
 
 @cli.command()
 def train(
+    context: typer.Context,
     files: Files,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
@@ -152,9 +161,44 @@ def train(
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
+    preset: Annotated[
+        str, typer.Option(help="Train a language model instead, as the paper does: paper.")
+    ] = "",
+    base: Annotated[
+        str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
+    ] = "",
+    text_only: Annotated[
+        bool,
+        typer.Option("--text-only", help="Show no images to a model that sees."),
+    ] = False,
+    elicitation: Annotated[
+        Literal["logit", "probe", "both"],
+        typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
+    ] = "logit",
+    batch_rows: Annotated[
+        int, typer.Option(min=1, help="Rows of a step, all processes together.")
+    ] = 16,
+    micro_tokens: Annotated[
+        int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
+    ] = 8_192,
+    dropout: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")
+    ] = 0.05,
+    checkpointing: Annotated[
+        bool, typer.Option(help="Less memory for a third more time, of a language model.")
+    ] = True,
 ) -> None:
-    """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
+    """Train a calibrator on labelled rows; files marked __nc are left out.
+
+    The embedded one, or with --preset a language model: see calibrator/llm/training.md.
+    """
     with sentences():
+        from calibrator.llm.train_command import wants_language_model
+
+        asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
+        if wants_language_model(asked):
+            _train_language_model(files, output, asked)
+            return
         from calibrator.layout import Layout
         from calibrator.train import TrainConfig
         from calibrator.training_data import Selection
@@ -180,6 +224,25 @@ def train(
             layout=Layout(max_tokens=max_tokens),
         )
         typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, or has its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
+    from calibrator.llm.train import train_llm
+    from calibrator.llm.train_command import config_of
+
+    with progress_bar("training", 0) as bar:
+        train_llm(
+            output,
+            config_of(files, asked),
+            bar.console.print if sys.stderr.isatty() else say,
+            progress=lambda done, total: bar.update(0, completed=done, total=total),
+        )
 
 
 def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:

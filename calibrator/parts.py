@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from calibrator.errors import ClusterError, RowError
 from calibrator.rows import Row, Tags, read_lines, read_row
 from calibrator.scorer import Scorer
-from calibrator.scores import score_items, scored_line
+from calibrator.scores import image_use, score_items, scored_line
 
 PART_LINES = 1_000
 PART_BYTES = 4 * 2**20
@@ -55,6 +55,15 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """How rows are read and written, as `pinocchio score` was told."""
+
+    tags: Tags = "served"
+    is_brief: bool = False
+    ignores_images: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One run over some files. A value that travels to whoever scores the parts."""
 
@@ -62,8 +71,7 @@ class Run:
     files: tuple[str, ...]  # absolute, as the folder is
     names: tuple[str, ...]  # of the files, as a person gave them
     calibrator: str  # the version that each score must come from
-    tags: Tags = "served"
-    is_brief: bool = False
+    options: Options = Options()
 
     def check_folder(self) -> None:
         """Raises OSError where this machine does not see the folder."""
@@ -76,8 +84,7 @@ class Run:
             "parts": [PART_LINES, PART_BYTES],
             "files": [[path, state.st_size, state.st_mtime_ns] for path, state in states],
             "calibrator": self.calibrator,
-            "tags": self.tags,
-            "brief": self.is_brief,
+            **asdict(self.options),
         }
 
     def differing(self) -> list[str]:
@@ -100,19 +107,17 @@ class Run:
 
     def score(self, part: Part, scorer: Scorer) -> Summary:
         """Scores a part and writes its file; raises CalibratorError, OSError."""
-        read = [
-            read_row(self.names[part.source], number, line)
-            for number, line in part.lines()
-            if line.strip()
-        ]
+        options, name = self.options, self.names[part.source]
+        use = image_use(scorer, are_ignored=options.ignores_images)
+        read = [read_row(name, number, line, use) for number, line in part.lines() if line.strip()]
         good = [row for row in read if isinstance(row, Row)]
         bad = [(row.line, row.message) for row in read if isinstance(row, RowError)]
         if part.error:
             bad.append((part.first_line + part.text.count(b"\n"), part.error))
-        found = score_items(scorer, [row.item(self.tags) for row in good])
+        found = score_items(scorer, [row.item(options.tags) for row in good])
         summary = Summary(len(good) + len(bad), tuple(bad), part.is_last)
         scored = (
-            scored_line(row, score, scorer, self.tags, is_brief=self.is_brief)
+            scored_line(row, score, scorer.name, options.tags, is_brief=options.is_brief)
             for row, score in zip(good, found, strict=True)
         )
         path = self.path_of(part.source, part.number)
@@ -167,9 +172,7 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def begin(
-    output: Path, files: Sequence[Path], calibrator: str, tags: Tags, *, is_brief: bool
-) -> Run:
+def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options) -> Run:
     """A run whose parts are kept beside `output`, or the one that was interrupted there.
 
     Raises ClusterError where those are parts of another run, OSError where a file cannot be read
@@ -179,7 +182,7 @@ def begin(
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(output))
     folder = output.absolute().with_name(output.name + ".parts")
     paths = tuple(str(file.absolute()) for file in files)
-    run = Run(str(folder), paths, tuple(map(str, files)), calibrator, tags, is_brief)
+    run = Run(str(folder), paths, tuple(map(str, files)), calibrator, options)
     facts = run.facts()
     folder.mkdir(exist_ok=True)
     if not (folder / FACTS).exists():

@@ -103,7 +103,7 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    typer.echo(f"calibrator {setup.config.calibrator.summary}: ok")
+    typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")

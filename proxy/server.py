@@ -302,7 +302,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
         "Ready. Try a question that the demo answers wrongly:",
         f"  curl -si {url}/chat/completions -H 'content-type: application/json' -d '{quoted}'",
     ]
-    if setup.config.calibrator.checkpoint != "embedded":
+    if setup.config.calibrator.summary != "embedded":
         return lines
     return [
         *lines,

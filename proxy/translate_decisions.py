@@ -47,11 +47,16 @@ class DecisionsEngine:
     async def connect(self) -> str:
         """There is nothing to look at before the first question."""
         shared_clients().join(self)
+        litellm, model = self._litellm, self._arguments["model"]
         try:
-            self._litellm.get_llm_provider(self._arguments["model"])
-        except self._litellm.BadRequestError as error:
+            name, provider, _, _ = litellm.get_llm_provider(model)
+        except litellm.BadRequestError as error:
             text = "has a name by which litellm knows no provider; say which, as in typesafe/jev"
             raise EngineError("engine_refused", text) from error
+        known = litellm.utils.ProviderConfigManager
+        if known.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
+            text = f"is served by {provider}, which has no API for decisions that litellm knows"
+            raise EngineError("engine_refused", text)
         return self._name
 
     async def score(self, items: Sequence[Item]) -> list[Score]:

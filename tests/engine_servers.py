@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import uvicorn
 
 from calibrator import Scorer
@@ -23,7 +24,7 @@ from proxy.config import Config
 from proxy.engines.serving import scoring_app
 from proxy.routes import ASGIApplication
 from proxy.server import server_settings
-from tests.live_proxy import START_TIMEOUT_S
+from tests.live_proxy import START_TIMEOUT_S, until
 from tests.raw_server import Peer, RawServer
 
 Json = dict[str, Any]
@@ -56,10 +57,12 @@ class ServedApp:
 def live_scoring_server(
     scorer: Scorer | Callable[[], Scorer], /, port: int = 0, **sections: Any
 ) -> Iterator[ServedApp]:
-    """Our scoring server around a scorer, or around what loads one."""
+    """Our scoring server around a scorer, then it is ready, or around what loads one."""
     config = Config.model_validate({"calibrator": {"checkpoint": "fake:0.5"}, **sections})
     load = scorer if callable(scorer) else lambda: scorer
     with ServedApp(scoring_app(config, load=load), config, port) as server:
+        if load is not scorer:
+            until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
         yield server
 
 

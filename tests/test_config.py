@@ -211,6 +211,11 @@ MISTAKES = [
         "calibrator: a decision model has no checkpoint of ours; remove checkpoint",
     ),
     (
+        "calibrator: {engine: {kind: vllm, base_url: 'http://x'}}",
+        1,
+        "calibrator: name the checkpoint whose prompt and labels vllm is asked with",
+    ),
+    (
         "calibrator: {engine: {kind: decisions, model: two words}}",
         1,
         "calibrator.engine.model: a model's name is at most 200 visible ASCII characters, without "

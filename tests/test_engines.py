@@ -79,14 +79,18 @@ class Told:
 
 def test_what_the_scorer_sees_is_what_was_asked() -> None:
     """All of an item arrives, and its score comes back as it was given."""
-    scorer = WordScorer()
+
+    class Seeing(WordScorer):
+        reads_images = True
+
+    scorer = Seeing()
     items = [
         Item("why?", "p=0.2 truncated", "gpt", "gpqa", "law"),
-        Item("who?", "p=0.9"),
+        Item("who?", "p=0.9", images=(b"\x89PNG\x00", b"\xff\xd8")),
     ]
     with live_scoring_server(scorer) as server, connected(server.url) as remote:
         found = remote.score_batch(items)
-        assert (remote.name, remote.reads_images) == ("words@1", False)
+        assert (remote.name, remote.reads_images) == ("words@1", True)
     assert found == WordScorer().score_batch(items)
     assert [item for item in scorer.seen if item.answer != "warm-up"] == items
 
@@ -163,8 +167,33 @@ def test_an_item_without_a_score() -> None:
         told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "odd"}}))
         with pytest.raises(CalibratorError, match="no"):
             remote.score_batch(ITEMS)
+        told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "deadline"}}))
+        with pytest.raises(EngineError, match="has not come to it in time") as caught:
+            remote.score_batch(ITEMS)
+        assert caught.value.reason == "engine_busy"
         told.reply = None
         assert remote.score_batch(ITEMS)[0].score == 0.25
+
+
+def test_an_item_that_is_refused() -> None:
+    """One that is refused does not take its batch along, nor counts as the engine's fault."""
+    told = Told()
+
+    def answer(path: str, body: Any) -> bytes | Play:
+        if body and any(item["answer"] == "bad" for item in body["items"]):
+            return said({}, 413)
+        return told(path, body)
+
+    with SaidServer(answer) as server, connected(server.url) as remote:
+        batcher = Batcher(remote, batch_characters=1_000)
+        try:
+            first, bad, last = batcher.submit([ITEMS[0], Item("", "bad"), ITEMS[1]])
+            assert (first.result(10).score, last.result(10).score) == (0.25, 0.25)
+            with pytest.raises(CalibratorError, match="refuses this one"):
+                bad.result(10)
+        finally:
+            batcher.close()
+        assert not remote.is_down
 
 
 def test_a_closed_connection_is_no_fault() -> None:
@@ -193,6 +222,15 @@ def test_another_calibrator_than_configured() -> None:
             engine_loader(config)()
 
 
+@pytest.mark.parametrize("name", ["", "two words", "a\r\nx-evil: 1", "\u00fc", "x" * 201])
+def test_a_name_that_no_header_can_tell(name: str) -> None:
+    """What a server calls its calibrator cannot break the replies in which it is told."""
+    told = Told()
+    told.facts = {**FACTS, "calibrator": name}
+    with SaidServer(told) as server, pytest.raises(EngineError, match="cannot be told in a header"):
+        engine_loader(settings(server.url))()
+
+
 # Several batches at once
 
 
@@ -207,7 +245,7 @@ def test_batches_under_way_at_a_time() -> None:
             together.wait(10)  # breaks unless three are here
             return super().score_batch(items)
 
-    batcher = Batcher(Meeting(), workers=3, batch_characters=1)
+    batcher = Batcher(Meeting(), batch_characters=1)
     try:
         tickets = batcher.submit([Item("", f"p=0.{n}") for n in range(1, 7)])
         found = [ticket.result(10).score for ticket in tickets]
@@ -222,7 +260,7 @@ def test_an_engine_that_cannot_answer_is_not_asked_again_for_each_item() -> None
     with SaidServer(told) as server, connected(server.url) as remote:
         told.reply = said({}, 500)
         before = told.asked
-        batcher = Batcher(remote, workers=2)
+        batcher = Batcher(remote)
         try:
             for ticket in batcher.submit(ITEMS):
                 with pytest.raises(EngineError):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calibrator import parts
 from calibrator.errors import ClusterError, RowError
-from calibrator.parts import Run, begin, cut
+from calibrator.parts import Options, Run, begin, cut
 from calibrator.rows import read_lines, read_rows
 from calibrator.scorer import Item, Score
 from calibrator.scores import scored_line
@@ -56,12 +56,12 @@ def in_one_go(paths: Sequence[Path]) -> tuple[bytes, list[str]]:
                 bad.append(str(row))
             else:
                 (found,) = scorer.score_batch([row.item("served")])
-                lines.append(scored_line(row, found, scorer, "served", is_brief=False))
+                lines.append(scored_line(row, found, scorer.name, "served", is_brief=False))
     return "".join(lines).encode(), bad
 
 
 def started(folder: Path, *paths: Path) -> Run:
-    return begin(folder / "out.jsonl", paths, "words@1", "served", is_brief=False)
+    return begin(folder / "out.jsonl", paths, "words@1", Options())
 
 
 @given(lines=st.lists(LINES, max_size=12), is_cut_off=st.booleans())
@@ -170,9 +170,9 @@ def test_parts_of_another_run_are_not_mixed_in(tmp_path: Path, change: str, told
         write(path, raw_rows(6, seed=1))
     other = write(tmp_path / "other.jsonl", []) if change == "names" else path
     calibrator = "words@2" if change == "calibrator" else "words@1"
-    tags = parts.Tags.__args__[1] if change == "tags" else "served"  # type: ignore[attr-defined]
+    options = Options(tags="all") if change == "tags" else Options()
     with pytest.raises(ClusterError, match=f"parts of a run with other {told}; remove that folder"):
-        begin(tmp_path / "out.jsonl", [other], calibrator, tags, is_brief=False)
+        begin(tmp_path / "out.jsonl", [other], calibrator, options)
 
 
 def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
     """A folder in the output's place, or none around it, and an input that is not there."""
     path = write(tmp_path / "rows.jsonl", raw_rows(5, seed=1))
     with pytest.raises(IsADirectoryError):
-        begin(tmp_path, [path], "words@1", "served", is_brief=False)
+        begin(tmp_path, [path], "words@1", Options())
     with pytest.raises(FileNotFoundError):
         started(tmp_path / "nowhere", path)
     with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):

@@ -42,7 +42,6 @@ def server() -> Iterator[ServedApp]:
     calibrator = {"checkpoint": "fake:0.5", "max_queue": 256}
     limits = {"max_body": "10KB"}
     with live_scoring_server(PickyScorer(), calibrator=calibrator, limits=limits) as found:
-        until(lambda: httpx.get(f"{found.url}/readyz").status_code == 200)
         yield found
 
 
@@ -51,7 +50,6 @@ def queueing(scorer: SlowScorer, timeout_s: float) -> Iterator[ServedApp]:
     """A server with room for two items in its queue."""
     section: Any = {"checkpoint": "fake:0.5", "max_queue": 2, "timeout_s": timeout_s}
     with live_scoring_server(scorer, calibrator=section) as server:
-        until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
         yield server
 
 
@@ -201,7 +199,6 @@ def test_while_the_calibrator_loads() -> None:
 def test_only_with_its_token() -> None:
     """With a token nobody is answered without it, but for the probes."""
     with live_scoring_server(WordScorer(), scorer={"token": "sesame"}) as server:
-        until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200)
         for key in (None, "Bearer", "Bearer sesam", "sesame!"):
             reply = httpx.get(server.url + SCORER, headers={"authorization": key} if key else {})
             assert (reply.status_code, error_of(reply)["code"]) == (401, "invalid_api_key")

@@ -162,10 +162,14 @@ def test_a_decision_model_that_hangs() -> None:
     assert caught.value.reason == "engine_timeout"
 
 
-def test_a_name_without_a_provider() -> None:
-    """litellm has to know who serves the model."""
-    with pytest.raises(EngineError, match="litellm knows no provider"):
-        engine_loader(config("nobodys-model", "http://127.0.0.1:1"))()
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("nobodys-model", "litellm knows no provider"), ("groq/llama", "no API for decisions")],
+)
+def test_a_model_that_cannot_be_asked(model: str, words: str) -> None:
+    """litellm has to know who serves the model, and that decisions are served there."""
+    with pytest.raises(EngineError, match=words):
+        engine_loader(config(model, "http://127.0.0.1:1"))()
 
 
 def test_through_the_proxy(start_proxy: StartProxy) -> None:

@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 from calibrator import UnavailableError
 
 T = TypeVar("T")
-_WORDS: dict[Any, str] = {str: "text", list: "list", float: "number", bool: "truth value"}
+_WORDS: dict[Any, str] = {
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    float: "a number",
+    bool: "a truth value",
+}
 TIMEOUT, BUSY, DOWN = "engine_timeout", "engine_busy", "engine_down"
 
 
@@ -35,10 +42,7 @@ def field_of(value: Any, name: str, kind: type[T]) -> T:
     if kind is float and type(found) is int:
         found = float(found) if abs(found) < 2**53 else math.inf
     if type(found) is not kind:
-        wanted = {str: "text", list: "list", float: "number", bool: "truth value"}.get(
-            kind, "value"
-        )
-        raise EngineError("engine_answer", f"answered without a {wanted} in '{name}'")
+        raise EngineError("engine_answer", f"answered without {_WORDS[kind]} in '{name}'")
     return found
 
 

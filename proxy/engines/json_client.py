@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from calibrator import CalibratorError
 from proxy.engines.errors import BUSY, TIMEOUT, EngineError
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.relay import open_relay
@@ -16,6 +17,7 @@ from proxy.upstream import UpstreamReply, UpstreamRequest
 
 MAX_ANSWER = 16 * 2**20  # bytes
 _TOO_MANY, _UNAVAILABLE = 429, 503
+_OF_WHAT_WAS_SENT = (400, 413, 422)
 _ADVICE = {
     401: "; check engine.api_key",
     403: "; check engine.api_key",
@@ -36,7 +38,8 @@ class JsonClient:
         return await self._ask(UpstreamRequest("GET", path, [(b"accept", b"application/json")]))
 
     async def post(self, path: str, body: bytes) -> Any:
-        """Raises as `get` does."""
+        """Raises as `get` does, and CalibratorError where what was sent is refused: one item of
+        several may be to blame."""
         fields = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
         return await self._ask(UpstreamRequest("POST", path, fields, body))
 
@@ -71,8 +74,10 @@ class JsonClient:
         await self._relay.aclose()
 
 
-def _refusal(reply: UpstreamReply, request: UpstreamRequest) -> EngineError:
+def _refusal(reply: UpstreamReply, request: UpstreamRequest) -> CalibratorError:
     status = reply.status
+    if request.method == "POST" and status in _OF_WHAT_WAS_SENT:
+        return CalibratorError(f"the engine refuses this one ({request.path}: {status})")
     is_busy = status == _UNAVAILABLE and reply.header(b"retry-after") is not None
     if status == _TOO_MANY or is_busy:
         return EngineError(BUSY, f"has no room for more now ({status})")

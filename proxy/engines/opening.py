@@ -1,7 +1,7 @@
 """From `calibrator:` of a configuration to the engine that it names, and to the name of its scores.
 
 A recalibration belongs to a calibrator in an engine's precision, so scores that an engine computes
-in its own way have a name of their own: `typesafe/jev~decisions`. A
+in its own way have a name of their own: `pinocchio@3f2a91c0~vllm`, `typesafe/jev~decisions`. A
 scoring server of ours gives the number, and the name, that the calibrator has in this process.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calibrator import CheckpointError
-from proxy.engines.settings import Decisions, InProcess, ScoringServer
+from proxy.engines.settings import Decisions, InProcess, ScoringServer, Sglang, TokenIds, Vllm
 
 if TYPE_CHECKING:
     from calibrator import Scorer
@@ -41,6 +41,14 @@ def open_engine(config: CalibratorConfig) -> Engine:
             from proxy.engines.scoring_server import ScoringServerEngine
 
             return ScoringServerEngine(settings, name_of_scores(config), config.timeout_s)
+        case Vllm() as settings:
+            from proxy.engines.vllm import open_vllm
+
+            return open_vllm(settings, config.checkpoint, config.timeout_s)
+        case Sglang() as settings:
+            from proxy.engines.sglang import open_sglang
+
+            return open_sglang(settings, config.checkpoint, config.timeout_s)
         case Decisions() as settings:
             from proxy.translate_decisions import DecisionsEngine
 
@@ -52,13 +60,16 @@ def open_engine(config: CalibratorConfig) -> Engine:
 def name_of_scores(config: CalibratorConfig) -> str | None:
     """What made the scores, before a recalibration of the deployment; None where only the scoring
     server knows. Raises CheckpointError or HubError."""
-    from calibrator import version_of
+    from calibrator import name_elsewhere, version_of
 
     match config.engine:
         case InProcess():
             return version_of(config.checkpoint)
         case ScoringServer():
             return version_of(config.checkpoint) if config.names_checkpoint else None
+        case TokenIds() as settings:
+            omits = settings.omit_placeholder
+            return name_elsewhere(config.checkpoint, settings.kind, omits_placeholder=omits)
         case Decisions() as settings:
             return f"{settings.model}~{settings.kind}"
 

@@ -144,14 +144,19 @@ class RemoteScorer:
             raise EngineError(TIMEOUT, text) from error
         except EngineError as error:
             raise EngineError(error.reason, f"{self._engine.address} {error}") from error
+        except CalibratorError:
+            raise
+        except Exception as error:  # a fault of ours, in reading what nobody foresaw
+            text = f"{self._engine.address} answered what cannot be read ({type(error).__name__})"
+            raise EngineError("engine_answer", text) from error
 
     def _note_failure(self, error: EngineError) -> None:
         self._tell(error)
         if error.reason == BUSY:
             return
         self._failures += 1
-        is_down = self._failures >= FAILURES or error.reason == "engine_unreachable"
-        if is_down and not self.is_down and not self._is_closed:
+        is_enough = self._failures >= FAILURES or error.reason == "engine_unreachable"
+        if is_enough and not self.is_down and not self._is_closed:
             log.error(
                 "engine_down", engine=self._engine.address, hint="asked again until it answers"
             )

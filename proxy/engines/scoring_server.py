@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from calibrator import Item, Score
 from proxy.engines.errors import EngineError, field_of
 from proxy.engines.json_client import JsonClient
-from proxy.engines.settings import ScoringServer
+from proxy.engines.settings import ScoringServer, can_stand_in_a_header
 from proxy.engines.wire import SCORE_PATH, SCORER_PATH, items_body, read_scores
 
 
@@ -28,6 +28,8 @@ class ScoringServerEngine:
     async def connect(self) -> str:
         facts = await self._client.get(SCORER_PATH)
         name = field_of(facts, "calibrator", str)
+        if not can_stand_in_a_header(name):
+            raise EngineError("engine_answer", "has a name that cannot be told in a header")
         if self._expected not in (None, name):
             text = f"scores with {name}, and the configuration names {self._expected}"
             raise EngineError("engine_other", text)

@@ -34,7 +34,15 @@ from proxy.app import scorer_loader
 from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_reply, send_reply
 from proxy.config import NO_CALIBRATOR, Config
 from proxy.engines.settings import ScoringServer
-from proxy.engines.wire import LOADING, SCORE_PATH, SCORER_PATH, Failure, read_items, scores_body
+from proxy.engines.wire import (
+    DEADLINE,
+    LOADING,
+    SCORE_PATH,
+    SCORER_PATH,
+    Failure,
+    read_items,
+    scores_body,
+)
 from proxy.errors import (
     BodyTooLargeError,
     ExitStatus,
@@ -46,7 +54,7 @@ from proxy.errors import (
 )
 from proxy.host_check import check_host, is_loopback
 from proxy.logs import configure_logs
-from proxy.scoring import Scoring
+from proxy.scoring import Scoring, described
 from proxy.server import (
     bind,
     check_calibrator,
@@ -107,7 +115,8 @@ class ScoringApp:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
             return
         try:
             self._admit(scope["path"], scope["headers"])
@@ -192,24 +201,19 @@ class ScoringApp:
 def _result(ticket: Ticket) -> Score | Failure:
     """What is told of one item; the words of a foreign error may hold its text."""
     if not ticket.is_done:
-        return Failure("deadline", "time was up")
+        return Failure(DEADLINE, "time was up")
     error = ticket.error
     if isinstance(error, NotScorableError):
         return Failure(error.reason, str(error))
     if error is not None:
-        kind = type(error).__name__
-        log.error("score_failed", kind=kind, **_words(error))
-        return Failure("scorer_failed", f"the calibrator failed ({kind})")
+        log.error("score_failed", **described(error))
+        return Failure("scorer_failed", f"the calibrator failed ({type(error).__name__})")
     if (score := ticket.score) is None:
         return Failure("scorer_closed", "the scoring server is stopping")
     if not (0 <= score.score <= 1 and 0 <= score.confidence <= 1):  # nor is NaN
         log.error("score_failed", error=f"{score} is no probability")
         return Failure("scorer_failed", "the calibrator gave no probability")
     return score
-
-
-def _words(error: BaseException) -> dict[str, str]:
-    return {"error": str(error)} if isinstance(error, CalibratorError) else {}
 
 
 def check_scoring_server(config: Config, host: str) -> None:

@@ -22,9 +22,14 @@ def _base_url(value: str) -> str:
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
+def can_stand_in_a_header(name: str) -> bool:
+    """Names of scores are told in `x-pinocchio-calibrator`."""
+    return re.fullmatch(r"[!-~]{1,200}", name) is not None
+
+
 def _visible(value: str) -> str:
-    """A model's name becomes a part of the header that tells which calibrator gave a number."""
-    if not re.fullmatch(r"[!-~]{1,200}", value):
+    """A model's name becomes a part of the name of its scores."""
+    if not can_stand_in_a_header(value):
         raise ValueError("a model's name is at most 200 visible ASCII characters, without spaces")
     return value
 
@@ -70,6 +75,29 @@ class ScoringServer(Remote):
             raise ValueError("name the checkpoint that the recalibration is for")
 
 
+class TokenIds(Remote):
+    """An engine that is asked with the token ids of a checkpoint's prompt, text only.
+
+    `omit_placeholder`: also where the checkpoint was trained with an image beside every text.
+    """
+
+    base_url: BaseUrl
+    model: ModelName | None = None  # None: the only one that it serves
+    omit_placeholder: bool = False
+
+
+class Vllm(TokenIds):
+    """vLLM's `/generative_scoring`."""
+
+    kind: Literal["vllm"]
+
+
+class Sglang(TokenIds):
+    """SGLang's `/v1/score`."""
+
+    kind: Literal["sglang"]
+
+
 class Decisions(Remote):
     """A decision model, by the name under which litellm knows it, as in `typesafe/jev`.
 
@@ -89,9 +117,13 @@ class Decisions(Remote):
             raise ValueError("a decision model has no checkpoint of ours; remove checkpoint")
 
 
-Engine = Annotated[InProcess | ScoringServer | Decisions, Field(discriminator="kind")]
+Engine = Annotated[
+    InProcess | ScoringServer | Vllm | Sglang | Decisions, Field(discriminator="kind")
+]
 ENGINES: dict[str, type[Section]] = {
     "in_process": InProcess,
     "scorer": ScoringServer,
+    "vllm": Vllm,
+    "sglang": Sglang,
     "decisions": Decisions,
 }

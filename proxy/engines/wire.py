@@ -20,12 +20,14 @@ from typing import Any
 
 from calibrator import CalibratorError, Item, NotScorableError, Score
 from proxy.completion_request import parse_json_object
-from proxy.engines.errors import EngineError, checked, field_of
+from proxy.engines.errors import BUSY, EngineError, checked, field_of
 from proxy.errors import BadRequestError
 
 SCORER_PATH = "/pinocchio/v1/scorer"
 SCORE_PATH = "/pinocchio/v1/score"
 LOADING = "calibrator_loading"  # the code of a 503 of a server that will be there soon
+DEADLINE = "deadline"  # the reason of an item that was not scored in time
+NOT_SUPPORTED = ("image", "audio", "video", "file")  # reasons that lie in the item's kind
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")
@@ -132,10 +134,9 @@ def _score(value: Any) -> Score:
     return Score(checked(score), checked(confidence), field_of(value, "is_truncated", bool))
 
 
-NOT_SUPPORTED = ("image", "audio", "video", "file")  # reasons that lie in the item's kind
-
-
 def _error(reason: str, message: str) -> CalibratorError:
     if reason in NOT_SUPPORTED:
         return NotScorableError(reason, message)
+    if reason == DEADLINE:
+        return EngineError(BUSY, "has not come to it in time")
     return CalibratorError(message)
