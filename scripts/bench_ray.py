@@ -133,11 +133,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rows and requests")
     quick = parser.parse_args().quick
     with tempfile.TemporaryDirectory() as folder:
-        for found in (
-            requests(50 if quick else 500, Path(folder)),
-            files(2_000 if quick else 20_000, Path(folder)),
-        ):
-            print(table(found), end="\n\n", flush=True)
+        asked = requests(50 if quick else 500, Path(folder))
+        print(table(asked), end="\n\n", flush=True)
+        print(table(files(2_000 if quick else 20_000, Path(folder))), end="\n\n", flush=True)
     say(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
