@@ -6,13 +6,20 @@ The engines are small servers of our own around a tiny random model; no real one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calibrator import CheckpointError, Item, NotScorableError, load_scorer, version_of
+from calibrator import (
+    CheckpointError,
+    Item,
+    NotScorableError,
+    Recalibration,
+    load_scorer,
+    version_of,
+)
 from calibrator.llm.calibrator import LlmCalibrator
 from calibrator.recalibration import Platt
 from proxy.config import Config
@@ -140,6 +147,20 @@ def test_what_cannot_be_asked_there(
     wanted = config(vision, kind, "http://127.0.0.1:1", omit_placeholder=True)
     bare = version_of(str(vision)).partition("+")[0]
     assert known_name(wanted) == f"{bare}~{kind}-no-placeholder"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recalibration_belongs_to_an_engine(
+    kind: str, text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
+) -> None:
+    """One that was fitted on scores of this process is refused for those of an engine."""
+    wanted = config(text_checkpoint, kind, "http://127.0.0.1:1")
+    for calibrator, fits in ((own.name, False), (known_name(wanted), True)):
+        path = tmp_path / "curve.json"
+        Recalibration("platt", Platt(1.0, 0.0), calibrator=calibrator).save(path)
+        section = wanted.model_copy(update={"recalibration": path})
+        with nullcontext() if fits else pytest.raises(CheckpointError, match="was fitted for"):
+            check_calibrator_config(section)
 
 
 def test_a_prompt_that_the_engine_cuts(text_checkpoint: Path, own: LlmCalibrator) -> None:
