@@ -21,6 +21,7 @@ from calibrator import (
     version_of,
 )
 from calibrator.llm.calibrator import LlmCalibrator
+from calibrator.llm.exporting import export_weights
 from calibrator.recalibration import Platt
 from proxy.config import Config
 from proxy.engines.errors import EngineError
@@ -103,6 +104,19 @@ def test_the_number_is_the_calibrators_own(
     )
     assert [s.is_truncated for s in found] == [False, True, False, False]
     assert len({round(s.score, 3) for s in found}) == 4  # or the comparison says little
+
+
+def test_the_proxy_needs_no_weights(
+    engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
+) -> None:
+    """Of exported weights, calibrator.json and the tokenizer are enough to ask an engine."""
+    exported = export_weights(str(text_checkpoint), tmp_path / "exported")
+    for path in (tmp_path / "exported").glob("*.safetensors"):
+        path.unlink()
+    with connected(tmp_path / "exported", *engine) as scorer:
+        [found] = scorer.score_batch(ITEMS[:1])
+    assert scorer.name == f"{exported.version}~{engine[0]}"
+    assert found.score == pytest.approx(own.score_batch(ITEMS[:1])[0].score, abs=1e-5)
 
 
 def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) -> None:
