@@ -159,6 +159,7 @@ class CalibratorConfig(Section):
     )
     recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
     device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
