@@ -93,7 +93,9 @@ def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         if (preset := PRESET_OF.get(name.partition("@")[0])) is None:
-            raise CheckpointError(f"{folder} is no checkpoint: no calibrator.json") from error
+            raise CheckpointError(
+                f"{folder} is no checkpoint: it has no calibrator.json"
+            ) from error
         values = {"preset": preset}
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error

@@ -45,8 +45,9 @@ def download(name: str, revision: str | None = None) -> Path:
     try:
         folder = Path(snapshot_download(name, revision=wanted, allow_patterns=list(WANTED)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        asked = f"{name}@{wanted}" if wanted else name
         raise HubError(
-            f"{name!r} is neither a folder nor could it be downloaded from the hub "
+            f"{asked!r} is neither a folder nor could it be downloaded from the hub "
             f"({type(error).__name__}); check the name and the network, or use 'embedded'"
         ) from error
     _pin(name, wanted, folder.name)  # the folder of a snapshot is named after its commit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,3 +148,36 @@ def _image_processor() -> Any:
         image_mean=[0.5, 0.5, 0.5],
         image_std=[0.5, 0.5, 0.5],
     )
+
+
+def write_tiny_adapter(
+    folder: Path, base: Path, family: Family = "qwen3_5", *, seed: int = 1, **config: Any
+) -> Path:
+    """A checkpoint with a random LoRA adapter for a tiny base; `config` goes into calibrator.json.
+
+    The rank is 4 unless `config` brings an `adapter`.
+    """
+    import peft
+    import torch
+
+    from calibrator.llm.loading import load_base, quiet
+
+    architecture = "causal-lm" if family == "qwen3_5_text" else "image-text-to-text"
+    adapter = config.pop("adapter", {"rank": 4, "alpha": 8})
+    torch.manual_seed(seed)
+    with quiet():
+        adapted = peft.get_peft_model(
+            load_base(base, architecture),
+            peft.LoraConfig(
+                r=adapter["rank"],
+                lora_alpha=adapter["alpha"],
+                target_modules="all-linear",
+                init_lora_weights=False,
+            ),
+        )
+        adapted.save_pretrained(str(folder))
+    values = {"preset": "paper", "base": str(base), "adapter": adapter, **config}
+    if architecture == "causal-lm":
+        values |= {"architecture": architecture, "images": None}
+    (folder / "calibrator.json").write_text(json.dumps(values), encoding="utf-8")
+    return folder

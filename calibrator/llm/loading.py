@@ -8,6 +8,7 @@ that matches nothing, one that is missing, an adapter that changes no score (the
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,13 +58,14 @@ def check_digest(config: LlmConfig, folder: Path) -> None:
 
 def load_base(folder: Path, architecture: Architecture) -> Any:
     """A base model in fp32; raises CheckpointError where a weight is missing or left over."""
-    with _quiet():
+    with quiet():
         try:
             model, found = CLASSES[architecture].from_pretrained(
                 folder,
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
+                local_files_only=True,
                 output_loading_info=True,
             )
         except Exception as error:  # transformers, safetensors and torch raise what they like
@@ -81,7 +83,7 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
         state = load_file(folder / ADAPTER)
     except Exception as error:  # safetensors' own, or OSError
         raise CheckpointError(f"{folder / ADAPTER} cannot be read: {error}") from error
-    with _quiet():
+    with quiet():
         try:
             adapted = get_peft_model(model, config)
             set_peft_model_state_dict(adapted, state)
@@ -117,6 +119,8 @@ def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
     ):
         if said is not None and value != said:
             raise CheckpointError(f"{path} has {name} {value}, calibrator.json says {said}")
+    if not isinstance(config.init_lora_weights, bool):  # pissa and the like change the base
+        raise CheckpointError(f"{path}: init_lora_weights {config.init_lora_weights!r} is not read")
     config.inference_mode = True
     return config
 
@@ -130,14 +134,16 @@ def _listed(keys: set[str]) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and warnings of transformers: what matters is an error here."""
+def quiet() -> Iterator[None]:
+    """Without the progress bars and warnings of transformers and peft: what matters is an error."""
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers the old way
+            yield
     finally:
         said.set_verbosity(level)
         if has_bars:

@@ -64,7 +64,7 @@ def load_pixel_reader(config: ImageConfig, folder: Path) -> PixelReader:
 
     try:
         processor = AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
-            folder, backend="pil", trust_remote_code=False
+            folder, backend="pil", trust_remote_code=False, local_files_only=True
         )
     except Exception as error:  # transformers raises whatever it likes
         raise CheckpointError(f"the image processor of {folder} cannot be read: {error}") from error

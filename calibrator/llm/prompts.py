@@ -199,7 +199,9 @@ def load_prompts(config: LlmConfig, folder: Path) -> Prompts:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
     except Exception as error:  # tokenizers and transformers raise whatever they like
         raise CheckpointError(f"the tokenizer of {folder} cannot be read: {error}") from error
     return Prompts(config, tokenizer)
