@@ -2,7 +2,7 @@
 
 Nothing is computed that is not needed: no other position's logits, no other row of the head, no
 image twice, no common beginning twice. The two rows are multiplied in fp32, whatever the rest runs
-in (B09).
+in (B09), and so is what layers add up: in bf16 the other rows of a batch would move a score.
 
 Rows are padded on the right and read at their own last token: a causal model never sees what stands
 behind it, so no mask is needed, attention has its fast path, and states that are carried on from a
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -57,13 +58,17 @@ class LabelModel:
         self.padding = padding
         self.pad_id = 0  # never read; any id of the vocabulary
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
-        self.budget = budget or (GPU_BUDGET if self.device.type == "cuda" else CPU_BUDGET)
+        self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
         self._kept: Prefix | None = None
 
     @property
     def device(self) -> torch.device:
         device: torch.device = self.model.device
         return device
+
+    @property
+    def is_on_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     def label_rows(self) -> Tensor:
         """The head's two rows (2, hidden), fp32; the head may be tied to the embeddings or not."""
@@ -86,7 +91,7 @@ class LabelModel:
                 batches.popleft()
                 continue
             except torch.OutOfMemoryError:
-                if len(batch.places) == 1 and self.device.type == "cpu":
+                if len(batch.places) == 1 and self.is_on_cpu:
                     raise
             # behind the handler: the exception held the tensors of the pass that failed
             self._make_room([len(rows[at].ids) - batch.start for at in batch.places])
@@ -142,7 +147,8 @@ class LabelModel:
     def _states(self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None) -> Tensor:
         """States (B, L, hidden) of all positions from `read` on, which go into the cache too."""
         inputs = self.inputs(rows, read)
-        output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
+        with _summed_in_fp32(self.model):
+            output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
         states: Tensor = output.last_hidden_state
         return states
 
@@ -211,3 +217,18 @@ class LabelModel:
                 self.keep(kept.row)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+@contextmanager
+def _summed_in_fp32(model: Any) -> Iterator[None]:
+    """Layers read and add to states in fp32; their matrices are multiplied in their own dtype."""
+    if model.dtype == torch.float32:
+        yield
+        return
+    embeddings: nn.Module = model.get_input_embeddings()
+    hook = embeddings.register_forward_hook(lambda _module, _inputs, states: states.float())
+    try:
+        with torch.autocast(model.device.type, model.dtype):
+            yield
+    finally:
+        hook.remove()

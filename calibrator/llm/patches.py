@@ -13,20 +13,20 @@ from torch.nn import functional
 
 
 class LinearPatches(nn.Module):
-    """Patches (P, channels * frames * area) to embeddings (P, width), as the convolution does."""
+    """Patches (P, channels * frames * area) to embeddings (P, width), with the convolution's own
+    weights, under the names that they are saved by."""
 
     def __init__(self, convolution: nn.Conv3d) -> None:
         super().__init__()
-        self.weight = nn.Parameter(convolution.weight.detach().flatten(1), requires_grad=False)
-        bias = convolution.bias
-        self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+        self.proj = convolution
 
     def forward(self, patches: Tensor) -> Tensor:
-        return functional.linear(patches.to(self.weight.dtype), self.weight, self.bias)
+        weight = self.proj.weight.flatten(1)
+        return functional.linear(patches.to(weight.dtype), weight, self.proj.bias)
 
 
 def use_linear_patches(model: Any) -> None:
-    """Replaces the convolution of a model that has one; for scoring: adapters do not know it."""
+    """Replaces the convolution of a model that has one."""
     visual = getattr(model.model, "visual", None)
     convolution = getattr(getattr(visual, "patch_embed", None), "proj", None)
     if isinstance(convolution, nn.Conv3d) and convolution.stride == convolution.kernel_size:

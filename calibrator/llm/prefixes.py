@@ -22,5 +22,5 @@ class Prefix:
         """A cache for so many rows; what they add to it leaves this one as it is."""
         cache = deepcopy(self.cache)
         # the only way to repeat that layers of linear attention have too
-        cache.reorder_cache(torch.zeros(count, dtype=torch.long))
+        cache.reorder_cache(torch.zeros(count, dtype=torch.long))  # type: ignore[arg-type]  # no LongTensor to torch
         return cache
