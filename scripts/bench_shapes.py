@@ -23,26 +23,26 @@ IDS: Final = {
     "vision_start_token_id": 3,
     "vision_end_token_id": 4,
 }
-# Every width of Qwen3.5-0.8B and its vocabulary divided by this, every depth as it is: the shares
-# of the work (layers, head, vision tower) stay what they are in the large.
-SMALLER: Final = 4
+THINNER: Final = 4  # is the small shape than the 0.8B
+SHALLOWER: Final = 3
 
 
-def qwen3_5(smaller: int = 1) -> Any:
-    """Qwen3.5-0.8B, with its widths and vocabulary divided by `smaller`."""
+def qwen3_5(thinner: int = 1, shallower: int = 1) -> Any:
+    """Qwen3.5-0.8B; its widths, heads and vocabulary divided by `thinner`, its depths by
+    `shallower`."""
     return transformers.Qwen3_5Config(
         text_config={
-            "vocab_size": 248_320 // smaller,
-            "hidden_size": 1_024 // smaller,
-            "intermediate_size": 3_584 // smaller,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 8 // smaller,
-            "num_key_value_heads": max(2 // smaller, 1),
+            "vocab_size": 248_320 // thinner,
+            "hidden_size": 1_024 // thinner,
+            "intermediate_size": 3_584 // thinner,
+            "num_hidden_layers": 24 // shallower,
+            "num_attention_heads": 8 // thinner,
+            "num_key_value_heads": max(2 // thinner, 1),
             "head_dim": 256,
             "linear_key_head_dim": 128,
             "linear_value_head_dim": 128,
-            "linear_num_key_heads": 16 // smaller,
-            "linear_num_value_heads": 16 // smaller,
+            "linear_num_key_heads": 16 // thinner,
+            "linear_num_value_heads": 16 // thinner,
             "tie_word_embeddings": True,
             "rope_parameters": {
                 "rope_type": "default",
@@ -53,11 +53,11 @@ def qwen3_5(smaller: int = 1) -> Any:
             },
         },
         vision_config={
-            "depth": 12,
-            "hidden_size": 768 // smaller,
-            "intermediate_size": 3_072 // smaller,
-            "num_heads": 12 // smaller,
-            "out_hidden_size": 1_024 // smaller,
+            "depth": 12 // shallower,
+            "hidden_size": 768 // thinner,
+            "intermediate_size": 3_072 // thinner,
+            "num_heads": 12 // thinner,
+            "out_hidden_size": 1_024 // thinner,
             "num_position_embeddings": 2_304,
             "patch_size": 16,
         },
@@ -95,7 +95,7 @@ def qwen3_vl(text: dict[str, int], vision: dict[str, Any], *, is_tied: bool) -> 
 
 def config_of(shape: Shape) -> Any:
     if shape == "small":
-        return qwen3_5(SMALLER)
+        return qwen3_5(THINNER, SHALLOWER)
     if shape == "0.8B":
         return qwen3_5()
     if shape == "2B":

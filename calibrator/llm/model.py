@@ -83,7 +83,7 @@ class LabelModel:
         torch.OutOfMemoryError where that does not help either.
         """
         found = torch.empty((len(rows), 2))
-        batches = deque(self._plan(rows, range(len(rows))))
+        batches = deque(self.batches(rows, range(len(rows))))
         while batches:
             batch = batches[0]
             try:
@@ -96,7 +96,7 @@ class LabelModel:
             # behind the handler: the exception held the tensors of the pass that failed
             self._make_room([len(rows[at].ids) - batch.start for at in batch.places])
             left = [place for each in batches for place in each.places]
-            batches = deque(self._plan(rows, left))
+            batches = deque(self.batches(rows, left))
         return found
 
     def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
@@ -111,7 +111,8 @@ class LabelModel:
         """Reads what most rows begin with, once; from then on the weights may not change."""
         self._kept = self._read(prefix)
 
-    def _plan(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
+    def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
+        """How `logits` computes the rows at these places."""
         if self.padding == "left":
             return plan(rows, places, Budget(self.budget.tokens, 2**62), None, self.image_id)
         kept = None if self._kept is None else self._kept.row
