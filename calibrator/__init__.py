@@ -19,6 +19,7 @@ from calibrator.errors import (
     QueueFullError,
     RowError,
     TrainingError,
+    UnavailableError,
 )
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
+    from calibrator.llm.exporting import export_weights
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
@@ -56,16 +59,20 @@ _LAZY = {
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
+    "TokenPrompts": "calibrator.llm.elsewhere",
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
+    "export_weights": "calibrator.llm.exporting",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "load_token_prompts": "calibrator.llm.elsewhere",
+    "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
@@ -109,18 +116,23 @@ __all__ = [
     "Scorer",
     "Stratum",
     "Ticket",
+    "TokenPrompts",
     "TrainingError",
     "Trial",
+    "UnavailableError",
     "agreement_of",
     "check_checkpoint",
     "checkpoint_card",
     "cli",
     "estimated_share",
+    "export_weights",
     "fit_observed",
     "group_key",
     "load_labelled",
     "load_scorer",
+    "load_token_prompts",
     "message_text",
+    "name_elsewhere",
     "question_text",
     "reads_images",
     "recalibrate",

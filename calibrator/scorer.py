@@ -62,6 +62,14 @@ def batch_characters_of(scorer: Scorer) -> int:
     return int(getattr(scorer, "batch_characters", 16_000))
 
 
+def batches_at_a_time(scorer: Scorer) -> int:
+    """How many it may be given at a time, each on a thread; an attribute `concurrency` says so.
+
+    One that computes takes one; one that waits for a server may take several.
+    """
+    return int(getattr(scorer, "concurrency", 1))
+
+
 @dataclass(frozen=True, slots=True)
 class FakeScorer:
     """Gives every item the same confidence; `fake:0.73` in a configuration."""

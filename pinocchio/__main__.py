@@ -35,10 +35,11 @@ def main() -> None:
     from proxy.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
-    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli, export_command.cli]
+    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     cli.add_typer(recalibrate_command.cli)  # learns from files as the calibrator's, and the store
+    cli.add_typer(export_command.cli, name="export")
     cli.add_typer(key_commands.cli, name="keys")
     cli.add_typer(audit_commands.cli, name="audit")
     typer.main.get_command(cli)(prog_name="pinocchio")

@@ -5,6 +5,8 @@ question and answer, and P(correct) is the softmax over the logits of its two la
 
     config.py     calibrator.json of this kind, and its presets
     prompts.py    items to token ids
+    bases.py      where the base is
+    elsewhere.py  prompts for a model that runs in an engine elsewhere
     pixels.py     image files to what the vision tower reads
     loading.py    base and adapter, checked, merged
     model.py      the forward pass
@@ -12,5 +14,6 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     prefixes.py   what was read of a common beginning
     positions.py  where the tokens of text and images stand
     patches.py    the vision tower's first layer
+    kernels.py    which code computes linear attention
     calibrator.py the scorer that joins them
 """
