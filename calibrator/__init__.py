@@ -34,7 +34,7 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.images import ImageLimits, checked_image, locate_images
+    from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "IMAGE_REASONS": "calibrator.images",
     "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
     "ImageLimits": "calibrator.images",
@@ -97,6 +98,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
+    "IMAGE_REASONS",
     "Agreement",
     "Batcher",
     "By",
