@@ -31,6 +31,8 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.console import progress_bar
+    from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from calibrator.rows import Row
     from calibrator.sampling import Stratum, estimated_share, wilson
     from calibrator.scores import score_items
+    from calibrator.tower_tuning import Readings
     from calibrator.training_data import load_labelled
+    from calibrator.tuning_trial import TUNING_STEPS, TuningTrial, try_tuning
 
 _LAZY = {
     "Agreement": "calibrator.agreement",
@@ -52,13 +56,19 @@ _LAZY = {
     "Label": "calibrator.agreement",
     "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
+    "Read": "calibrator.fine_tuning",
+    "Readings": "calibrator.tower_tuning",
     "Recalibration": "calibrator.recalibration",
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
     "Trial": "calibrator.recalibration_trial",
+    "TUNING_STEPS": "calibrator.tuning_trial",
+    "TunableCheckpoint": "calibrator.fine_tuning",
+    "TuningTrial": "calibrator.tuning_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "check_output": "calibrator.fine_tuning",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
@@ -66,10 +76,12 @@ _LAZY = {
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "progress_bar": "calibrator.console",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
     "trial": "calibrator.recalibration_trial",
+    "try_tuning": "calibrator.tuning_trial",
     "version_of": "calibrator.loading",
     "wilson": "calibrator.sampling",
 }
@@ -84,6 +96,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
+    "TUNING_STEPS",
     "Agreement",
     "Batcher",
     "By",
@@ -101,6 +114,8 @@ __all__ = [
     "Observed",
     "Pinocchio",
     "QueueFullError",
+    "Read",
+    "Readings",
     "Recalibration",
     "RecalibrationVersions",
     "Row",
@@ -111,8 +126,11 @@ __all__ = [
     "Ticket",
     "TrainingError",
     "Trial",
+    "TunableCheckpoint",
+    "TuningTrial",
     "agreement_of",
     "check_checkpoint",
+    "check_output",
     "checkpoint_card",
     "cli",
     "estimated_share",
@@ -121,12 +139,14 @@ __all__ = [
     "load_labelled",
     "load_scorer",
     "message_text",
+    "progress_bar",
     "question_text",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",
     "score_items",
     "trial",
+    "try_tuning",
     "version_of",
     "wilson",
 ]

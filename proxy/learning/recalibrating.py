@@ -61,7 +61,7 @@ def learn_recalibration(
     `known` are recalibrations whose confidences can be undone where the score was not recorded.
     Raises NotLearntError for too few labels, of one kind, or of held replies alone.
     """
-    labels = _usable(labels, is_held_only)
+    labels = usable(labels, is_held_only)
     replies, scores, unknown = _scored(labels.replies, calibrator, known)
     _check_enough(len(replies), labels)
     weights = np.array(Labels(replies, labels.totals).weights())
@@ -82,15 +82,15 @@ def learn_recalibration(
     return Learnt(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
 
 
-def _usable(labels: Labels, is_held_only: bool) -> Labels:
-    """The labels of the replies that a recalibration would be for."""
+def usable(labels: Labels, is_held_only: bool = False) -> Labels:
+    """The labels of the replies that what is learnt would be for; raises NotLearntError."""
     if is_held_only:
         return labels.of("held")
     if labels.replies and not labels.of("delivered").replies:
         raise NotLearntError(
             f"all {len(labels.replies)} labels are of held replies: they say nothing about those "
             "that were delivered. Draw a random audit (`audit: {share: 0.01}` in proxy.yaml), or "
-            "state --held-only for a recalibration that is right for held replies alone"
+            "state --held-only for what is right for held replies alone"
         )
     return labels
 
