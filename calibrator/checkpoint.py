@@ -4,26 +4,29 @@
     model.safetensors  the weights
     tokenizer.json     the tokenizer
 
-Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name.
+Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name. What is
+said here is of the `embedded` architecture; language models have theirs in `llm/config.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from calibrator.errors import CheckpointError, HubError
+from calibrator.digests import digest_of
+from calibrator.errors import CheckpointError
+from calibrator.hub import download, is_hub_name
 from calibrator.layout import Layout
+from calibrator.llm.config import ARCHITECTURES as LANGUAGE_MODELS
+from calibrator.llm.config import PRESET_OF, LlmConfig, parse_config
 from calibrator.recalibration import Platt
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 EMBEDDED = "embedded"
 WEIGHTS = "model.safetensors"
 FORMAT = 1
-ARCHITECTURES = ("embedded",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,6 @@ class CheckpointConfig:
         return {"format": FORMAT, **values}
 
 
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def resolve_checkpoint(name: str) -> Path:
     """The folder of a checkpoint; downloads a hub name once and works offline afterwards.
 
@@ -80,50 +78,49 @@ def resolve_checkpoint(name: str) -> Path:
     folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
     if folder.is_dir():
         return folder
-    if name == EMBEDDED or name.startswith((".", "/", "~")) or name.count("/") != 1:
+    if name == EMBEDDED or not is_hub_name(name):
         raise CheckpointError(f"there is no checkpoint folder {str(folder)!r}")
-    return _download(name)
+    return download(name)
 
 
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
+    """Reads and checks `calibrator.json`; a hub `name` of a preset needs none.
 
-    wanted = ["*.json", "*.safetensors"]  # never a pickle, never code
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise HubError(
-            f"checkpoint {name!r} is neither a folder nor could it be downloaded from the hub "
-            f"({type(error).__name__}); check the name and the network, or use 'embedded'"
-        ) from error
-
-
-def read_config(folder: Path) -> CheckpointConfig:
-    """Reads and checks `calibrator.json`; raises CheckpointError naming the file and the fault."""
+    Raises CheckpointError naming the file and the fault.
+    """
     path = folder / "calibrator.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"{folder} is no checkpoint: it has no calibrator.json") from error
+        if (preset := PRESET_OF.get(name.partition("@")[0])) is None:
+            raise CheckpointError(
+                f"{folder} is no checkpoint: it has no calibrator.json"
+            ) from error
+        values = {"preset": preset}
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     try:
-        return _parse_config(values)
+        return _parsed(values, folder)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is not what this version writes: {error}") from error
 
 
+def _parsed(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
+    if "preset" not in values and values["architecture"] not in LANGUAGE_MODELS:
+        return _parse_config(values)
+    config = parse_config(values)
+    return config if config.weights_sha256 else replace(config, weights_sha256=digest_of(folder))
+
+
 def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
     values = dict(values)
     if (found := values.pop("format")) != FORMAT:
         raise ValueError(f"format {found!r}, this version reads {FORMAT}")
-    if values["architecture"] not in ARCHITECTURES:
-        raise ValueError(
-            f"architecture {values['architecture']!r} is not one of {', '.join(ARCHITECTURES)}"
-        )
+    if values["architecture"] != EMBEDDED:
+        known = ", ".join((EMBEDDED, *LANGUAGE_MODELS))
+        raise ValueError(f"architecture {values['architecture']!r} is not one of {known}")
     recalibration = values.pop("recalibration")
     geometry, layout = values.pop("encoder"), Layout(**values.pop("layout"))
     encoder = None if geometry is None else EncoderConfig(**geometry)

@@ -177,6 +177,8 @@ class Checkpoint:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Reads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
     config = read_config(folder)
+    if not isinstance(config, CheckpointConfig):
+        raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")
     path = folder / WEIGHTS
     try:
         state = read_weights(path, config.weights_sha256)

@@ -23,10 +23,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from calibrator.averaging import AveragedAdam
 from calibrator.checkpoint import EncoderConfig, resolve_checkpoint
+from calibrator.devices import choose_device
 from calibrator.embedded import read_checkpoint
 from calibrator.layout import TokenRow, assemble
 from calibrator.metrics import Floats
-from calibrator.torch_encoder import CrossEncoderModel, choose_device, collate, load_weights
+from calibrator.torch_encoder import CrossEncoderModel, collate, load_weights
 from calibrator.tower_stage import TowerStage
 from calibrator.training_data import Batch, Example, Visits
 

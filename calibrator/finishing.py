@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from calibrator.checkpoint import WEIGHTS, CheckpointConfig, sha256_of, write_config
+from calibrator.checkpoint import WEIGHTS, CheckpointConfig, write_config
+from calibrator.digests import sha256_of
 from calibrator.familiarity import Familiarity, fit_familiarity
 from calibrator.forest import PREFIX as FOREST
 from calibrator.metrics import auroc, brier, ece

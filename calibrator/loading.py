@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from calibrator.errors import CheckpointError
+from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.scorer import FakeScorer, Scorer
 
 FAKE = "fake:"
@@ -20,7 +20,7 @@ def version_of(name: str) -> str:
         return _fake(name).name
     from calibrator.checkpoint import read_config, resolve_checkpoint
 
-    return read_config(resolve_checkpoint(name)).version
+    return read_config(resolve_checkpoint(name), name).version
 
 
 def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
@@ -45,7 +45,7 @@ def checkpoint_card(name: str) -> dict[str, Any] | None:
         return None
     from calibrator.checkpoint import read_config, resolve_checkpoint
 
-    found = read_config(resolve_checkpoint(name))
+    found = read_config(resolve_checkpoint(name), name)
     return {**found.as_dict(), "version": found.version}
 
 
@@ -77,10 +77,20 @@ def load_scorer(
 def _load(name: str, device: str, threads: int | None) -> Scorer:
     if name.startswith(FAKE):
         return _fake(name)
-    from calibrator.checkpoint import resolve_checkpoint
-    from calibrator.embedded import load_embedded
+    from calibrator.checkpoint import read_config, resolve_checkpoint
+    from calibrator.llm.config import LlmConfig
 
-    return load_embedded(resolve_checkpoint(name), device, threads=threads)
+    folder = resolve_checkpoint(name)
+    config = read_config(folder, name)
+    if not isinstance(config, LlmConfig):
+        from calibrator.embedded import load_embedded
+
+        return load_embedded(folder, device, threads=threads)
+    try:
+        from calibrator.llm.calibrator import load_llm
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{error.name} (for {config.name})", "torch") from error
+    return load_llm(config, folder, device)
 
 
 def _fake(name: str) -> FakeScorer:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from calibrator.checkpoint import EncoderConfig
-from calibrator.errors import CheckpointError
+from calibrator.devices import choose_device
 from calibrator.layout import PAD, TokenRow
 from calibrator.weights import Array, Floats, all_in_fp32, packed, unpacked
 
@@ -79,17 +79,6 @@ def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
         mask[i, : len(row.ids)] = 1
         segments[i, row.segment_b : len(row.ids)] = 1
     return ids, mask, segments
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first GPU where there is one; raises CheckpointError for what is not there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # so torch says that it has no CUDA
-        reason = str(error).splitlines()[0]
-        raise CheckpointError(f"device {name!r} cannot be used here: {reason}") from error
 
 
 class TorchEncoder:

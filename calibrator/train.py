@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.checkpoint import sha256_of
+from calibrator.digests import sha256_of
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.finishing import BASE_SHA256, finish

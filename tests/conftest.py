@@ -15,6 +15,7 @@ from tests.live_proxy import LiveProxy, ProxyProcess
 from tests.messages_upstream import MessagesUpstream
 from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
+from tests.tiny_models import Family, write_tiny_base
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,6 +35,19 @@ def direct_loopback() -> Iterator[None]:
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, ",".join(filter(None, [os.environ.get(name), "127.0.0.1"])))
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], Path]:
+    """Folders of tiny random base models, each made once."""
+    made: dict[str, Path] = {}
+
+    def base(family: Family) -> Path:
+        if family not in made:
+            made[family] = write_tiny_base(tmp_path_factory.mktemp("bases") / family, family)
+        return made[family]
+
+    return base
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ from calibrator.checkpoint import (
     EncoderConfig,
     read_config,
     resolve_checkpoint,
-    sha256_of,
     write_config,
 )
+from calibrator.digests import sha256_of
 from calibrator.embedded import load_embedded, read_checkpoint
 from calibrator.layout import Layout
 from calibrator.recalibration import Platt
@@ -281,8 +281,8 @@ def test_a_hub_name_without_network_is_a_hub_error(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
     )
     assert done.stderr.splitlines()[-1] == (
-        "calibrator.errors.HubError: checkpoint 'nobody/no-such-checkpoint' is neither a folder "
-        "nor could it be downloaded from the hub (LocalEntryNotFoundError); check the name and the "
-        "network, or use 'embedded'"
+        "calibrator.errors.HubError: 'nobody/no-such-checkpoint' is neither a folder nor could it "
+        "be downloaded from the hub (LocalEntryNotFoundError); check the name and the network, or "
+        "use 'embedded'"
     )
     assert issubclass(HubError, CheckpointError)

@@ -30,8 +30,10 @@ MODEL_AND_TRAINING = [
     f"calibrator.{name}"
     for name in (
         "averaging",
+        "devices",
         "encoder_training",
         "finishing",
+        "llm.*",
         "torch_encoder",
         "tower_training",
     )
@@ -42,6 +44,8 @@ ONLY_IN = {
     "torch": MODEL_AND_TRAINING,
     "transformers": MODEL_AND_TRAINING,
     "peft": MODEL_AND_TRAINING,
+    "accelerate": MODEL_AND_TRAINING,
+    "PIL": MODEL_AND_TRAINING,
     "onnx": ["calibrator.onnx_encoder"],
     "onnxruntime": ["calibrator.onnx_encoder"],
     "litellm": ["proxy.translate*"],

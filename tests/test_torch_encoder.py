@@ -12,13 +12,13 @@ import torch
 
 from calibrator import Item
 from calibrator.checkpoint import EncoderConfig
+from calibrator.devices import choose_device
 from calibrator.embedded import EmbeddedCalibrator, load_embedded, read_checkpoint
 from calibrator.encoder_training import load_base
 from calibrator.layout import PAD, SEP, TokenRow
 from calibrator.torch_encoder import (
     CrossEncoderModel,
     TorchEncoder,
-    choose_device,
     collate,
     load_torch_encoder,
     load_weights,

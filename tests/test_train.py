@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from calibrator import Item, TrainingError, load_scorer
-from calibrator.checkpoint import read_config, sha256_of
+from calibrator.checkpoint import read_config
+from calibrator.digests import sha256_of
 from calibrator.embedded import EmbeddedCalibrator
 from calibrator.finishing import BASE_SHA256
 from calibrator.forest_training import ForestConfig

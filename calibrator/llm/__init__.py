@@ -1,0 +1,12 @@
+"""Calibrators that are language models: one prompt, one forward pass, two label tokens.
+
+The paper's own kind (sections B, E, F of its checklist): a Qwen model with a LoRA adapter reads
+question and answer, and P(correct) is the softmax over the logits of its two labels.
+
+    config.py     calibrator.json of this kind, and its presets
+    prompts.py    items to token ids
+    images.py     image files to what the vision tower reads
+    loading.py    base and adapter, checked, merged
+    model.py      the forward pass
+    calibrator.py the scorer that joins them
+"""

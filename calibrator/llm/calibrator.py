@@ -1,0 +1,109 @@
+"""A language model as a Scorer: prompts, images and the forward pass joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from calibrator.devices import choose_device, default_dtype
+from calibrator.errors import CheckpointError, NotScorableError
+from calibrator.llm.config import LlmConfig
+from calibrator.llm.loading import base_folder, check_digest, load_adapter, load_base
+from calibrator.llm.model import LabelModel, ModelRow
+from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
+from calibrator.llm.prompts import Prompts, load_prompts
+from calibrator.scorer import Item, Score
+
+CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
+
+
+class LlmCalibrator:
+    """A loaded checkpoint; a Scorer."""
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        model: LabelModel,
+        prompts: Prompts,
+        pixels: PixelReader | None = None,
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.prompts = prompts
+        self.pixels = pixels
+
+    @property
+    def name(self) -> str:
+        return self.config.version
+
+    @property
+    def reads_images(self) -> bool:
+        return self.pixels is not None
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """P(correct) of each; raises NotScorableError for an image that cannot be read."""
+        rows, cut = self.rows(items)
+        logits = self.model.logits(rows)
+        scores = (logits[:, 1] - logits[:, 0]).double().sigmoid().tolist()
+        recalibration = self.config.recalibration
+        return [
+            Score(score, recalibration.apply(score) if recalibration else score, was_cut)
+            for score, was_cut in zip(scores, cut, strict=True)
+        ]
+
+    def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
+        """What the model reads of each item, and whether something of it was cut off."""
+        images = [self._images(item) for item in items]
+        prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
+        rows = [ModelRow(p.ids, shown) for p, shown in zip(prompts, images, strict=True)]
+        return rows, [prompt.is_truncated for prompt in prompts]
+
+    def _images(self, item: Item) -> tuple[Pixels, ...]:
+        if item.images and self.pixels is None:
+            raise NotScorableError("image", f"{self.name} reads text only, the question has images")
+        if self.pixels is None:
+            return ()
+        if item.images:
+            return tuple(map(self.pixels.read, item.images))
+        return () if self.pixels.placeholder is None else (self.pixels.placeholder,)
+
+
+def load_llm(
+    config: LlmConfig, folder: Path, device: str = "auto", *, dtype: str | None = None
+) -> LlmCalibrator:
+    """A checkpoint ready to score: on a GPU in bf16 where there is one, else on the CPU in fp32.
+
+    Raises CheckpointError or HubError for what cannot be loaded, or a device that is not there.
+    """
+    where = choose_device(device)
+    check_digest(config, folder)
+    base = base_folder(config, folder)
+    prompts = load_prompts(config, base)
+    pixels = None if config.images is None else load_pixel_reader(config.images, base)
+    model = load_base(base, config.architecture)
+    if config.adapter is not None:
+        adapted = load_adapter(model, folder, config.adapter)
+        _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
+        model = adapted.merge_and_unload()  # in fp32; cast afterwards
+    model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
+    return LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels)
+
+
+def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
+    return LabelModel(model, prompts.label_ids)
+
+
+def _check_canary(adapted: PeftModel, calibrator: LlmCalibrator) -> None:
+    """That the adapter changes a score at all: one that does not was never applied."""
+    [on] = calibrator.score_batch([CANARY])
+    with adapted.disable_adapter():
+        [off] = calibrator.score_batch([CANARY])
+    if on.score == off.score:
+        raise CheckpointError(
+            f"the adapter of {calibrator.name} changes nothing: the score is {on.score:.6f} "
+            "with and without it"
+        )
