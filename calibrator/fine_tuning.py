@@ -9,9 +9,8 @@ What is written is an ordinary checkpoint: it loads, scores and can be tuned aga
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,31 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from calibrator.baselines import labels_of
 from calibrator.checkpoint import (
     WEIGHTS,
     CheckpointConfig,
     read_config,
     resolve_checkpoint,
-    sha256_of,
     write_config,
 )
+from calibrator.digests import sha256_of
 from calibrator.embedded import EmbeddedCalibrator, load_embedded
 from calibrator.errors import TrainingError
 from calibrator.familiarity import PREFIX as FAMILIARITY
 from calibrator.familiarity import Familiarity, modest_all
+from calibrator.llm.config import LlmConfig
 from calibrator.loading import FAKE
 from calibrator.metrics import Floats
 from calibrator.recalibration import sigmoid
+from calibrator.rows import Row
 from calibrator.scorer import Item
 from calibrator.tower import PREFIX as TOWER
 from calibrator.tower import Tower
-from calibrator.tower_tuning import Tuned
+from calibrator.tower_tuning import Readings, Tuned
 from calibrator.weights import Array, read_weights
+
+BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,27 @@ class TunableCheckpoint:
         arrays = (told, odds, self._tower.traits(rows), white, distances)
         return Read(*(np.asarray(each, dtype=np.float64) for each in arrays))
 
+    def read_rows(
+        self, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
+    ) -> tuple[Readings, Floats]:
+        """Labelled rows, which all count alike, and what it says of them itself, (n,)."""
+        parts = []
+        for at in range(0, len(rows), BATCH):
+            parts.append(self.read([row.item("served") for row in rows[at : at + BATCH]]))
+            progress(len(parts[-1].odds))
+        read = Read.joined(parts)
+        found = Readings(
+            read.odds,
+            read.traits,
+            read.white,
+            read.distances,
+            [(row.model or "").lower() for row in rows],
+            [row.question_id for row in rows],
+            labels_of(rows),
+            np.ones(len(rows)),
+        )
+        return found, read.confidence
+
     def write(
         self, folder: Path, tuned: Tuned, facts: Mapping[str, Any], quality: Mapping[str, Any]
     ) -> CheckpointConfig:
@@ -146,16 +171,11 @@ def check_output(folder: Path) -> None:
 
 def _check_kind(name: str, folder: Path) -> None:
     """Raises TrainingError for a calibrator that is a language model."""
-    try:
-        values = json.loads((folder / "calibrator.json").read_text(encoding="utf-8"))
-        architecture = values["architecture"]
-    except (OSError, ValueError, LookupError, TypeError):
-        architecture = read_config(folder).architecture  # which says what is wrong
-    if architecture != "embedded":
+    if isinstance(config := read_config(folder, name), LlmConfig):
         raise TrainingError(
-            f"checkpoint {name!r} is a language model ({architecture}); verdicts fine-tune the "
-            "embedded calibrator here. For this one: `pinocchio export --labelled -o FILE.jsonl` "
-            f"and `pinocchio train FILE.jsonl --preset paper --start {name} -o FOLDER`"
+            f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "
+            "the embedded calibrator here. For this one: `pinocchio export --labelled -o "
+            f"FILE.jsonl` and `pinocchio train FILE.jsonl --preset paper --start {name} -o FOLDER`"
         )
 
 

@@ -5,8 +5,8 @@
 Slope and intercept are a priori what `recalibration_fit` takes them for, weights and biases are
 normal around the shipped ones; how firmly (`ridge`) is chosen by cross-validation over questions.
 With an endless ridge this is Platt scaling, so fine-tuning starts where a recalibration ends. The
-n-grams and hidden layers stay: refitting those too was worse with 200 labels and no better with
-2,000 (`../proxy/learning/README.md`). numpy only.
+n-grams and hidden layers stay: refitting those too was worse with 200 labels and hardly better
+with 2,000. What it is worth was measured (`proxy/learning/README.md`). numpy only.
 """
 
 from __future__ import annotations

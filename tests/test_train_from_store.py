@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -200,23 +202,23 @@ def test_verdicts_of_a_real_proxy_are_read_as_they_were_scored(
     streamed = proxy.ask("The answer is a stream", stream=True)
     assert streamed.status_code == 200
     ids = [answer.headers["x-pinocchio-request-id"], streamed.headers["x-pinocchio-request-id"]]
-    url = proxy.config.store
-    findings = Findings(url)
-    until(lambda: _label_all(findings, ids))
+    until(lambda: _kept(proxy, ids) == 2, within_s=30)
+    findings = Findings(proxy.config.store)
+    for id in ids:
+        findings.give_verdict(id, True, "ann")
     findings.close()
-    found = gathered(url, start)
+    found = gathered(proxy.config.store, start)
     assert len(found.labels.replies) == 2
     assert found.left_out.changed == found.left_out.unreadable == 0
 
 
-def _label_all(findings: Findings, ids: list[str]) -> bool:
-    from proxy.store.recorded import find
-
-    if not all(find(findings.engine, id) for id in ids):
-        return False
-    for id in ids:
-        findings.give_verdict(id, True, "ann")
-    return True
+def _kept(proxy: LiveProxy, ids: list[str]) -> int:
+    """How many of the requests are recorded, with what the audit drew of them."""
+    query = "SELECT count(*) FROM exchanges JOIN held_replies USING (request_id)"
+    query += " WHERE request_id IN (?, ?)"
+    with closing(sqlite3.connect(proxy.store_path)) as connection:
+        count: int = connection.execute(query, ids).fetchone()[0]
+    return count
 
 
 def test_postgresql_is_read_alike(store_url: str, scorer: Scorer, start: TunableCheckpoint) -> None:
@@ -261,8 +263,6 @@ def test_content_that_is_gone_and_other_versions_are_counted(
 ) -> None:
     """The refusal says how much is there without content, and what keeps it; and whose
     confidences the others are."""
-    import sqlite3
-
     its = Deployment(tmp_path, scorer)
     its.live(rows(20, 7))
     with sqlite3.connect(tmp_path / "store.db") as connection:
@@ -281,8 +281,6 @@ def test_a_reply_that_scores_otherwise_now_is_left_out(
     tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
     """What was scored then is not what is kept: nothing can be learnt from it."""
-    import sqlite3
-
     its = Deployment(tmp_path, scorer)
     its.live(rows(8, 8))
     with sqlite3.connect(tmp_path / "store.db") as connection:
@@ -293,7 +291,8 @@ def test_a_reply_that_scores_otherwise_now_is_left_out(
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lora")
-    (folder / "calibrator.json").write_text(json.dumps({"architecture": "qwen3_5", "format": 1}))
+    (folder / "calibrator.json").write_text(json.dumps({"preset": "paper", "base": "x/y"}))
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
     return folder
 
 
@@ -334,6 +333,19 @@ def test_a_folder_with_something_in_it_is_left_alone(
     assert done.returncode == 2
     assert "is not an empty folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
+    """`--tune FILE` needs no store; a row that cannot be read is named and left out."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(200, 1)) + "{broken\n")
+    options = ("--tune", str(file), "--calibrator", "embedded", "-o", str(tmp_path / "tuned"))
+    done = run_cli("train", *options, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["is_better"]
+    assert "not JSON" in told["left_out"][0]
+    assert read_config(tmp_path / "tuned").training["tuned"]["rows"]["labels"] == 200
 
 
 def test_training_from_files_is_what_it_was() -> None:

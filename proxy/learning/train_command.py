@@ -1,6 +1,6 @@
-"""`pinocchio train --from-store`: the calibrator in use learns from the verdicts in the store.
+"""`pinocchio train --from-store`, or `--tune FILE`: the calibrator in use learns from verdicts.
 
-Without `--from-store` the command is the calibrator's own `train`, which learns from files.
+Without either the command is the calibrator's own `train`, which begins from nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 cli = typer.Typer()
 
 NOT_BETTER = 3
-FROM_STORE = "--from-store"
-EPILOG = f"With {FROM_STORE} it learns from verdicts: pinocchio train {FROM_STORE} --help"
+FROM_STORE, TUNE = "--from-store", "--tune"
+EPILOG = (
+    f"To fine-tune the calibrator in use on verdicts: {FROM_STORE}, or {TUNE} FILE; "
+    f"pinocchio train {FROM_STORE} --help"
+)
 
 
 class FilesOrStore(TyperCommand):
@@ -36,7 +39,7 @@ class FilesOrStore(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        if FROM_STORE in args:
+        if any(each.partition("=")[0] in (FROM_STORE, TUNE) for each in args):
             return super().make_context(info_name, args, parent, **extra)
         from calibrator import cli as calibrator_cli
 
@@ -48,7 +51,13 @@ class FilesOrStore(TyperCommand):
 
 @cli.command(cls=FilesOrStore)
 def train(
-    from_store: Annotated[bool, typer.Option(FROM_STORE, help="Learn from verdicts.")] = False,
+    from_store: Annotated[bool, typer.Option(FROM_STORE, help="On the store's verdicts.")] = False,
+    tune: Annotated[
+        list[Path] | None, typer.Option(TUNE, help="On these labelled rows instead; .gz too.")
+    ] = None,
+    calibrator: Annotated[
+        str | None, typer.Option(help="Begin with this one, not with the configured one.")
+    ] = None,
     config: ConfigOption = None,
     store: Annotated[
         str | None, typer.Option(help="The URL of another store than the configured one.")
@@ -64,27 +73,35 @@ def train(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Fine-tune the configured calibrator on the verdicts in the store.
+    """Fine-tune the configured calibrator on the verdicts in the store, or on labelled rows.
 
-    Written only where it is better, on verdicts that it did not see, than what counts now and than
-    a recalibration alone; exit status 3 where it is not.
+    Written only where it is better, on labels that it did not see, than what counts now and than a
+    recalibration alone; exit status 3 where it is not.
     """
+    if from_store == bool(tune):
+        message = f"say what to learn from: {FROM_STORE}, or {TUNE} FILE"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
     if (output is None) != dry_run:
         message = "say where to write with -o, or compare alone with --dry-run"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with _sentences():
-        from calibrator import check_output
-
-        if output is not None:
-            check_output(output)
-        start, current = _in_use(config)
-        gathered = _gathered(config, store, since, start, held_only)
-        learnt = _tried(gathered, start, current, held_only)
+        start, current = _in_use(config, calibrator, output)
+        if tune:
+            learnt, facts, notes = _from_files(tune, start, current)
+        else:
+            gathered = _gathered(config, store, since, start, held_only)
+            learnt = _tried(gathered, start, current, held_only)
+            facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
         is_written = output is not None and (learnt.is_better or even_if_worse)
         if output is not None and is_written:
-            facts = {"store": gathered.facts(), "ridge": learnt.tuned.ridge}
-            start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
-    _tell(learnt, gathered, output if is_written else None, as_json)
+            told = {**facts, "ridge": learnt.tuned.ridge}
+            start.write(output, learnt.tuned, told, {"verdicts": quality_of(learnt.now)})
+    written = output if is_written else None
+    if as_json:
+        told = {"written": str(written) if written else None, "left_out": notes, **facts}
+        typer.echo(json.dumps({**told, **learnt.as_dict()}))
+    else:
+        typer.echo("\n".join(_lines(learnt, notes, written)))
     if not learnt.is_better:
         raise typer.Exit(NOT_BETTER)
 
@@ -100,15 +117,39 @@ def _sentences() -> Iterator[None]:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
 
 
-def _in_use(config: Path | None) -> tuple[TunableCheckpoint, Recalibration | None]:
-    """The configured checkpoint and recalibration."""
-    from calibrator import TunableCheckpoint, resolve_recalibration
+def _in_use(
+    config: Path | None, calibrator: str | None, output: Path | None
+) -> tuple[TunableCheckpoint, Recalibration | None]:
+    """The checkpoint to begin with, and the recalibration where it is the configured one."""
+    from calibrator import TunableCheckpoint, check_output, resolve_recalibration
     from proxy.server import load_store_config
 
+    if output is not None:
+        check_output(output)
+    if calibrator is not None:
+        return TunableCheckpoint(calibrator), None
     with errors_told():
         named = load_store_config(config).calibrator
     current = resolve_recalibration(named.recalibration) if named.recalibration else None
     return TunableCheckpoint(named.checkpoint), current
+
+
+def _from_files(
+    files: list[Path], start: TunableCheckpoint, current: Recalibration | None
+) -> tuple[TuningTrial, dict[str, Any], list[str]]:
+    """What rows teach, facts of them, and what was wrong with others."""
+    from calibrator import TUNING_STEPS, load_labelled, progress_bar
+    from proxy.learning.tuning import learn_tuning_of_rows
+
+    rows, bad = load_labelled(files)
+    with progress_bar("reading", len(rows)) as bar:
+        found, own = start.read_rows(rows, lambda count: bar.advance(0, count))
+    with progress_bar("learning", TUNING_STEPS) as bar:
+        learnt = learn_tuning_of_rows(
+            rows, found, own, start, current, progress=lambda: bar.advance(0, 1)
+        )
+    questions = len({row.question_id for row in rows})
+    return learnt, {"rows": {"labels": len(rows), "questions": questions}}, [str(e) for e in bad]
 
 
 def _gathered(
@@ -158,22 +199,11 @@ def quality_of(found: Trial) -> dict[str, float]:
     }
 
 
-def _tell(learnt: TuningTrial, gathered: Gathered, folder: Path | None, as_json: bool) -> None:
-    if as_json:
-        written = {"written": str(folder) if folder else None}
-        values = {**gathered.facts(), "left_out": gathered.left_out.as_dict(), **learnt.as_dict()}
-        typer.echo(json.dumps({**written, **values}))
-        return
-    for line in _lines(learnt, gathered, folder):
-        typer.echo(line)
-
-
-def _lines(learnt: TuningTrial, gathered: Gathered, folder: Path | None) -> Iterator[str]:
+def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
     now, less, beside = learnt.now, learnt.recalibration, learnt.beside
-    yield f"{now.labels} verdicts, worth {now.effective_labels:.0f} of equal weight"
-    for sentence in gathered.left_out.sentences():
-        yield f"  left out: {sentence}"
-    yield f"{'on verdicts that were not fitted on':38}{'AUROC':>8}{'ECE':>8}{'log loss':>10}"
+    yield f"{now.labels} labels, worth {now.effective_labels:.0f} of equal weight"
+    yield from (f"  left out: {note}" for note in notes)
+    yield f"{'on labels that were not fitted on':38}{'AUROC':>8}{'ECE':>8}{'log loss':>10}"
     rows = (("now", now.before), ("recalibrated", less.after), ("fine-tuned", now.after))
     for name, figures in rows:
         yield f"  {name:36}{figures.auroc:8.3f}{figures.ece:8.3f}{figures.log_loss:10.4f}"
@@ -193,12 +223,12 @@ def _lines(learnt: TuningTrial, gathered: Gathered, folder: Path | None) -> Iter
 def _why_not(learnt: TuningTrial) -> str:
     if learnt.recalibration.is_better:
         return (
-            "not better: a recalibration of these verdicts does as well; "
+            "not better: a recalibration of these labels does as well; "
             "run `pinocchio recalibrate --from-store`"
         )
     if learnt.now.is_better:
         return (
             "not enough: better than now, but not beyond noise than a recalibration; more "
-            "verdicts will tell"
+            "labels will tell"
         )
     return "not better beyond noise; what counts now still counts"

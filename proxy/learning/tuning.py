@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrator import (
     Item,
@@ -23,6 +24,7 @@ from calibrator import (
     Read,
     Readings,
     Recalibration,
+    Row,
     TunableCheckpoint,
     TuningTrial,
     message_text,
@@ -34,6 +36,8 @@ from proxy.json_splice import json_object
 from proxy.learning.labels import Labels
 from proxy.learning.recalibrating import NotLearntError, own_score, usable
 from proxy.store.labels import LabelledReply, labelled, totals
+
+Floats = NDArray[np.float64]
 
 LEAST_LABELS: Final = 100
 """With fewer, a fold of five leaves too few others to choose a ridge on."""
@@ -75,10 +79,6 @@ class LeftOut:
                 f"{self.changed} replies score otherwise now than then: a part of what was read is "
                 "not kept, such as an earlier turn that the request only named"
             )
-
-    def as_dict(self) -> dict[str, Any]:
-        counts = ("undrawn", "without_content", "unreadable", "changed")
-        return {name: getattr(self, name) for name in counts} | {"versions": dict(self.versions)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,26 +228,50 @@ def learn_tuning(
     replies = gathered.labels.replies
     if not is_held_only:
         usable(gathered.labels)
-    if len(replies) < LEAST_LABELS:
-        raise NotLearntError("; ".join([_too_few(len(replies)), *gathered.left_out.sentences()]))
-    found = gathered.readings()
-    if found.correct.min() == found.correct.max():
-        which = "correct" if found.correct[0] else "wrong"
-        raise NotLearntError(
-            f"all {len(replies)} labelled replies are {which}: fine-tuning needs both kinds"
-        )
+    _check_enough(replies, "; ".join(gathered.left_out.sentences()))
     assert gathered.read is not None
     own = gathered.read.confidence
-    now = own
-    if current is not None:
-        pairs = zip(own.tolist(), replies, strict=True)
-        now = np.array([current.apply_to(p, r.model, r.domain, r.team) for p, r in pairs])
+    now = _recalibrated(own, current, [(r.model, r.domain, r.team) for r in replies])
+    return try_tuning(start, gathered.readings(), own, now, progress)
+
+
+def learn_tuning_of_rows(
+    rows: Sequence[Row],
+    found: Readings,
+    own: Floats,
+    start: TunableCheckpoint,
+    current: Recalibration | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> TuningTrial:
+    """As `learn_tuning`, on labelled rows that all count alike; `own` (n,) is what `start` says."""
+    _check_enough(rows)
+    now = _recalibrated(own, current, [(r.model, r.domain, r.raw.get("team")) for r in rows])
     return try_tuning(start, found, own, now, progress)
 
 
-def _too_few(count: int) -> str:
-    missing = LEAST_LABELS - count
-    return (
-        f"{count} labelled replies with content are too few to fine-tune on: {LEAST_LABELS} are "
-        f"the least, {missing} more, and 500 are better"
-    )
+def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:
+    count = len(labelled)
+    if count < LEAST_LABELS:
+        raise NotLearntError(
+            f"{count} labelled replies with content are too few to fine-tune on: {LEAST_LABELS} "
+            f"are the least, {LEAST_LABELS - count} more, and 500 are better"
+            + (f"; {left_out}" if left_out else "")
+        )
+    kinds = {bool(each.correct if isinstance(each, Row) else each.is_correct) for each in labelled}
+    if len(kinds) == 1:
+        which = "correct" if kinds.pop() else "wrong"
+        raise NotLearntError(
+            f"all {count} labelled replies are {which}: fine-tuning needs both kinds"
+        )
+
+
+def _recalibrated(
+    own: Floats,
+    current: Recalibration | None,
+    whose: Sequence[tuple[str | None, str | None, str | None]],
+) -> Floats:
+    """What is told of replies of these models, domains and teams now."""
+    if current is None:
+        return own
+    pairs = zip(own.tolist(), whose, strict=True)
+    return np.array([current.apply_to(score, *named) for score, named in pairs])
