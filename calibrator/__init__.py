@@ -19,6 +19,7 @@ from calibrator.errors import (
     QueueFullError,
     RowError,
     TrainingError,
+    UnavailableError,
 )
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
+    from calibrator.llm.exporting import export_weights
     from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
@@ -62,6 +65,7 @@ _LAZY = {
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
+    "TokenPrompts": "calibrator.llm.elsewhere",
     "Trial": "calibrator.recalibration_trial",
     "TUNING_STEPS": "calibrator.tuning_trial",
     "TunableCheckpoint": "calibrator.fine_tuning",
@@ -72,11 +76,14 @@ _LAZY = {
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
+    "export_weights": "calibrator.llm.exporting",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
     "progress_bar": "calibrator.console",
+    "load_token_prompts": "calibrator.llm.elsewhere",
+    "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
@@ -124,21 +131,26 @@ __all__ = [
     "Scorer",
     "Stratum",
     "Ticket",
+    "TokenPrompts",
     "TrainingError",
     "Trial",
     "TunableCheckpoint",
     "TuningTrial",
+    "UnavailableError",
     "agreement_of",
     "check_checkpoint",
     "check_output",
     "checkpoint_card",
     "cli",
     "estimated_share",
+    "export_weights",
     "fit_observed",
     "group_key",
     "load_labelled",
     "load_scorer",
+    "load_token_prompts",
     "message_text",
+    "name_elsewhere",
     "progress_bar",
     "question_text",
     "reads_images",

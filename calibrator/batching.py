@@ -1,5 +1,7 @@
 """The one hand-off between those who want scores and the thread that computes them.
 
+A scorer that only waits, for a server over HTTP, may have several such threads.
+
 Waits for nobody: what has arrived while a batch was computed forms the next batch, so an idle
 scorer answers at once and a busy one fills its batches. First come, first served; a batch holds
 at most `batch_characters` of text after padding.
@@ -9,14 +11,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
-from calibrator.errors import CalibratorError, QueueFullError
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
+from calibrator.scorer import Item, Score, Scorer, batches_at_a_time
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +64,10 @@ class Ticket:
 
 
 class Batcher:
-    """Scores items on a thread of its own; `submit` may be called from any thread."""
+    """Scores items on a thread of its own, or as many as the scorer takes batches at a time.
+
+    `submit` may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -81,10 +87,14 @@ class Batcher:
         # The scorer's thread sleeps reading a pipe. Whoever writes to it lets go of the interpreter
         # meanwhile; woken by a lock, the thread would at once have to wait for the interpreter.
         self._bed, self._bell = os.pipe()
-        self._is_asleep = False
+        self._asleep = 0  # threads; each byte in the pipe wakes one
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="scorer", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name="scorer", daemon=True)
+            for _ in range(batches_at_a_time(scorer))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(
         self,
@@ -118,25 +128,30 @@ class Batcher:
         return tickets
 
     def wake(self) -> None:
+        """Wakes one thread, which wakes the next if it leaves anything."""
         with self._lock:
-            was_asleep, self._is_asleep = self._is_asleep, False
-        if was_asleep:
+            wakes = self._asleep > 0
+            self._asleep -= wakes
+        if wakes:
             os.write(self._bell, b"!")
 
     def close(self) -> None:
-        """Cancels what is waiting and ends the thread after its current batch."""
+        """Cancels what is waiting and ends the threads after their current batches."""
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
             given_up = list(self._waiting)
             self._waiting.clear()
         if was_closed:
             return
-        self.wake()
+        for _ in self._threads:
+            self.wake()
         for ticket in given_up:
             ticket.cancel()
             ticket.finish()
-        self._thread.join(timeout=10)
-        if not self._thread.is_alive():  # else it may still read
+        until = time.monotonic() + 10
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, until - time.monotonic()))
+        if not any(thread.is_alive() for thread in self._threads):  # else one may still read
             os.close(self._bed)
             os.close(self._bell)
 
@@ -151,9 +166,14 @@ class Batcher:
         while True:
             with self._lock:
                 if self._waiting or self._is_closed:
-                    return self._taken()
-                self._is_asleep = True
+                    batch = self._taken()
+                    is_more = bool(self._waiting) and self._asleep > 0
+                    break
+                self._asleep += 1
             os.read(self._bed, 1)
+        if is_more:
+            self.wake()
+        return batch
 
     def _taken(self) -> list[Ticket]:
         batch: list[Ticket] = []
@@ -172,6 +192,10 @@ class Batcher:
                 raise CalibratorError(
                     f"{self.name} gave {len(scores)} scores for {len(tickets)} items"
                 )
+        except UnavailableError as error:  # no use to try each alone
+            for ticket in tickets:
+                ticket.finish(error=error)
+            return
         except BaseException as error:  # whatever it is, those who wait must hear of it
             self._isolate(tickets, error)
             return
@@ -184,7 +208,8 @@ class Batcher:
             tickets[0].finish(error=error)
             return
         for ticket in tickets:
-            self._score([ticket])
+            if not ticket.is_cancelled:  # since
+                self._score([ticket])
 
 
 def _size(item: Item, most: int) -> int:

@@ -8,6 +8,7 @@
     ├── JudgingError          rows or scores from which no figure or curve can be computed
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
+    ├── UnavailableError      the scorer itself cannot answer now (has a `reason`)
     └── MissingExtraError     a package of an optional extra is not installed
 
 Errors of safetensors, tokenizers, torch and the hub's client are translated where a checkpoint is
@@ -52,6 +53,14 @@ class QueueFullError(CalibratorError):
 
 class NotScorableError(CalibratorError):
     """The calibrator has no number for this reply; `reason` is one machine word."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class UnavailableError(CalibratorError):
+    """The scorer cannot answer now, and no item is to blame; `reason` is one machine word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

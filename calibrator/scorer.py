@@ -57,6 +57,14 @@ def reads_images(scorer: Scorer) -> bool:
     return bool(getattr(scorer, "reads_images", False))
 
 
+def batches_at_a_time(scorer: Scorer) -> int:
+    """How many it may be given at a time, each on a thread; an attribute `concurrency` says so.
+
+    One that computes takes one; one that waits for a server may take several.
+    """
+    return int(getattr(scorer, "concurrency", 1))
+
+
 @dataclass(frozen=True, slots=True)
 class FakeScorer:
     """Gives every item the same confidence; `fake:0.73` in a configuration."""

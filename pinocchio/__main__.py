@@ -35,11 +35,12 @@ def main() -> None:
     from proxy.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
-    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli, export_command.cli]
+    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     for commands in (recalibrate_command.cli, train_command.cli):
         cli.add_typer(commands)  # learn from files as the calibrator's, and from the store
+    cli.add_typer(export_command.cli, name="export")
     cli.add_typer(key_commands.cli, name="keys")
     cli.add_typer(audit_commands.cli, name="audit")
     typer.main.get_command(cli)(prog_name="pinocchio")

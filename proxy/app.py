@@ -30,6 +30,7 @@ from proxy.callers import CALLER
 from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.conversations import Conversations
 from proxy.desk.listening import AdminSocket, DeskServer
+from proxy.engines.settings import InProcess
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     """How the configured calibrator is loaded, later and on another thread."""
+    if not isinstance(config.engine, InProcess):
+        from proxy.engines.opening import engine_loader
+
+        return engine_loader(config)
     if config.checkpoint == NO_CALIBRATOR:
         return None
     threads = config.threads or min(4, max(1, (os.cpu_count() or 1) // 2))

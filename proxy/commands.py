@@ -63,11 +63,20 @@ def serve(
     policy: Annotated[
         str | None, typer.Option(help="A pack by name, in place of the configured policy.")
     ] = None,
+    scorer_only: Annotated[
+        bool,
+        typer.Option("--scorer-only", help="No proxy, but its calibrator for other processes."),
+    ] = False,
 ) -> None:
     """Run the proxy."""
-    from proxy.server import serve as run
-
     with errors_told():
+        if scorer_only:
+            from proxy.engines.serving import serve_scorer
+
+            serve_scorer(config, host, port, typer.echo)
+            return
+        from proxy.server import serve as run
+
         run(config, host, port, policy, typer.echo)
 
 
@@ -94,6 +103,7 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
+    typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")

@@ -15,9 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -33,6 +31,8 @@ from policies import (
     load_policy,
     nearest,
 )
+from proxy.engines.settings import ENGINES, Engine, InProcess
+from proxy.section import Secret, Section
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
@@ -48,11 +48,6 @@ def _size(value: Any) -> Any:
     if not (match := _SIZE.fullmatch(value.strip())):
         raise ValueError(f"a size is a whole number with B, KB, MB or GB, not {value!r}")
     return int(match[1]) * _UNITS[(match[2] or "B").upper()]
-
-
-def _secret(value: Any) -> Any:
-    """An unquoted `${KEY:-}` is null in YAML, and a key of digits a number."""
-    return "" if value is None else str(value) if isinstance(value, int) else value
 
 
 def _store(value: str) -> str:
@@ -87,12 +82,7 @@ def _admin(value: Any) -> Any:
 
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
-Secret = Annotated[SecretStr, BeforeValidator(_secret)]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 
 
 class UpstreamConfig(Section):
@@ -162,6 +152,20 @@ class CalibratorConfig(Section):
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
+    engine: Engine = InProcess()  # who computes the scores
+
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether somebody said which; otherwise it is the default."""
+        return "checkpoint" in self.model_fields_set
+
+    @property
+    def summary(self) -> str:
+        """For people: what scores, and where, if not in this process."""
+        if isinstance(self.engine, InProcess):
+            return self.checkpoint
+        named = f"{self.checkpoint}, " if self.names_checkpoint else ""
+        return f"{named}engine {self.engine.place}"
 
     @model_validator(mode="after")
     def _has_something_to_recalibrate(self) -> CalibratorConfig:
@@ -169,6 +173,17 @@ class CalibratorConfig(Section):
             raise ValueError(
                 "'checkpoint: none' gives no number to recalibrate; remove recalibration"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_engine(self) -> CalibratorConfig:
+        if isinstance(self.engine, InProcess):
+            return self
+        if self.checkpoint == NO_CALIBRATOR:
+            raise ValueError("'checkpoint: none' needs no engine; remove one of them")
+        if self.device != "auto" or self.threads is not None:
+            raise ValueError(f"{self.engine.kind} computes elsewhere; remove device and threads")
+        self.engine.check_checkpoint(self.names_checkpoint, bool(self.recalibration))
         return self
 
 
@@ -252,6 +267,14 @@ class WebhookConfig(Section):
         return self
 
 
+class ScorerConfig(Section):
+    """Of `pinocchio serve --scorer-only`, the scoring server for other processes."""
+
+    token: Secret = Field(  # which they have to send; beyond loopback one is required
+        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_SCORER_TOKEN", ""))
+    )
+
+
 class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
@@ -303,6 +326,7 @@ class Config(Section):
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
     limits: LimitsConfig = LimitsConfig()
+    scorer: ScorerConfig = Field(default_factory=ScorerConfig)
 
     @property
     def needs_keys(self) -> bool:
@@ -416,10 +440,18 @@ def _tuples(value: dict[str, Any]) -> dict[str, Any]:
 
 def _problem(document: Document, found: Any) -> Problem:
     """One finding of pydantic as a sentence with its line."""
-    loc = tuple(found["loc"])
+    loc, known = tuple(found["loc"]), _keys_at(found["loc"][:-1])
+    if loc[:2] == ("calibrator", "engine"):
+        loc = loc[:2] + loc[3:]  # without the kind, which stands in no key
     if found["type"] == "extra_forbidden":
-        message = f"unknown key {loc[-1]!r}{_hint(str(loc[-1]), _keys_at(loc[:-1]))}"
+        message = f"unknown key {loc[-1]!r}{_hint(str(loc[-1]), known)}"
         return _sentence(document, loc[:-1], message, at=loc)
+    if found["type"] == "union_tag_not_found":
+        return _sentence(document, loc, f"say which kind: {', '.join(ENGINES)}")
+    if found["type"] == "union_tag_invalid":
+        tag = found["ctx"]["tag"]
+        message = f"there is no engine {tag!r}{_hint(tag, ENGINES)}"
+        return _sentence(document, (*loc, "kind"), message)
     return _sentence(document, loc, found["msg"].removeprefix("Value error, "))
 
 
@@ -443,10 +475,13 @@ _SECTIONS: dict[str, type[Section]] = {
     "admin": AdminConfig,
     "webhooks": WebhookConfig,
     "limits": LimitsConfig,
+    "scorer": ScorerConfig,
 }
 
 
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
     """The keys that the section at `loc` knows."""
+    if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
+        return list(ENGINES[str(loc[2])].model_fields)
     section = _SECTIONS.get(str(loc[0]), Config) if loc else Config
     return list(section.model_fields)

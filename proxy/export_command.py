@@ -1,4 +1,5 @@
-"""The command `export`: what the store has, as the labelled rows that everything else reads.
+"""The command `export`: what the store has, as the labelled rows that everything else reads, and
+with `weights` a calibrator in the forms of other engines.
 
     {"id", "question_id", "domain", "question", "response", "model", "correct": 0|1, "confidence",
      "calibrator", "team", "policy", "action", "kind", "state", "share", "at_s",
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -27,14 +29,27 @@ from proxy.commands import ConfigOption, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
 
+
+class Form(StrEnum):
+    MERGED = "merged"
+    SEQUENCE_CLASSIFICATION = "sequence-classification"
+
+
+class Dtype(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
 if TYPE_CHECKING:
     from proxy.store.exported import Exported, Given
 
-cli = typer.Typer(no_args_is_help=True)
+cli = typer.Typer()
 
 
-@cli.command()
+@cli.callback(invoke_without_command=True)
 def export(
+    context: typer.Context,
     since: Annotated[str, typer.Option(help="How far back, such as 12h or 30d.")] = "30d",
     labelled: Annotated[bool, typer.Option("--labelled", help="Only what has a verdict.")] = False,
     facts: Annotated[
@@ -46,6 +61,8 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
+    if context.invoked_subcommand is not None:
+        return
     from proxy.store.exported import with_content, without_content
 
     start, count, unread = time.time() - seconds(since), 0, 0
@@ -63,6 +80,25 @@ def export(
                 count += 1
     left_out = f"; {unread} left out: images, or several choices" if unread else ""
     typer.echo(f"{count} rows{left_out}", err=True)
+
+
+@cli.command()
+def weights(
+    checkpoint: Annotated[str, typer.Argument(help="A folder or hub name of a language model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder.")],
+    form: Annotated[
+        Form, typer.Option(help="Merged for vLLM, SGLang and transformers; or one output.")
+    ] = Form.MERGED,
+    dtype: Annotated[Dtype, typer.Option(help="Of the file.")] = Dtype.FLOAT32,
+) -> None:
+    """Write a calibrator's weights for other engines; refused where these would score otherwise."""
+    from calibrator import CalibratorError, export_weights
+
+    try:
+        written = export_weights(checkpoint, output, form.value, dtype.value)
+    except CalibratorError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+    typer.echo(f"{written.version} is in {output}")
 
 
 def row_of(exported: Exported) -> dict[str, Any] | None:

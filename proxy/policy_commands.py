@@ -149,13 +149,14 @@ def _audited(
     config: Path | None, since: str, scope: Scope, policy: Policy | None
 ) -> tuple[list[Labelled], set[str | None]]:
     """The same of the store's audited replies, under the calibrator that is configured now."""
-    from calibrator import resolve_recalibration, version_of
+    from calibrator import resolve_recalibration
+    from proxy.engines.opening import known_name
     from proxy.learning.certifying import audited_labels
     from proxy.server import load_store_config
 
     with errors_told():
         named = load_store_config(config).calibrator
-    calibrator = version_of(named.checkpoint)
+    calibrator = known_name(named)
     if named.recalibration and (found := resolve_recalibration(named.recalibration)):
         calibrator += f"+{found.name}"
     start = time.time() - seconds(since)

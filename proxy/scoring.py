@@ -1,4 +1,4 @@
-"""Confidence for every choice: in process, off the event loop, within a deadline.
+"""Confidence for every choice: off the event loop, within a deadline.
 
 The calibrator loads on a thread of its own while the proxy already relays. Whatever goes wrong
 here costs a number, never a completion: the status and a machine word say why there is none.
@@ -25,12 +25,16 @@ from calibrator import (
     QueueFullError,
     Scorer,
     Ticket,
+    UnavailableError,
     message_text,
+    reads_images,
 )
 from proxy.deadlines import Deadlines
 from proxy.formats import Choice
 
 log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # until a scorer that was not there is asked again
 
 
 class Status(StrEnum):
@@ -79,6 +83,8 @@ class Scoring:
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
         self._arrivals: _Arrivals | None = None
+        self._scorer: Scorer | None = None
+        self._is_closing = threading.Event()
         self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
         if load is None:
             self._absence = Confidence(None, Status.SKIPPED, "no_calibrator")
@@ -87,6 +93,11 @@ class Scoring:
     def name(self) -> str | None:
         """The calibrator's name, once it is loaded."""
         return self._batcher.name if self._batcher else None
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the calibrator looks at images; False until it is loaded."""
+        return self._scorer is not None and reads_images(self._scorer)
 
     @property
     def is_ready(self) -> bool:
@@ -100,20 +111,41 @@ class Scoring:
     def _run_load(self) -> None:
         if self._load is not None:
             self._try_load(self._load)
-        self._on_ready()
+        if not self._is_closing.is_set():
+            self._on_ready()
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
-        try:
-            scorer = load()
-            scorer.score_batch([Item("warm-up", "warm-up")])  # the first pass is the slowest
-        except Exception as error:
-            self._absence = Confidence(None, Status.ERROR, "calibrator_failed")
-            log.error("calibrator_failed", error=str(error))
+        """Once, or until a scorer that was not there yet is."""
+        said, pause_s = None, FIRST_PAUSE_S
+        while not self._is_closing.is_set():
+            try:
+                scorer = _warm(load())
+                break
+            except UnavailableError as error:
+                if said != (said := str(error)):
+                    log.warning("calibrator_unavailable", reason=error.reason, error=said)
+                self._is_closing.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            except Exception as error:
+                self._absence = Confidence(None, Status.ERROR, "calibrator_failed")
+                log.error("calibrator_failed", error=str(error))
+                return
+        else:
+            return
+        self._take(scorer)
+
+    def _take(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        if self._is_closing.is_set():
+            _close(scorer)
             return
         self._batcher = Batcher(scorer, max_queue=self._max_queue)
         log.info("calibrator_ready", calibrator=scorer.name)
 
     def close(self) -> None:
+        self._is_closing.set()
+        if self._scorer is not None:
+            _close(self._scorer)
         if self._batcher is not None:
             self._batcher.close()
         if self._arrivals is not None:
@@ -133,30 +165,38 @@ class Scoring:
         `question` may raise NotScorableError; `model` is the name of the answering model. The
         calibrator itself looks at no team.
         """
-        batcher = self._batcher
-        if batcher is None:
+        if self._batcher is None:
             return [self._absence] * len(choices)
-        arrivals = self._arrivals_here()
-        waiting = _Waiting(arrivals.loop, len(choices))
         try:
             asked = question()
             items = [
                 Item(asked, message_text(choice.message), model, None, domain) for choice in choices
             ]
-            tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
-            arrivals.wake_soon(batcher)
+            return [_confidence(ticket) for ticket in await self.tickets(items)]
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
             return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
         except Exception as error:
-            log.error("score_failed", **_described(error))
+            log.error("score_failed", **described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+
+    async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
+        """A ticket for each item; those that are not done when time is up are cancelled.
+
+        Raises QueueFullError, and CalibratorError where there is no scorer any more, or none yet.
+        """
+        if (batcher := self._batcher) is None:
+            raise CalibratorError("the scorer is not there")
+        arrivals = self._arrivals_here()
+        waiting = _Waiting(arrivals.loop, len(items))
+        tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
+        arrivals.wake_soon(batcher)
         self._deadlines.add(waiting, arrivals.loop)
         try:
-            if choices:
+            if items:
                 await waiting.over
-            return [_confidence(ticket) for ticket in tickets]
+            return tickets
         finally:
             self._deadlines.discard(waiting)
             for ticket in tickets:
@@ -170,6 +210,22 @@ class Scoring:
                 self._arrivals.close()
             self._arrivals = _Arrivals(loop)
         return self._arrivals
+
+
+def _warm(scorer: Scorer) -> Scorer:
+    """The same; its first pass, the slowest, is over."""
+    try:
+        scorer.score_batch([Item("warm-up", "warm-up")])
+    except BaseException:
+        _close(scorer)
+        raise
+    return scorer
+
+
+def _close(scorer: Scorer) -> None:
+    """Ends what a scorer over HTTP has open."""
+    if (close := getattr(scorer, "close", None)) is not None:
+        close()
 
 
 class _Waiting:
@@ -221,7 +277,7 @@ class _Arrivals:
                 os.write(self._mouth, b"!")
 
     def _tell(self) -> None:
-        os.read(self._ear, 1)  # never more than one at a time
+        os.read(self._ear, 1)  # hardly ever more: two scorer's threads may see nobody coming
         self._is_coming = False  # first, so that what is reported from now on wakes again
         self._hand_out()
 
@@ -243,18 +299,30 @@ class _Arrivals:
         self._hand_out()
 
 
-def _described(error: BaseException) -> dict[str, str]:
+def described(error: BaseException) -> dict[str, str]:
     """A foreign error's message may hold the text that was to be scored, so it is left out."""
     message = {"error": str(error)} if isinstance(error, CalibratorError) else {}
     return {**message, "kind": type(error).__name__}
+
+
+_OF_ENGINES = {"engine_timeout": Status.TIMEOUT, "engine_busy": Status.SKIPPED}
+
+
+def _absence(error: BaseException) -> Confidence:
+    """What stands for a confidence that the scorer failed to give."""
+    if isinstance(error, UnavailableError):  # which its engine has told
+        return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
+    if isinstance(error, NotScorableError):
+        return Confidence(None, Status.NOT_SUPPORTED, error.reason)
+    log.error("score_failed", **described(error))
+    return Confidence(None, Status.ERROR, "scorer_failed")
 
 
 def _confidence(ticket: Ticket) -> Confidence:
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
     if ticket.error is not None:
-        log.error("score_failed", **_described(ticket.error))
-        return Confidence(None, Status.ERROR, "scorer_failed")
+        return _absence(ticket.error)
     if (score := ticket.score) is None:
         return Confidence(None, Status.ERROR, "scorer_closed")
     if not 0 <= score.confidence <= 1:  # nor is NaN

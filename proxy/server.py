@@ -21,10 +21,17 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from calibrator import CheckpointError, HubError, check_checkpoint
+from calibrator import CheckpointError, HubError
 from policies import InvalidDocumentError, lint, load_document
-from proxy.app import App, create_app_of, load_recalibration
-from proxy.config import NO_CALIBRATOR, Config, find_config, load_config, load_config_policy
+from proxy.app import create_app_of, load_recalibration
+from proxy.config import (
+    NO_CALIBRATOR,
+    CalibratorConfig,
+    Config,
+    find_config,
+    load_config,
+    load_config_policy,
+)
 from proxy.desk.listening import bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError
 from proxy.generation import Setup, problems_of
@@ -33,6 +40,7 @@ from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
 from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
+from proxy.routes import ASGIApplication
 from proxy.routing import Router
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine, path_of
@@ -84,7 +92,7 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
     check_exposure(setup, host)
     check_models(setup)
     check_keys(setup)
-    check_calibrator(setup)
+    check_calibrator(setup.config.calibrator)
     return with_recalibration(setup)
 
 
@@ -126,16 +134,20 @@ def check_setup(setup: Setup, host: str) -> None:
     check_exposure(setup, host)
     check_admin(setup.config.admin)
     check_models(setup)
-    check_calibrator(setup)
+    check_calibrator(setup.config.calibrator)
 
 
-def check_calibrator(setup: Setup) -> None:
-    """The checkpoint and its recalibration must be there, and fit; raises StartupError."""
-    calibrator = setup.config.calibrator
-    if calibrator.checkpoint == NO_CALIBRATOR:
+def check_calibrator(config: CalibratorConfig) -> None:
+    """The checkpoint and its recalibration must be there, and fit; raises StartupError.
+
+    An engine need not be there yet.
+    """
+    if config.checkpoint == NO_CALIBRATOR:
         return
+    from proxy.engines.opening import check_calibrator_config
+
     try:
-        check_checkpoint(calibrator.checkpoint, calibrator.recalibration)
+        check_calibrator_config(config)
     except HubError as error:
         raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
     except CheckpointError as error:
@@ -215,7 +227,7 @@ def serve(
     uvicorn.Server(settings).run(sockets=[listening])
 
 
-def server_settings(app: App, config: Config, grace_s: int = GRACE_S) -> uvicorn.Config:
+def server_settings(app: ASGIApplication, config: Config, grace_s: int = GRACE_S) -> uvicorn.Config:
     """How uvicorn runs the application: it adds no header, no log line and no limit of its own."""
     return uvicorn.Config(
         app,
@@ -272,7 +284,7 @@ def greeting(setup: Setup, url: str) -> list[str]:
     """What is known at once: where it listens, which calibrator and policy."""
     return [
         f"Pinocchio Proxy listens on {url}",
-        f"  calibrator {setup.config.calibrator.checkpoint} (loading), "
+        f"  calibrator {setup.config.calibrator.summary} (loading), "
         f"policy {setup.policy.name} ({setup.policy.mode}), "
         f"configuration {setup.path or 'built in'}",
     ]
@@ -290,7 +302,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
         "Ready. Try a question that the demo answers wrongly:",
         f"  curl -si {url}/chat/completions -H 'content-type: application/json' -d '{quoted}'",
     ]
-    if setup.config.calibrator.checkpoint != "embedded":
+    if setup.config.calibrator.summary != "embedded":
         return lines
     return [
         *lines,

@@ -62,7 +62,7 @@ _STAND_INS = ("dummy-key", "fake-api-key")  # litellm's for providers without ke
 
 
 @cache
-def _load() -> Any:
+def load_litellm() -> Any:
     """litellm, made silent; the import opens no connection."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -139,7 +139,7 @@ class LiteLLMUpstream:
 
     async def load(self) -> None:
         if self._litellm is None:
-            self._litellm = await asyncio.to_thread(_load)
+            self._litellm = await asyncio.to_thread(load_litellm)
             shared_clients().join(self)
 
     async def translate(self, request: UpstreamRequest) -> UpstreamReply:

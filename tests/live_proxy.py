@@ -72,9 +72,11 @@ class SlowScorer(WordScorer):
     """Scores nothing but the warm-up before `proceed` is set."""
 
     proceed: threading.Event = field(default_factory=threading.Event)
+    has_begun: threading.Event = field(default_factory=threading.Event)
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         if items[0].answer != "warm-up":
+            self.has_begun.set()
             self.proceed.wait(10)
         return super().score_batch(items)
 
@@ -124,6 +126,7 @@ class LiveProxy:
         load: Callable[[], Scorer] | None = None,
         is_open: bool = True,
         has_desk: bool = False,
+        waits: bool = True,  # until there is a calibrator
         upstream: Mapping[str, Any] | None = None,
         **sections: Any,
     ) -> None:
@@ -143,7 +146,7 @@ class LiveProxy:
                 **sections,
             }
         )
-        is_configured = "checkpoint" in sections.get("calibrator", {})
+        is_configured = {"checkpoint", "engine"} & sections.get("calibrator", {}).keys()
         self.admin = bind_admin(AdminConfig(port=0, token=config.admin.token)) if has_desk else None
         app = create_app(
             config,
@@ -160,7 +163,7 @@ class LiveProxy:
         )
         self._thread.start()
         assert self._server.is_up.wait(START_TIMEOUT_S)
-        if load is None:
+        if load is None and waits:
             self.wait_until_ready()
 
     @property

@@ -167,7 +167,59 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, audit, keys, teams, admin, webhooks, limits",
+        "records, audit, keys, teams, admin, webhooks, limits, scorer",
+    ),
+    (
+        "calibrator:\n  engine:\n    kind: scorr\n    base_url: http://x",
+        3,
+        "calibrator.engine.kind: there is no engine 'scorr'; did you mean 'scorer'?",
+    ),
+    (
+        "calibrator: {engine: {kind: scorer, base_url: 'http://x', tokn: 1}}",
+        1,
+        "calibrator.engine: unknown key 'tokn'; known here: kind, base_url, api_key, concurrency",
+    ),
+    (
+        "calibrator:\n  engine:\n    kind: scorer",
+        2,
+        "calibrator.engine.base_url: Field required",
+    ),
+    (
+        "calibrator:\n  engine: {kind: scorer, base_url: 'http://sk-x@h'}",
+        2,
+        "calibrator.engine.base_url: a base_url begins with http:// or https:// and ends with a "
+        "host, port or path; a key belongs into api_key",
+    ),
+    (
+        "calibrator: {device: cuda, engine: {kind: scorer, base_url: 'http://x'}}",
+        1,
+        "calibrator: scorer computes elsewhere; remove device and threads",
+    ),
+    (
+        "calibrator: {checkpoint: none, engine: {kind: scorer, base_url: 'http://x'}}",
+        1,
+        "calibrator: 'checkpoint: none' needs no engine; remove one of them",
+    ),
+    (
+        "calibrator: {recalibration: x, engine: {kind: scorer, base_url: 'http://x'}}",
+        1,
+        "calibrator: name the checkpoint that the recalibration is for",
+    ),
+    (
+        "calibrator: {checkpoint: embedded, engine: {kind: decisions, model: typesafe/jev}}",
+        1,
+        "calibrator: a decision model has no checkpoint of ours; remove checkpoint",
+    ),
+    (
+        "calibrator: {engine: {kind: vllm, base_url: 'http://x'}}",
+        1,
+        "calibrator: name the checkpoint whose prompt and labels vllm is asked with",
+    ),
+    (
+        "calibrator: {engine: {kind: decisions, model: two words}}",
+        1,
+        "calibrator.engine.model: a model's name is at most 200 visible ASCII characters, without "
+        "spaces",
     ),
     (
         "calibrator:\n  chekpoint: x",

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from calibrator import version_of
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED
 from tests.live_proxy import ProxyProcess, environment, run_cli, until
 from tests.node.runner import run_node
@@ -42,14 +43,14 @@ def observing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield proxy.base_url
 
 
-def run(*command: str, url: str = "") -> str:
+def run(*command: str, url: str = "", **env: str) -> str:
     """What the example prints; fails when it fails or complains."""
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         timeout=60,
-        env=environment() | {"PINOCCHIO_URL": url},
+        env=environment() | {"PINOCCHIO_URL": url} | env,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
@@ -131,6 +132,24 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
         fetched = httpx.get(f"{proxy.base_url}/chat/completions/{command[2]}", trust_env=False)
         [call] = fetched.json()["choices"][0]["message"]["tool_calls"]
         assert call["function"]["name"] == "refund_order"
+
+
+def test_a_proxy_and_a_program_share_a_calibrator(tmp_path: Path) -> None:
+    """Both get the number of the one calibrator that was loaded, and its name."""
+    (tmp_path / "scorer").mkdir()
+    (tmp_path / "proxy").mkdir()
+    config = (EXAMPLES / "scoring_server" / "proxy.yaml").read_text()
+    section = "calibrator: {checkpoint: embedded}"
+    with ProxyProcess(tmp_path / "scorer", section, "--scorer-only") as server:
+        config = config.replace("http://127.0.0.1:9000", server.base_url)
+        config += f"store: sqlite:///{tmp_path}/held.db\n"
+        with ProxyProcess(tmp_path / "proxy", config) as proxy:
+            assert f"engine scorer at {server.base_url} (loading)" in proxy.stdout()
+            script = str(EXAMPLES / "scoring_server" / "compare.py")
+            environ = {"url": proxy.base_url, "PINOCCHIO_SCORER_URL": server.base_url}
+            output = told(run(sys.executable, script, **environ))
+    assert output["through the proxy"] == output["from the server"]
+    assert output["calibrator"] == version_of("embedded")
 
 
 def test_a_program_works_through_the_queue(tmp_path: Path) -> None:

@@ -464,12 +464,12 @@ def test_loading_litellm_is_silent_and_offline(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("FROM_DOTENV=1")
     code = f"""
 import logging, os, sys
-from proxy.translate import _load
+from proxy.translate import load_litellm
 os.chdir({str(tmp_path)!r})
 def audit(event, arguments):
     assert event not in ("socket.connect", "socket.getaddrinfo"), arguments
 sys.addaudithook(audit)
-_load()
+load_litellm()
 assert "FROM_DOTENV" not in os.environ
 for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy.stdout"):
     logging.getLogger(name).error("with a message in it")

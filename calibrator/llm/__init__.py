@@ -5,6 +5,8 @@ question and answer, and P(correct) is the softmax over the logits of its two la
 
     config.py     calibrator.json of this kind, and its presets
     prompts.py    items to token ids
+    bases.py      where the base is
+    elsewhere.py  prompts for a model that runs in an engine elsewhere
     images.py     image files to what the vision tower reads
     loading.py    base and adapter, checked, merged
     model.py      the forward pass

@@ -11,8 +11,9 @@ from peft import PeftModel
 
 from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
+from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
-from calibrator.llm.loading import base_folder, check_digest, load_adapter, load_base
+from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
 from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.prompts import Prompts, load_prompts

@@ -27,7 +27,7 @@ PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # no cal
 FIELDS: Final = ("benchmark", "source_model", "question", "answer")
 FORMAT: Final = 1
 HERE: Final = "."  # the base of a folder that holds whole weights
-_FIELD: Final = re.compile(r"\{(\w+)\}")
+FIELD: Final = re.compile(r"\{(\w+)\}")
 T = TypeVar("T")
 
 
@@ -49,7 +49,7 @@ class PromptConfig:
     answer_characters: int = 800
 
     def __post_init__(self) -> None:
-        found = _FIELD.findall(self.template)
+        found = FIELD.findall(self.template)
         if sorted(set(found) & {"question", "answer"}) != ["answer", "question"]:
             raise ValueError("the prompt template needs {question} and {answer}")
         if strange := sorted(set(found) - set(FIELDS)):
@@ -188,3 +188,9 @@ def _preset(name: Any) -> dict[str, Any]:
         raise CheckpointError(f"there is no preset {name!r}; there are: {', '.join(sorted(known))}")
     values: dict[str, Any] = json.loads(known[name].read_text(encoding="utf-8"))
     return values
+
+
+def write_config(folder: Path, config: LlmConfig) -> None:
+    """Writes `calibrator.json`; raises OSError."""
+    text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
+    (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

@@ -23,8 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from calibrator.digests import digest_of
 from calibrator.errors import CheckpointError
-from calibrator.hub import download
-from calibrator.llm.config import HERE, AdapterConfig, Architecture, LlmConfig
+from calibrator.llm.config import AdapterConfig, Architecture, LlmConfig
 
 ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -33,19 +32,6 @@ CLASSES = {
     "causal-lm": AutoModelForCausalLM,
 }
 _LISTED = 3  # keys that an error names
-
-
-def base_folder(config: LlmConfig, folder: Path) -> Path:
-    """Where the base's weights and tokenizer are; downloads a hub name once.
-
-    Raises CheckpointError or HubError.
-    """
-    if config.base == HERE:
-        return folder
-    for beside in (Path(config.base).expanduser(), folder / config.base):
-        if beside.is_dir():
-            return beside
-    return download(config.base, config.base_revision)
 
 
 def check_digest(config: LlmConfig, folder: Path) -> None:

@@ -50,6 +50,14 @@ class PixelReader:
         image = Image.new("RGB", (found.width, found.height), found.color)
         return self._patches(image, found.pixels, found.pixels)
 
+    def save(self, folder: Path) -> None:
+        """Writes the processor with the sizes of this configuration."""
+        self._processor.size = {
+            "shortest_edge": self.config.min_pixels,
+            "longest_edge": self.config.max_pixels,
+        }
+        self._processor.save_pretrained(folder)
+
     def _patches(self, image: Any, least: int, most: int) -> Pixels:
         size = {"shortest_edge": least, "longest_edge": most}  # pixel counts, in spite of the names
         read: Mapping[str, Any] = self._processor(images=[image], size=size, return_tensors="np")

@@ -16,12 +16,11 @@ from typing import Any
 
 from calibrator.errors import CheckpointError
 from calibrator.layout import readable
-from calibrator.llm.config import LlmConfig, PromptConfig
+from calibrator.llm.config import FIELD, LlmConfig, PromptConfig
 from calibrator.scorer import Item
 
 MARK = "PROMPT-STANDS-HERE"  # in a rendered chat template
 THINK, END_THINK = "<think>", "</think>"
-_FIELD = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Prompts:
         texts = [
             "".join((before, text, after))
             for (text, _), (before, after) in zip(
-                filled, (self._surrounding(len(each)) for each in shown), strict=True
+                filled, (self.surrounding(len(each)) for each in shown), strict=True
             )
         ]
         ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -104,7 +103,7 @@ class Prompts:
         is_known = self.config.metadata == "explicit" or item.benchmark in self._benchmarks
         return item.benchmark if is_known else None
 
-    def _surrounding(self, images: int) -> tuple[str, str]:
+    def surrounding(self, images: int) -> tuple[str, str]:
         """What the chat template puts before and after a prompt with so many images."""
         if images not in self._around:
             self._around[images] = self._rendered(images)
@@ -148,7 +147,7 @@ class Prompts:
         return found
 
     def _checked_labels(self) -> tuple[int, int]:
-        before, after = self._surrounding(0)
+        before, after = self.surrounding(0)
         start = self._ids(f"{before}.{after}")
         found = []
         for label in self.config.labels:
@@ -172,11 +171,11 @@ def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
     """A template with its values; the line of a missing tag is left out where `missing` says so."""
     lines = []
     for line in prompt.template.split("\n"):
-        names = _FIELD.findall(line)
+        names = FIELD.findall(line)
         is_tag = names and not {"question", "answer"} & set(names)
         if is_tag and prompt.missing == "omit" and not any(values[name] for name in names):
             continue
-        lines.append(_FIELD.sub(lambda found: values[found[1]], line))
+        lines.append(FIELD.sub(lambda found: values[found[1]], line))
     return "\n".join(lines)
 
 

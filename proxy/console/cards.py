@@ -33,6 +33,9 @@ class Card:
 
 def calibrator_cards(config: CalibratorConfig) -> list[Card]:
     """The cards of a configured calibrator; what cannot be read is a card that says so."""
+    if config.engine.kind != "in_process" and not config.names_checkpoint:
+        note = "It is not a checkpoint that this configuration names, so it has no card here."
+        return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
     try:
         found = checkpoint_card(config.checkpoint)
     except CalibratorError as error:
@@ -46,15 +49,22 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
     own = card["recalibration"]
     facts = (
-        ("configured", config.checkpoint),
+        ("configured", config.summary),
         ("version", str(card["version"])),
         ("architecture", str(card["architecture"])),
         ("weights", f"{card['weights_sha256'][:16]}…"),
         ("its own curve", _curve(own) if own else "none"),
-        ("base rate", f"{card['base_rate']:.3f} of its training replies were correct"),
         ("waits at most", f"{config.timeout_s:g} s for a score"),
+        *_origin(card),
     )
     return Card("Checkpoint", facts)
+
+
+def _origin(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "base_rate" in card:
+        yield "base rate", f"{card['base_rate']:.3f} of its training replies were correct"
+    if adapter := card.get("adapter"):
+        yield "base", f"{card['base']}, with an adapter of rank {adapter['rank']}"
 
 
 def _curve(curve: Mapping[str, Any]) -> str:
@@ -79,9 +89,9 @@ def _number(value: Any) -> str:
 
 
 def _knows(card: Mapping[str, Any]) -> Card:
-    layout = card["layout"]
-    facts = [("reads", f"{layout['max_tokens']} word pieces, the two ends of a longer text")]
-    facts += [("reads text only", "an image in the question gives no number")]
+    facts = [("reads", _read(card))]
+    if not card.get("images"):
+        facts += [("reads text only", "an image in the question gives no number")]
     note = (
         "On text of kinds that its training did not see it stays near the base rate, and a model "
         "that is not in its list is scored without a name. Measure it on labelled replies of your "
@@ -90,6 +100,16 @@ def _knows(card: Mapping[str, Any]) -> Card:
     models, benchmarks = tuple(card["source_models"]), tuple(card["benchmarks"])
     lists = (Names("Models it knows by name", models), Names("Benchmarks", benchmarks))
     return Card("What it knows", tuple(facts), note, lists)
+
+
+def _read(card: Mapping[str, Any]) -> str:
+    if "layout" in card:
+        return f"{card['layout']['max_tokens']} word pieces, the two ends of a longer text"
+    prompt = card["prompt"]
+    return (
+        f"the first {prompt['question_characters']:,} characters of a question and "
+        f"{prompt['answer_characters']:,} of an answer"
+    )
 
 
 def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:

@@ -144,13 +144,14 @@ def _learn(
     as_json: bool,
 ) -> None:
     """Fits on verdicts, tries, and writes or promotes."""
-    from calibrator import resolve_recalibration, version_of
+    from calibrator import resolve_recalibration
+    from proxy.engines.opening import known_name
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration
 
     named = _calibrator(config)
     versions = None if dry_run or output else _versions(config)
-    base = version_of(named.checkpoint)
+    base = known_name(named)
     current = resolve_recalibration(named.recalibration) if named.recalibration else None
     start = time.time() - seconds(since)
     with opened_record(config) as findings:

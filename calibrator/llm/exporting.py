@@ -1,0 +1,191 @@
+"""A checkpoint in the forms that other engines load, each proved against the scorer it came from.
+
+- `merged`: the whole weights with the adapter merged in, for vLLM, SGLang and transformers; also a
+  checkpoint of ours. A text-only one carries `decision.json`, with which transformers' decision
+  pipeline gives the same P(correct).
+- `sequence-classification`: one output of weights W[ii] - W[i], whose sigmoid is P(correct) (B09).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final, Literal, get_args
+
+import torch
+
+from calibrator.checkpoint import read_config, resolve_checkpoint
+from calibrator.digests import digest_of
+from calibrator.errors import CheckpointError
+from calibrator.llm.calibrator import CANARY, LlmCalibrator, load_llm
+from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, write_config
+from calibrator.llm.loading import quiet
+from calibrator.llm.prompts import load_prompts
+from calibrator.scorer import Item
+
+Form = Literal["merged", "sequence-classification"]
+FORMS: Final = get_args(Form)
+DTYPES: Final = ("float32", "bfloat16", "float16")
+PROBES: Final = (
+    CANARY,
+    Item("What is 2 + 2?", "2 + 2 = 5."),
+    Item("Name a prime number above 20 and below 25.", "I am not sure, but 23 is one. " * 30),
+)
+TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # of a score
+
+
+def export_weights(
+    name: str, output: Path, form: Form = "merged", dtype: str = "float32"
+) -> LlmConfig:
+    """Writes the folder `output`, which must not exist; returns the configuration of what it holds.
+
+    `dtype` is that of the file; scores in another than fp32 move, and are allowed to by TOLERANCE.
+    Raises CheckpointError for what is no language model, for a form that its kind has not, and
+    where the written folder does not score as the checkpoint does (nothing is left then).
+    """
+    if output.exists():
+        raise CheckpointError(f"{output} exists; export into a new folder")
+    folder = resolve_checkpoint(name)
+    config = read_config(folder, name)
+    if not isinstance(config, LlmConfig):
+        raise CheckpointError(f"{config.name} is no language model; its folder is its only form")
+    calibrator = load_llm(config, folder, "cpu", dtype="float32")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    try:
+        write: Callable[[LlmCalibrator, Path, str], LlmConfig] = (
+            _merged if form == "merged" else _classifier
+        )
+        written = write(calibrator, draft, dtype)
+        draft.chmod(0o755)
+        draft.rename(output)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return written
+
+
+def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
+    expected = _scores(calibrator)
+    _save(calibrator, calibrator.model.model, folder, dtype)
+    config = replace(
+        calibrator.config,
+        base=HERE,
+        base_revision=None,
+        adapter=None,
+        weights_sha256=digest_of(folder),
+    )
+    write_config(folder, config)
+    if config.images is None:
+        _save_decision(config, folder)
+    found = _scores(load_llm(config, folder, "cpu", dtype="float32"))
+    _check("merged weights", expected, found, dtype)
+    return config
+
+
+def _save_decision(config: LlmConfig, folder: Path) -> None:
+    from transformers.decision.configuration_utils import DecisionConfig
+
+    incorrect, correct = config.labels
+    before, after = _around(folder, config)
+    DecisionConfig(
+        labels={"noul": [correct, incorrect]},  # of the options true and false
+        chat_template=f"{_quoted(before)}{decision_template(config.prompt)}{_quoted(after)}",
+    ).save_pretrained(folder)
+
+
+def decision_template(prompt: PromptConfig) -> str:
+    """The prompt as Jinja over a `state` of question, answer, benchmark and source_model.
+
+    What it renders is what `prompts.fill` gives of the same texts.
+    """
+    shown = {
+        "question": f"{{{{ state.question[:{prompt.question_characters}] }}}}",
+        "answer": f"{{{{ state.answer[:{prompt.answer_characters}] }}}}",
+        "benchmark": "{{ state.benchmark or '' }}",
+        "source_model": "{{ state.source_model or '' }}",
+    }
+    template = ""
+    lines = prompt.template.split("\n")
+    for number, line in enumerate(lines, start=1):
+        pieces = FIELD.split(line)  # text and names of fields by turns
+        body = "".join(shown[p] if at % 2 else _quoted(p) for at, p in enumerate(pieces))
+        is_tag = set(pieces[1::2]) and not set(pieces[1::2]) & {"question", "answer"}
+        body += _quoted("\n") if number < len(lines) else ""
+        if is_tag and prompt.missing == "omit":
+            known = " or ".join(f"state.{name}" for name in pieces[1::2])
+            body = f"{{% if {known} %}}{body}{{% endif %}}"
+        template += body
+    return template
+
+
+def _around(folder: Path, config: LlmConfig) -> tuple[str, str]:
+    return load_prompts(config, folder).surrounding(0)
+
+
+def _quoted(text: str) -> str:
+    return "{{ " + json.dumps(text) + " }}" if text else ""
+
+
+def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
+    from transformers import AutoModelForSequenceClassification
+
+    source = calibrator.model.model
+    config = source.config.__class__.from_dict(source.config.to_dict())
+    config.num_labels = 1
+    text = config.get_text_config()
+    text.pad_token_id = calibrator.prompts.tokenizer.pad_token_id
+    try:
+        with quiet():
+            auto: Any = AutoModelForSequenceClassification
+            made = auto.from_config(config)
+    except ValueError as error:
+        raise CheckpointError(
+            f"transformers has no sequence classification for {config.model_type}: export the "
+            "merged form, which vLLM reads as one with classifier_from_token"
+        ) from error
+    made.model.load_state_dict(source.model.state_dict())
+    incorrect, correct = calibrator.model.label_rows()
+    with torch.no_grad():
+        made.score.weight.copy_((correct - incorrect)[None])
+    _save(calibrator, made, folder, dtype)
+    with quiet():
+        again: Any = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True
+        ).eval()
+    rows, _ = calibrator.rows(PROBES)
+    with torch.inference_mode():
+        found = [
+            float(torch.sigmoid(again(**calibrator.model.inputs([row])).logits[0, 0]))
+            for row in rows
+        ]
+    _check("the sequence classifier", _scores(calibrator), found, dtype)
+    return calibrator.config
+
+
+def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> None:
+    """Weights, tokenizer, and the image processor with the sizes that this calibrator reads."""
+    stored = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
+    with quiet():
+        model.to(stored).save_pretrained(folder)
+        model.to(torch.float32)
+    calibrator.prompts.tokenizer.save_pretrained(folder)
+    if calibrator.pixels is not None:
+        calibrator.pixels.save(folder)
+
+
+def _scores(calibrator: LlmCalibrator) -> list[float]:
+    return [score.score for score in calibrator.score_batch(PROBES)]
+
+
+def _check(what: str, expected: list[float], found: list[float], dtype: str) -> None:
+    worst = max(abs(a - b) for a, b in zip(expected, found, strict=True))
+    if not worst <= TOLERANCE[dtype]:
+        raise CheckpointError(
+            f"{what} would score differently, by up to {worst:.2g} (at most {TOLERANCE[dtype]:g} "
+            f"in {dtype}); nothing was written"
+        )

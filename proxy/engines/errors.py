@@ -1,0 +1,53 @@
+"""What can go wrong with an engine, and how its answers are looked at before they are believed.
+
+An engine's own words are never repeated: they may hold the text that was to be scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from calibrator import UnavailableError
+
+T = TypeVar("T")
+_WORDS: dict[Any, str] = {
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    float: "a number",
+    bool: "a truth value",
+}
+TIMEOUT, BUSY, DOWN = "engine_timeout", "engine_busy", "engine_down"
+
+
+class EngineError(UnavailableError):
+    """The engine gave no usable scores; the message goes on from its address.
+
+    `reason` is `engine_unreachable` (no connection), `engine_timeout`, `engine_broke_off`,
+    `engine_refused` (4xx), `engine_failed` (5xx), `engine_busy` (429), `engine_answer` (something
+    else than scores), `engine_other` (another calibrator or model), or `engine_down` (not asked,
+    because it failed several times).
+    """
+
+
+def field_of(value: Any, name: str, kind: type[T]) -> T:
+    """A member of an answer's object; raises EngineError where there is none of this type.
+
+    Whole numbers count as floats, truth values do not.
+    """
+    found = value.get(name) if isinstance(value, Mapping) else None
+    if kind is float and type(found) is int:
+        found = float(found) if abs(found) < 2**53 else math.inf
+    if type(found) is not kind:
+        raise EngineError("engine_answer", f"answered without {_WORDS[kind]} in '{name}'")
+    return found
+
+
+def checked(probability: float) -> float:
+    """Raises EngineError for what is no probability; NaN is none."""
+    if not 0 <= probability <= 1:
+        raise EngineError("engine_answer", f"gave {probability} as a probability")
+    return probability

@@ -1,0 +1,90 @@
+"""What vLLM and SGLang have in common: they are asked with token ids, and tell what they read.
+
+The prompt is made here, token by token, from the checkpoint's own template and tokenizer, so that
+nothing in the engine's chat template can change it. Both say how many tokens they have read: where
+that is another number than was sent, the prompt was cut, or put together in another way, and the
+scores are of something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from calibrator import Item, Score, TokenPrompts
+from proxy.engines.errors import EngineError, checked, field_of
+from proxy.engines.json_client import JsonClient
+
+Json = dict[str, Any]
+
+
+class Dialect(Protocol):
+    """How one engine is asked, and how it answers."""
+
+    path: str
+
+    def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> Json:
+        """`labels` are the tokens for correct and incorrect."""
+        ...
+
+    def probabilities(self, answer: Any, count: int) -> list[float]:
+        """P(correct) for each prompt, in order; raises EngineError."""
+        ...
+
+
+class TokenIdEngine:
+    """One such server, asked for the scores of one checkpoint."""
+
+    reads_images = False
+
+    def __init__(
+        self,
+        client: JsonClient,
+        prompts: TokenPrompts,
+        dialect: Dialect,
+        kind: str,
+        model: str | None,
+    ) -> None:
+        self.address = f"{kind} at {client.base_url}"
+        self._client = client
+        self._prompts = prompts
+        self._dialect = dialect
+        self._wanted = model
+        self._model = model or ""
+
+    async def connect(self) -> str:
+        """Looks for the model; whether it has the checkpoint's weights, nobody can see."""
+        listed = field_of(await self._client.get("/v1/models"), "data", list)
+        served = [field_of(model, "id", str) for model in listed]
+        if self._wanted is None and len(served) != 1:
+            text = f"serves {len(served)} models; say which with engine.model"
+            raise EngineError("engine_other", text)
+        if self._wanted is not None and self._wanted not in served:
+            raise EngineError("engine_other", f"does not serve {self._wanted}")
+        self._model = self._wanted or served[0]
+        return self._prompts.name
+
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        prompts = self._prompts.read(items)
+        incorrect, correct = self._prompts.label_ids
+        ids = [prompt.ids for prompt in prompts]
+        request = {"model": self._model, **self._dialect.request(ids, (correct, incorrect))}
+        answer = await self._client.post(self._dialect.path, json.dumps(request).encode())
+        sent = sum(map(len, ids))
+        if (read := prompt_tokens(answer)) != sent:
+            text = f"has read {read} tokens of {sent}: it cuts prompts, or changes them"
+            raise EngineError("engine_answer", text)
+        values = self._dialect.probabilities(answer, len(ids))
+        return [
+            self._prompts.score(prompt, checked(value))
+            for prompt, value in zip(prompts, values, strict=True)
+        ]
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+def prompt_tokens(answer: Any) -> int:
+    """How many tokens the engine has read for an answer."""
+    return int(field_of(field_of(answer, "usage", dict), "prompt_tokens", int))

@@ -1,0 +1,142 @@
+"""What our own scoring server and its clients say to each other, as values.
+
+    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool}
+    POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
+                                            "domain"?, "images"?: [base64]}]}
+                             -> {"calibrator": NAME, "scores": [{"score", "confidence",
+                                 "is_truncated"} or {"error": {"message", "reason"}}]}
+
+One score for each item, in order. Everything else is an error in OpenAI's envelope.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calibrator import CalibratorError, Item, NotScorableError, Score
+from proxy.completion_request import parse_json_object
+from proxy.engines.errors import BUSY, EngineError, checked, field_of
+from proxy.errors import BadRequestError
+
+SCORER_PATH = "/pinocchio/v1/scorer"
+SCORE_PATH = "/pinocchio/v1/score"
+LOADING = "calibrator_loading"  # the code of a 503 of a server that will be there soon
+DEADLINE = "deadline"  # the reason of an item that was not scored in time
+NOT_SUPPORTED = ("image", "audio", "video", "file")  # reasons that lie in the item's kind
+
+_TEXTS = ("question", "answer")
+_TAGS = ("source_model", "benchmark", "domain")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one item has no score; `reason` is one machine word."""
+
+    reason: str
+    message: str
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def items_body(items: Sequence[Item]) -> bytes:
+    return json.dumps({"items": [_written(item) for item in items]}).encode()
+
+
+def _written(item: Item) -> dict[str, Any]:
+    tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
+    images = {"images": [base64.b64encode(image).decode() for image in item.images]}
+    texts = {"question": item.question, "answer": item.answer}
+    return texts | tags | (images if item.images else {})
+
+
+def read_items(body: bytes) -> list[Item]:
+    """The items of a request; raises BadRequestError, which says where the mistake is."""
+    asked = parse_json_object(body)
+    items = asked.get("items")
+    if not isinstance(items, list) or not items:
+        raise BadRequestError("'items' must be a list with at least one item", param="items")
+    if unknown := sorted(asked.keys() - {"items"}):
+        raise BadRequestError(f"unknown field {unknown[0]!r}", param=unknown[0])
+    return [_item(value, f"items[{at}]") for at, value in enumerate(items)]
+
+
+def _item(value: Any, where: str) -> Item:
+    if not isinstance(value, dict):
+        raise BadRequestError(f"{where} must be an object", param=where)
+    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, "images"}):
+        raise BadRequestError(f"{where} has an unknown field {unknown[0]!r}", param=where)
+    for name in _TEXTS:
+        if not isinstance(value.get(name), str):
+            raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
+    for name in _TAGS:
+        if not isinstance(value.get(name), str | None):
+            raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
+    images = _images(value.get("images"), f"{where}.images")
+    tags = {name: value.get(name) for name in _TAGS}
+    return Item(value["question"], value["answer"], **tags, images=images)
+
+
+def _images(value: Any, where: str) -> tuple[bytes, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(image, str) for image in value):
+        raise BadRequestError(f"{where} must be a list of base64 strings", param=where)
+    try:
+        return tuple(base64.b64decode(image, validate=True) for image in value)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequestError(f"{where} holds no base64: {error}", param=where) from error
+
+
+# --- what is answered ---------------------------------------------------------------------------
+
+
+def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
+    """One result for each item, in their order."""
+    return json.dumps(
+        {"calibrator": calibrator, "scores": [_result(result) for result in results]}
+    ).encode()
+
+
+def _result(result: Score | Failure) -> dict[str, Any]:
+    if isinstance(result, Failure):
+        return {"error": {"message": result.message, "reason": result.reason}}
+    return {
+        "score": result.score,
+        "confidence": result.confidence,
+        "is_truncated": result.is_truncated,
+    }
+
+
+def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
+    """The scores of an answer to `count` items.
+
+    Raises EngineError for an answer that is none of this calibrator's to so many items, and, where
+    one item has no score, what stands in its place.
+    """
+    if (found := field_of(answer, "calibrator", str)) != calibrator:
+        raise EngineError("engine_other", f"scored with {found}, not with {calibrator}")
+    scores = field_of(answer, "scores", list)
+    if len(scores) != count:
+        raise EngineError("engine_answer", f"gave {len(scores)} scores for {count} items")
+    return [_score(value) for value in scores]
+
+
+def _score(value: Any) -> Score:
+    if isinstance(value, Mapping) and (error := value.get("error")) is not None:
+        raise _error(field_of(error, "reason", str), field_of(error, "message", str))
+    score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
+    return Score(checked(score), checked(confidence), field_of(value, "is_truncated", bool))
+
+
+def _error(reason: str, message: str) -> CalibratorError:
+    if reason in NOT_SUPPORTED:
+        return NotScorableError(reason, message)
+    if reason == DEADLINE:
+        return EngineError(BUSY, "has not come to it in time")
+    return CalibratorError(message)
