@@ -324,6 +324,16 @@ def test_a_command_that_cannot_be_carried_out_says_why(
     assert "Traceback" not in done.stderr
 
 
+def test_scores_from_elsewhere_need_their_checkpoint_named(tmp_path: Path) -> None:
+    """A configuration need not say which weights a remote scorer has: then nothing is guessed."""
+    config = tmp_path / "proxy.yaml"
+    engine = "{kind: scorer, base_url: 'http://127.0.0.1:9'}"
+    config.write_text(f"calibrator: {{engine: {engine}}}\nstore: sqlite:///{tmp_path}/store.db\n")
+    done = run_cli("train", "--from-store", "--config", str(config), "--dry-run")
+    assert done.returncode == 2
+    assert "say which checkpoint that is: --calibrator" in done.stderr
+
+
 def test_a_folder_with_something_in_it_is_left_alone(
     deployment: Deployment, tmp_path: Path
 ) -> None:

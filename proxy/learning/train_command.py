@@ -122,6 +122,7 @@ def _in_use(
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
     """The checkpoint to begin with, and the recalibration where it is the configured one."""
     from calibrator import TunableCheckpoint, check_output, resolve_recalibration
+    from proxy.engines.settings import InProcess
     from proxy.server import load_store_config
 
     if output is not None:
@@ -130,6 +131,9 @@ def _in_use(
         return TunableCheckpoint(calibrator), None
     with errors_told():
         named = load_store_config(config).calibrator
+    if not isinstance(named.engine, InProcess) and not named.names_checkpoint:
+        message = f"scores come from {named.summary}; say which checkpoint that is: --calibrator"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
     current = resolve_recalibration(named.recalibration) if named.recalibration else None
     return TunableCheckpoint(named.checkpoint), current
 
