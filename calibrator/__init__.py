@@ -25,8 +25,10 @@ from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
+    Question,
+    depiction,
     message_text,
-    question_text,
+    read_question,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from calibrator.commands import cli
     from calibrator.console import progress_bar
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
+    from calibrator.images import ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
+    "ImageLimits": "calibrator.images",
     "Interval": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
     "Label": "calibrator.agreement",
@@ -73,6 +77,7 @@ _LAZY = {
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
+    "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
@@ -83,6 +88,7 @@ _LAZY = {
     "load_scorer": "calibrator.loading",
     "progress_bar": "calibrator.console",
     "load_token_prompts": "calibrator.llm.elsewhere",
+    "locate_images": "calibrator.images",
     "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
@@ -111,6 +117,7 @@ __all__ = [
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "ImageLimits",
     "Interval",
     "Item",
     "JudgingError",
@@ -120,6 +127,7 @@ __all__ = [
     "NotScorableError",
     "Observed",
     "Pinocchio",
+    "Question",
     "QueueFullError",
     "Read",
     "Readings",
@@ -140,8 +148,10 @@ __all__ = [
     "agreement_of",
     "check_checkpoint",
     "check_output",
+    "checked_image",
     "checkpoint_card",
     "cli",
+    "depiction",
     "estimated_share",
     "export_weights",
     "fit_observed",
@@ -149,10 +159,11 @@ __all__ = [
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
+    "locate_images",
     "message_text",
     "name_elsewhere",
     "progress_bar",
-    "question_text",
+    "read_question",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",

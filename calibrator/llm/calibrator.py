@@ -16,6 +16,7 @@ from calibrator.llm.config import LlmConfig
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
 from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
+from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
@@ -91,7 +92,11 @@ def load_llm(
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
-    return LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels)
+    labels = _at_labels(model, prompts)
+    if config.elicitation != "logit":
+        labels.has_odds = config.elicitation == "both"
+        labels.probe = load_probe(folder, labels.label_rows().shape[1] + labels.has_odds)
+    return LlmCalibrator(config, labels, prompts, pixels)
 
 
 def _at_labels(model: Any, prompts: Prompts) -> LabelModel:

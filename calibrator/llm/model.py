@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from calibrator.llm.pixels import Pixels
+from calibrator.llm.probe import Probe, features_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class LabelModel:
         self.body: nn.Module = model.model  # gives hidden states, without the head
         self.label_ids = label_ids
         self.pad_id = 0  # masked; any id of the vocabulary
+        self.probe: Probe | None = None  # reads the state in place of the labels (K14)
+        self.has_odds = False  # the probe reads the labels' log-odds too
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
 
     @property
@@ -51,7 +54,17 @@ class LabelModel:
     @torch.inference_mode()
     def logits(self, rows: Sequence[ModelRow]) -> Tensor:
         """Logits (B, 2) of incorrect and correct, fp32 on the CPU."""
-        return (self.hidden(rows) @ self.label_rows().T).cpu()
+        return self.read_out(self.hidden(rows))
+
+    def read_out(self, states: Tensor) -> Tensor:
+        """Logits (B, 2) of last states (B, hidden): the labels' own, or what the probe makes of
+        them, fp32 on the CPU."""
+        logits = (states @ self.label_rows().T).cpu()
+        if self.probe is None:
+            return logits
+        features = features_of(states.cpu(), logits[:, 1] - logits[:, 0], has_odds=self.has_odds)
+        odds = self.probe.odds(features)
+        return torch.stack([torch.zeros_like(odds), odds], dim=1)
 
     def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
         """The last position's states (B, hidden) after the final norm, fp32 on the device."""

@@ -194,9 +194,9 @@ def item_of(reply: LabelledReply) -> Item | None:
         answers = [message_text(choice.message) for choice in choices]
     except (NoAnswerError, NotScorableError, ValueError):
         return None
-    return (
-        Item(question, answers[0], reply.model, None, reply.domain) if len(answers) == 1 else None
-    )
+    if len(answers) != 1 or question.images:
+        return None
+    return Item(question.text, answers[0], reply.model, None, reply.domain)
 
 
 def _unchanged(
