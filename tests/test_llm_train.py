@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,8 @@ from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
 from tests.sums import sums, write_sums
-from tests.tiny_models import Family
+from tests.tiny_models import OfFamily
 
-Bases = Callable[[Family], Path]
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
 
@@ -57,7 +55,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_bases: Bases, rows: Path) -> LlmTrainConfig:
+def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
     """Six steps on a base that sees, but is shown nothing: without images a tiny one is fast."""
     return LlmTrainConfig(
         data=(str(rows),),
@@ -135,7 +133,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
     assert config.data[0] not in (finished / "calibrator.json").read_text()
 
 
-def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: Bases) -> None:
+def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: OfFamily) -> None:
     """B05: those of the language model and of the vision tower alike."""
     names = {name.rpartition(".lora_")[0] for name in load_file(finished / ADAPTER)}
     model = load_base(tiny_bases("qwen3_vl"), "image-text-to-text")
@@ -144,7 +142,9 @@ def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: 
     assert any("visual" in name for name in names)
 
 
-def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bases: Bases) -> None:
+def test_the_adapter_scores_the_same_however_it_is_held(
+    finished: Path, tiny_bases: OfFamily
+) -> None:
     """After saving, loading and merging: the scores of the unmerged adapter, to 1e-5."""
     known, base = config_in(finished), tiny_bases("qwen3_vl")
     prompts = load_prompts(known, base)
@@ -158,7 +158,7 @@ def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bas
 
 
 def test_the_loss_is_that_of_the_answer_token(
-    config: LlmTrainConfig, finished: Path, tiny_bases: Bases
+    config: LlmTrainConfig, finished: Path, tiny_bases: OfFamily
 ) -> None:
     """B10: the cross-entropy of a whole forward pass at its last position, of no other one."""
     run = run_of(finished, config, tiny_bases("qwen3_vl"))
@@ -311,7 +311,7 @@ def test_a_checkpoint_is_gone_on_from(
     assert now.source_models == ("gpt", "llama", "ours")
 
 
-def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path: Path) -> None:
+def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_path: Path) -> None:
     """E01 on a hybrid base without eyes: its kind is read from its own config.json."""
     made = train_llm(
         tmp_path / "run",
