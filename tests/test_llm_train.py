@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from calibrator import CheckpointError, Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config
+from calibrator.commands import cli
 from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
 from calibrator.llm.calibrator import LlmCalibrator
 from calibrator.llm.config import LlmConfig
+from calibrator.llm.elsewhere import name_elsewhere
+from calibrator.llm.exporting import export_weights
 from calibrator.llm.loading import ADAPTER, load_adapter, load_base
 from calibrator.llm.model import LabelModel
 from calibrator.llm.probe import PROBE
 from calibrator.llm.processes import Processes
 from calibrator.llm.prompts import load_prompts
 from calibrator.llm.samples import (
+    Sample,
     Samples,
     check_questions_apart,
     read_samples,
@@ -288,6 +294,10 @@ def test_a_probe_is_part_of_the_checkpoint(
     expected = torch.sigmoid(units @ probe["out_weight"].T + probe["out_bias"])[:, 0]
     assert scores_of(made) == pytest.approx(expected.tolist(), abs=1e-5)
     assert scores_of(made) != pytest.approx(torch.sigmoid(odds).tolist(), abs=1e-3)
+    with pytest.raises(CheckpointError, match="with a probe"):
+        export_weights(str(made), tmp_path / "exported")
+    with pytest.raises(CheckpointError, match="probe of its last state, which vllm does not"):
+        name_elsewhere(str(made), "vllm")
     (made / PROBE).unlink()
     with pytest.raises(CheckpointError, match="sha256 differs"):
         load_scorer(str(made), "cpu")
@@ -334,6 +344,40 @@ def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path:
     assert len(set(scores_of(made))) > 1
 
 
+def picture(color: str) -> bytes:
+    from PIL import Image
+
+    stream = BytesIO()
+    Image.new("RGB", (32, 32), color).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
+def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Family) -> None:
+    """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
+    tower's own adapter learns from both."""
+    items = [
+        Item(f"{n}: is it red?", "yes", images=(picture("red" if n % 2 else "blue"),) * (n % 3 > 0))
+        for n in range(8)
+    ]
+    samples = [Sample(item, n % 2, f"q{n}") for n, item in enumerate(items)]
+    made = train_llm(
+        tmp_path / "run",
+        LlmTrainConfig(
+            data=(), base=str(tiny_bases(family)), epochs=1, learning_rate=1e-2, device="cpu"
+        ),
+        silent,
+        samples=Samples(samples[:6], samples[6:]),
+    )
+    assert config_in(made).training["rows"] == 6
+    assert config_in(made).images is not None
+    state = load_file(made / ADAPTER)
+    assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
+    red, blue = (Item("is it red?", "yes", images=(picture(color),)) for color in ("red", "blue"))
+    first, second = scores_of(made, [red, blue])
+    assert first != pytest.approx(second, abs=1e-6)
+
+
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
     """D03: refusals and empty answers are kept; one that says nothing is never right."""
     row = {"question": "2+2?", "response": " ", "correct": 1}
@@ -368,6 +412,28 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert max(rates) == rates[29] == pytest.approx(1e-4)
     assert rates == sorted(rates[:30]) + sorted(rates[30:], reverse=True)
     assert rates[-1] < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--preset", "paper", "--forest"), "--forest is for the embedded calibrator"),
+        (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
+        (("--base", "x", "--preset", "paper"), "there is no folder 'x'"),
+        (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
+        (("--start", "CHECKPOINT", "--base", "x"), "has its own base; leave out"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
+    given = [str(finished) if option == "CHECKPOINT" else option for option in options]
+    out = str(tmp_path / "run")
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, "--device", "cpu", *given])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,11 @@ def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str,
         raise CheckpointError(
             f"checkpoint {checkpoint!r} is no language model; {engine} cannot compute its scores"
         )
+    if config.elicitation != "logit":
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} reads P(correct) with a probe of its last state, which "
+            f"{engine} does not give away: score it in process, or train one without a probe"
+        )
     if config.images is None or config.images.placeholder is None:
         return f"{config.version}~{engine}", config, folder
     if not omits_placeholder:

@@ -53,6 +53,8 @@ def export_weights(
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
         raise CheckpointError(f"{config.name} is no language model; its folder is its only form")
+    if config.elicitation != "logit":
+        raise CheckpointError(f"{config.name} is read with a probe, which no other engine has")
     calibrator = load_llm(config, folder, "cpu", dtype="float32")
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))
