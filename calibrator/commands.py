@@ -65,17 +65,23 @@ def score(
     brief: Annotated[
         bool, typer.Option("--brief", help="Write the ids and scores alone, not the rows.")
     ] = False,
+    ignore_images: Annotated[
+        bool,
+        typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
+    ] = False,
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import score_items
+    from calibrator.scores import image_use, score_items
 
     with sentences():
-        read = [row for path in rows for _, row in read_rows(path)]
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        use = image_use(scorer)
+        use = "ignore" if ignore_images and use == "refuse" else use
+        read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
-        scorer = load_scorer(calibrator, device, recalibration=recalibration)
         with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
                 scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
@@ -84,6 +90,9 @@ def score(
             for row, found in zip(good, scores, strict=True):
                 kept = {"id": row.raw.get("id")} if brief else row.raw
                 facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
+                kept = (
+                    kept | {"status": "truncated", "reason": "image"} if row.lacks_images else kept
+                )
                 stream.write(json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags}))
     report_bad(bad, len(read))
 
@@ -112,12 +121,8 @@ def train(
         float, typer.Option(min=1e-7, max=1e-1, help="1e-4 of a language model.")
     ] = 1.5e-4,
     balance_power: Annotated[float, typer.Option(help="1 takes benchmarks as they are.")] = 0.85,
-    model_dropout: Annotated[
-        float, typer.Option(help="Chance to hide the model's name; 0.2 there.")
-    ] = 0.4,
-    benchmark_dropout: Annotated[
-        float, typer.Option(help="The same of the benchmark; 0.5 there.")
-    ] = 0.8,
+    model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
+    benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
     addressed_share: Annotated[
         float, typer.Option(help="Rows with text that addresses the reader.")
     ] = 0.35,

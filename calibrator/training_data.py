@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from calibrator.addressing import addressed
 from calibrator.errors import RowError, TrainingError
 from calibrator.layout import Layout, TokenRow, assemble, encode, tag_text
-from calibrator.rows import Row, read_rows
+from calibrator.rows import ImageUse, Row, read_rows
 from calibrator.stripping import stripped
 from calibrator.tower import TowerRow, tower_row
 
@@ -45,12 +45,14 @@ def is_trainable(path: Path) -> bool:
     return NON_COMMERCIAL not in path.name
 
 
-def load_labelled(paths: Sequence[Path]) -> tuple[list[Row], list[RowError]]:
+def load_labelled(
+    paths: Sequence[Path], images: ImageUse = "refuse"
+) -> tuple[list[Row], list[RowError]]:
     """All labelled rows of the files, and what was wrong with the others."""
     rows: list[Row] = []
     errors: list[RowError] = []
     for path in paths:
-        for line, row in read_rows(path):
+        for line, row in read_rows(path, images):
             if isinstance(row, RowError):
                 errors.append(row)
             elif row.correct is None:
@@ -108,12 +110,14 @@ class Selection:
     seed: int = 20_261_121
 
 
-def select_rows(paths: Sequence[Path], selection: Selection) -> tuple[list[Row], list[Row]]:
+def select_rows(
+    paths: Sequence[Path], selection: Selection, images: ImageUse = "refuse"
+) -> tuple[list[Row], list[Row]]:
     """The rows to train on, and those of the validation questions; raises TrainingError."""
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
         raise TrainingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
-    rows, _ = load_labelled(files)
+    rows, _ = load_labelled(files, images)
     train, validation = split_by_question(rows, selection.validation_share)
     if not train:
         raise TrainingError("too few questions: all of them fell to validation")

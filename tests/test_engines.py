@@ -18,14 +18,16 @@ import structlog
 from calibrator import (
     Batcher,
     CalibratorError,
+    CheckpointError,
     Item,
     NotScorableError,
     load_scorer,
     version_of,
 )
 from proxy.config import Config
+from proxy.console.cards import calibrator_cards
 from proxy.engines.errors import EngineError
-from proxy.engines.opening import engine_loader
+from proxy.engines.opening import engine_loader, known_name
 from proxy.engines.remote import RemoteScorer
 from proxy.scoring import Scoring
 from tests.conftest import StartProxy
@@ -229,6 +231,23 @@ def test_a_name_that_no_header_can_tell(name: str) -> None:
     told.facts = {**FACTS, "calibrator": name}
     with SaidServer(told) as server, pytest.raises(EngineError, match="cannot be told in a header"):
         engine_loader(settings(server.url))()
+
+
+def test_whose_scores_they_are() -> None:
+    """A scoring server without a named checkpoint has no name before it is asked, and the sentence
+    says what to do; people are told which engine it is."""
+    config = settings("http://gpu:9000")
+    with pytest.raises(CheckpointError, match=r"add calibrator\.checkpoint"):
+        known_name(config)
+    assert config.summary == "engine scorer at http://gpu:9000"
+    card = calibrator_cards(config)[0]
+    assert (card.title, card.facts) == ("Engine", (("configured", config.summary),))
+    section = {
+        "checkpoint": "fake:0.5",
+        "engine": {"kind": "scorer", "base_url": "http://gpu:9000"},
+    }
+    named = Config.model_validate({"calibrator": section}).calibrator
+    assert (known_name(named), named.summary) == ("fake:0.5", f"fake:0.5, {config.summary}")
 
 
 # Several batches at once

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
@@ -25,15 +27,12 @@ from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
 from calibrator.llm.calibrator import LlmCalibrator
 from calibrator.llm.config import LlmConfig
-from calibrator.llm.elsewhere import name_elsewhere
-from calibrator.llm.exporting import export_weights
 from calibrator.llm.loading import ADAPTER, load_adapter, load_base
 from calibrator.llm.model import LabelModel
 from calibrator.llm.probe import PROBE
 from calibrator.llm.processes import Processes
 from calibrator.llm.prompts import load_prompts
 from calibrator.llm.samples import (
-    Sample,
     Samples,
     check_questions_apart,
     read_samples,
@@ -294,10 +293,6 @@ def test_a_probe_is_part_of_the_checkpoint(
     expected = torch.sigmoid(units @ probe["out_weight"].T + probe["out_bias"])[:, 0]
     assert scores_of(made) == pytest.approx(expected.tolist(), abs=1e-5)
     assert scores_of(made) != pytest.approx(torch.sigmoid(odds).tolist(), abs=1e-3)
-    with pytest.raises(CheckpointError, match="with a probe"):
-        export_weights(str(made), tmp_path / "exported")
-    with pytest.raises(CheckpointError, match="probe of its last state, which vllm does not"):
-        name_elsewhere(str(made), "vllm")
     (made / PROBE).unlink()
     with pytest.raises(CheckpointError, match="sha256 differs"):
         load_scorer(str(made), "cpu")
@@ -345,32 +340,44 @@ def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path:
 
 
 def picture(color: str) -> bytes:
-    from PIL import Image
-
     stream = BytesIO()
     Image.new("RGB", (32, 32), color).save(stream, "PNG")
     return stream.getvalue()
 
 
+def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
+    row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
+    if data is None:
+        return row
+    return {**row, "images": [f"data:image/png;base64,{b64encode(data).decode()}"]}
+
+
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
-    tower's own adapter learns from both."""
-    items = [
-        Item(f"{n}: is it red?", "yes", images=(picture("red" if n % 2 else "blue"),) * (n % 3 > 0))
-        for n in range(8)
-    ]
-    samples = [Sample(item, n % 2, f"q{n}") for n, item in enumerate(items)]
+    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    shown = [picture("red"), picture("blue"), None]
+    rows = [shown_row(n, shown[n % 3]) for n in range(12)]
+    rows.append(shown_row(13, picture("red")[:40]))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said: list[str] = []
     made = train_llm(
         tmp_path / "run",
         LlmTrainConfig(
-            data=(), base=str(tiny_bases(family)), epochs=1, learning_rate=1e-2, device="cpu"
+            data=(str(data),),
+            base=str(tiny_bases(family)),
+            selection=Selection(validation_share=0.3),
+            epochs=1,
+            learning_rate=1e-2,
+            device="cpu",
         ),
-        silent,
-        samples=Samples(samples[:6], samples[6:]),
+        said.append,
     )
-    assert config_in(made).training["rows"] == 6
-    assert config_in(made).images is not None
+    known = config_in(made)
+    assert any(line.startswith("1 rows are left out") for line in said)
+    assert known.training["rows"] + known.quality["validation_plain"]["rows"] == 12
+    assert known.images is not None
     state = load_file(made / ADAPTER)
     assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
     red, blue = (Item("is it red?", "yes", images=(picture(color),)) for color in ("red", "blue"))

@@ -76,8 +76,7 @@ def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str,
         )
     if config.elicitation != "logit":
         raise CheckpointError(
-            f"checkpoint {checkpoint!r} reads P(correct) with a probe of its last state, which "
-            f"{engine} does not give away: score it in process, or train one without a probe"
+            f"checkpoint {checkpoint!r} reads a probe, and {engine} gives label probabilities alone"
         )
     if config.images is None or config.images.placeholder is None:
         return f"{config.version}~{engine}", config, folder

@@ -53,7 +53,7 @@ def _named(found: Sequence[str | None]) -> tuple[str, ...]:
 
 def read_samples(config: LlmTrainConfig) -> Samples:
     """The rows of a run's files, split; raises TrainingError where one side would be empty."""
-    rows, held = select_rows([Path(path) for path in config.data], config.selection)
+    rows, held = select_rows([Path(path) for path in config.data], config.selection, "read")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
     held = random.Random(config.seed).sample(held, min(config.validation_rows, len(held)))

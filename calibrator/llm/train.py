@@ -55,15 +55,14 @@ def train_llm(
     config: LlmTrainConfig,
     say: Callable[[str], None] = print,
     *,
-    samples: Samples | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     save_every_s: float = 600,
 ) -> Path:
     """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
 
-    `samples` stand in for the rows of the files. `progress` hears how many steps were taken, and of
-    how many. Raises TrainingError when there is nothing to train on or the folder is another run's,
-    CheckpointError or HubError for a base or a start that cannot be used.
+    `progress` hears how many steps were taken, and of how many. Raises TrainingError when there is
+    nothing to train on or the folder is another run's, CheckpointError or HubError for a base or a
+    start that cannot be used.
     """
     processes = Processes(config.device)
     if not processes.is_first:
@@ -72,7 +71,7 @@ def train_llm(
         begun = beginning(config)
         if processes.is_first:
             adopt_folder(folder, config.as_dict(), (STATE, CHECKPOINT))
-    samples = samples or read_samples(config)
+    samples = read_samples(config)
     check_questions_apart(samples)
     known = _with_names(begun.config, samples)
     run = _prepared(folder, config, replace(begun, config=known), processes, say)
