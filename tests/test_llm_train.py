@@ -6,17 +6,22 @@ import json
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from calibrator import CheckpointError, Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config
+from calibrator.commands import cli
 from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
 from calibrator.llm.calibrator import LlmCalibrator
@@ -334,6 +339,52 @@ def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_pa
     assert len(set(scores_of(made))) > 1
 
 
+def picture(color: str) -> bytes:
+    stream = BytesIO()
+    Image.new("RGB", (32, 32), color).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
+    row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
+    if data is None:
+        return row
+    return {**row, "images": [f"data:image/png;base64,{b64encode(data).decode()}"]}
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
+def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Family) -> None:
+    """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
+    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    shown = [picture("red"), picture("blue"), None]
+    rows = [shown_row(n, shown[n % 3]) for n in range(12)]
+    rows.append(shown_row(13, picture("red")[:40]))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said: list[str] = []
+    made = train_llm(
+        tmp_path / "run",
+        LlmTrainConfig(
+            data=(str(data),),
+            base=str(tiny_bases(family)),
+            selection=Selection(validation_share=0.3),
+            epochs=1,
+            learning_rate=1e-2,
+            device="cpu",
+        ),
+        said.append,
+    )
+    known = config_in(made)
+    assert any(line.startswith("1 rows are left out") for line in said)
+    assert known.training["rows"] + known.quality["validation_plain"]["rows"] == 12
+    assert known.images is not None
+    state = load_file(made / ADAPTER)
+    assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
+    red, blue = (Item("is it red?", "yes", images=(picture(color),)) for color in ("red", "blue"))
+    first, second = scores_of(made, [red, blue])
+    assert first != pytest.approx(second, abs=1e-6)
+
+
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
     """D03: refusals and empty answers are kept; one that says nothing is never right."""
     row = {"question": "2+2?", "response": " ", "correct": 1}
@@ -368,6 +419,28 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert max(rates) == rates[29] == pytest.approx(1e-4)
     assert rates == sorted(rates[:30]) + sorted(rates[30:], reverse=True)
     assert rates[-1] < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--preset", "paper", "--forest"), "--forest is for the embedded calibrator"),
+        (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
+        (("--base", "x", "--preset", "paper"), "there is no folder 'x'"),
+        (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
+        (("--start", "CHECKPOINT", "--base", "x"), "has its own base; leave out"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
+    given = [str(finished) if option == "CHECKPOINT" else option for option in options]
+    out = str(tmp_path / "run")
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, "--device", "cpu", *given])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

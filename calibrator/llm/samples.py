@@ -53,13 +53,11 @@ def _named(found: Sequence[str | None]) -> tuple[str, ...]:
 
 def read_samples(config: LlmTrainConfig) -> Samples:
     """The rows of a run's files, split; raises TrainingError where one side would be empty."""
-    rows, held = select_rows([Path(path) for path in config.data], config.selection)
+    rows, held = select_rows([Path(path) for path in config.data], config.selection, "read")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
     held = random.Random(config.seed).sample(held, min(config.validation_rows, len(held)))
-    samples = Samples([sample_of(row) for row in rows], [sample_of(row) for row in held])
-    check_questions_apart(samples)
-    return samples
+    return Samples([sample_of(row) for row in rows], [sample_of(row) for row in held])
 
 
 def sample_of(row: Row) -> Sample:
