@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
-from calibrator import CheckpointError, Item, TrainingError, load_scorer
+from calibrator import CheckpointError, Item, TrainingError, load_scorer, reads_images
 from calibrator.checkpoint import read_config
 from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
@@ -40,6 +40,7 @@ from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
+from tests.pictures import GREEN, RED, data_url, picture
 from tests.sums import sums, write_sums
 from tests.tiny_models import Family
 
@@ -340,6 +341,29 @@ def test_an_empty_answer_is_incorrect(rows: Path) -> None:
     assert sample_of(parse_row(row)).target == 0
     assert sample_of(parse_row({**row, "response": "I cannot say.", "correct": 0})).target == 0
     assert sample_of(parse_row({**row, "response": "4"})).target == 1
+
+
+def test_a_run_is_shown_images(config: LlmTrainConfig, tmp_path: Path) -> None:
+    """B06, C03, F06: rows with and without images train one calibrator, which then reads images;
+    a base for text leaves them out."""
+    urls = [data_url(picture(size=(30, 20), colour=colour)) for colour in (RED, GREEN)]
+    rows = [
+        {"question": f"Red {n}?", "response": "yes", "correct": 1 - n % 2, "images": [urls[n % 2]]}
+        for n in range(8)
+    ]
+    rows += [{"question": f"{n} + 1?", "response": "7", "correct": n % 2} for n in range(4)]
+    path = tmp_path / "shown.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = replace(config, data=(str(path),), is_text_only=False, epochs=1, batch_rows=6)
+    found = read_samples(shown, "read")
+    assert sum(bool(s.item.images) for s in (*found.train, *found.validation)) == 8
+    blind = read_samples(shown)
+    assert not any(s.item.images for s in (*blind.train, *blind.validation))
+    trained = load_scorer(str(train_llm(tmp_path / "run", shown, silent)), "cpu")
+    assert reads_images(trained)
+    same = [Item("Red?", "yes", images=(picture(colour=colour),)) for colour in (RED, GREEN)]
+    red, green = trained.score_batch(same)
+    assert red.score != green.score
 
 
 def test_no_question_is_on_both_sides(config: LlmTrainConfig) -> None:
