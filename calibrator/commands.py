@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator.advise_command import advise
 from calibrator.console import (
     Calibrator,
     Device,
@@ -23,6 +24,18 @@ from calibrator.console import (
 )
 from calibrator.errors import ClusterError, RowError
 from calibrator.evaluate_command import card, evaluate
+from calibrator.llm.train_command import (
+    Base,
+    BatchRows,
+    Checkpointing,
+    Dropout,
+    Elicited,
+    MicroTokens,
+    Preset,
+    TextOnly,
+    config_of,
+    wants_language_model,
+)
 from calibrator.recalibrate_command import recalibrate
 from calibrator.study_command import study
 
@@ -31,7 +44,7 @@ if TYPE_CHECKING:
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (evaluate, card, study, recalibrate):
+for command in (advise, evaluate, card, study, recalibrate):
     cli.command()(command)
 
 
@@ -143,9 +156,11 @@ def train(
         bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
     ] = False,
     rows: Annotated[int, typer.Option(min=0, help="This many training rows; 0 takes all.")] = 0,
-    epochs: Annotated[int, typer.Option(min=1)] = 4,
+    epochs: Annotated[int, typer.Option(min=1, help="3 of a language model.")] = 4,
     max_tokens: Annotated[int, typer.Option(min=16, max=512, help="Word pieces read.")] = 192,
-    learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1)] = 1.5e-4,
+    learning_rate: Annotated[
+        float, typer.Option(min=1e-7, max=1e-1, help="1e-4 of a language model.")
+    ] = 1.5e-4,
     balance_power: Annotated[float, typer.Option(help="1 takes benchmarks as they are.")] = 0.85,
     model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
     benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
@@ -161,69 +176,45 @@ def train(
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
-    preset: Annotated[
-        str, typer.Option(help="Train a language model instead, as the paper does: paper.")
-    ] = "",
-    base: Annotated[
-        str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
-    ] = "",
-    text_only: Annotated[
-        bool,
-        typer.Option("--text-only", help="Show no images to a model that sees."),
-    ] = False,
-    elicitation: Annotated[
-        Literal["logit", "probe", "both"],
-        typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
-    ] = "logit",
-    batch_rows: Annotated[
-        int, typer.Option(min=1, help="Rows of a step, all processes together.")
-    ] = 16,
-    micro_tokens: Annotated[
-        int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
-    ] = 8_192,
-    dropout: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")
-    ] = 0.05,
-    checkpointing: Annotated[
-        bool, typer.Option(help="Less memory for a third more time, of a language model.")
-    ] = True,
+    preset: Preset = "",
+    base: Base = "",
+    text_only: TextOnly = False,
+    elicitation: Elicited = "logit",
+    batch_rows: BatchRows = 16,
+    micro_tokens: MicroTokens = 8_192,
+    dropout: Dropout = 0.05,
+    checkpointing: Checkpointing = True,
 ) -> None:
     """Train a calibrator on labelled rows; files marked __nc are left out.
 
     The embedded one, or with --preset a language model: see calibrator/llm/training.md.
     """
+    asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
     with sentences():
-        from calibrator.llm.train_command import wants_language_model
-
-        asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
         if wants_language_model(asked):
             _train_language_model(files, output, asked)
-            return
-        from calibrator.layout import Layout
-        from calibrator.train import TrainConfig
-        from calibrator.training_data import Selection
+        else:
+            config = _embedded_config(files, context.params)
+            typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
 
-        config = TrainConfig(
-            data=tuple(map(str, sorted(files))),
-            name=name,
-            start=start,
-            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
-            epochs=epochs,
-            learning_rate=learning_rate,
-            model_dropout=model_dropout,
-            benchmark_dropout=benchmark_dropout,
-            addressed_share=addressed_share,
-            label_smoothing=label_smoothing,
-            focal_gamma=focal_gamma,
-            soft_labels=soft_labels,
-            averaging=averaging,
-            has_tower=tower,
-            has_forest=forest,
-            has_encoder=encoder,
-            device=device,
-            layout=Layout(max_tokens=max_tokens),
-        )
-        typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+def _embedded_config(files: list[Path], given: dict[str, Any]) -> TrainConfig:
+    from calibrator.layout import Layout
+    from calibrator.train import TrainConfig
+    from calibrator.training_data import Selection
+
+    alike = (
+        *("name", "start", "epochs", "learning_rate", "averaging", "device"),
+        *("model_dropout", "benchmark_dropout", "addressed_share"),
+        *("label_smoothing", "focal_gamma", "soft_labels"),
+    )
+    return TrainConfig(
+        data=tuple(map(str, sorted(files))),
+        selection=Selection(**{name: given[name] for name in ("rows", "balance_power", "seed")}),
+        layout=Layout(max_tokens=given["max_tokens"]),
+        **{f"has_{part}": given[part] for part in ("tower", "forest", "encoder")},
+        **{name: given[name] for name in alike},
+    )
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -234,7 +225,6 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
     from calibrator.llm.train import train_llm
-    from calibrator.llm.train_command import config_of
 
     with progress_bar("training", 0) as bar:
         train_llm(

@@ -24,6 +24,10 @@ from typing import Any, Final
 
 from calibrator.errors import NotScorableError
 
+IMAGE_REASONS: Final = (
+    "image",
+    *("image_missing", "image_url", "image_fetch", "image_format", "image_size", "image_shape"),
+)
 MEDIA_TYPES: Final = frozenset(
     f"image/{name}" for name in ("png", "jpeg", "jpg", "webp", "gif", "bmp", "x-ms-bmp")
 )

@@ -16,6 +16,7 @@ from openai import OpenAI
 
 from calibrator import Item, Pinocchio, Score
 from tests.clients_upstream import ClientsUpstream
+from tests.engine_servers import live_scoring_server
 from tests.image_server import ImageServer
 from tests.live_proxy import LiveProxy, SightedScorer, WordScorer, events_in, post_raw
 from tests.pictures import GREEN, JPEG, PNG, data_url, picture, webp_that_says
@@ -369,6 +370,18 @@ def test_a_vision_model_is_shown_the_image(
         member = told(proxy, chat(of_chat(data_url(damaged))))
         assert member["status"] == "not_supported"
         assert member["reason"] in ("image_format", "image_shape")
+
+
+def test_images_reach_a_calibrator_elsewhere(start: Start) -> None:
+    """A scoring server is shown images as a calibrator in process is; its reasons come back."""
+    scorer = SightedScorer()
+    with live_scoring_server(scorer) as engine:
+        section = {"engine": {"kind": "scorer", "base_url": engine.url}, "timeout_s": 20.0}
+        proxy = start(calibrator=section)
+        assert status(told(proxy, chat(of_chat()))) == SCORED
+        assert scorer.seen[-1].images == (PNG,)
+        bad = told(proxy, chat(of_chat(data_url(b"BM" * 9, "image/bmp"))))
+        assert status(bad) == ("not_supported", "image_format")
 
 
 # A calibrator that reads text only

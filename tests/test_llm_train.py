@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from calibrator import CheckpointError, Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config
+from calibrator.commands import cli
 from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
 from calibrator.llm.calibrator import LlmCalibrator
@@ -40,10 +41,10 @@ from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
+from tests.pictures import GREEN, RED, data_url, picture
 from tests.sums import sums, write_sums
-from tests.tiny_models import Family
+from tests.tiny_models import Family, OfFamily
 
-Bases = Callable[[Family], Path]
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
 
@@ -57,7 +58,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_bases: Bases, rows: Path) -> LlmTrainConfig:
+def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
     """Six steps on a base that sees, but is shown nothing: without images a tiny one is fast."""
     return LlmTrainConfig(
         data=(str(rows),),
@@ -135,7 +136,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
     assert config.data[0] not in (finished / "calibrator.json").read_text()
 
 
-def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: Bases) -> None:
+def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: OfFamily) -> None:
     """B05: those of the language model and of the vision tower alike."""
     names = {name.rpartition(".lora_")[0] for name in load_file(finished / ADAPTER)}
     model = load_base(tiny_bases("qwen3_vl"), "image-text-to-text")
@@ -144,7 +145,9 @@ def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: 
     assert any("visual" in name for name in names)
 
 
-def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bases: Bases) -> None:
+def test_the_adapter_scores_the_same_however_it_is_held(
+    finished: Path, tiny_bases: OfFamily
+) -> None:
     """After saving, loading and merging: the scores of the unmerged adapter, to 1e-5."""
     known, base = config_in(finished), tiny_bases("qwen3_vl")
     prompts = load_prompts(known, base)
@@ -158,7 +161,7 @@ def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bas
 
 
 def test_the_loss_is_that_of_the_answer_token(
-    config: LlmTrainConfig, finished: Path, tiny_bases: Bases
+    config: LlmTrainConfig, finished: Path, tiny_bases: OfFamily
 ) -> None:
     """B10: the cross-entropy of a whole forward pass at its last position, of no other one."""
     run = run_of(finished, config, tiny_bases("qwen3_vl"))
@@ -311,7 +314,7 @@ def test_a_checkpoint_is_gone_on_from(
     assert now.source_models == ("gpt", "llama", "ours")
 
 
-def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path: Path) -> None:
+def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_path: Path) -> None:
     """E01 on a hybrid base without eyes: its kind is read from its own config.json."""
     made = train_llm(
         tmp_path / "run",
@@ -332,6 +335,50 @@ def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path:
         f".{layer}." in names for layer in ("in_proj_qkv", "out_proj", "q_proj", "down_proj")
     )
     assert len(set(scores_of(made))) > 1
+
+
+def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
+    row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
+    if data is None:
+        return row
+    return {**row, "images": [data_url(data)]}
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
+def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
+    """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
+    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    shown = [picture(colour=RED), picture(colour=GREEN), None]
+    rows = [shown_row(n, shown[n % 3]) for n in range(12)]
+    rows.append(shown_row(13, picture(colour=RED)[:40]))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said: list[str] = []
+    made = train_llm(
+        tmp_path / "run",
+        LlmTrainConfig(
+            data=(str(data),),
+            base=str(tiny_bases(family)),
+            selection=Selection(validation_share=0.3),
+            epochs=1,
+            learning_rate=1e-2,
+            device="cpu",
+        ),
+        said.append,
+    )
+    known = config_in(made)
+    assert any(line.startswith("1 rows are left out") for line in said)
+    assert known.training["rows"] + known.quality["validation_plain"]["rows"] == 12
+    assert known.images is not None
+    state = load_file(made / ADAPTER)
+    assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
+    same = [Item("is it red?", "yes", images=(picture(colour=each),)) for each in (RED, GREEN)]
+    red, green = scores_of(made, same)
+    assert red != pytest.approx(green, abs=1e-6)
+    blind = read_samples(
+        LlmTrainConfig(data=(str(data),), selection=Selection(validation_share=0.5))
+    )
+    assert not any(s.item.images for s in (*blind.train, *blind.validation))
 
 
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
@@ -368,6 +415,28 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert max(rates) == rates[29] == pytest.approx(1e-4)
     assert rates == sorted(rates[:30]) + sorted(rates[30:], reverse=True)
     assert rates[-1] < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--preset", "paper", "--forest"), "--forest is for the embedded calibrator"),
+        (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
+        (("--base", "x", "--preset", "paper"), "there is no folder 'x'"),
+        (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
+        (("--start", "CHECKPOINT", "--base", "x"), "has its own base; leave out"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
+    given = [str(finished) if option == "CHECKPOINT" else option for option in options]
+    out = str(tmp_path / "run")
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, "--device", "cpu", *given])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
