@@ -6,15 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-from base64 import b64encode
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
@@ -44,8 +41,9 @@ from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
+from tests.pictures import GREEN, RED, data_url, picture
 from tests.sums import sums, write_sums
-from tests.tiny_models import OfFamily
+from tests.tiny_models import Family, OfFamily
 
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
@@ -339,26 +337,20 @@ def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_pa
     assert len(set(scores_of(made))) > 1
 
 
-def picture(color: str) -> bytes:
-    stream = BytesIO()
-    Image.new("RGB", (32, 32), color).save(stream, "PNG")
-    return stream.getvalue()
-
-
 def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
     row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
     if data is None:
         return row
-    return {**row, "images": [f"data:image/png;base64,{b64encode(data).decode()}"]}
+    return {**row, "images": [data_url(data)]}
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Family) -> None:
+def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
     tower's own adapter learns from both, and a row whose image is damaged is left out."""
-    shown = [picture("red"), picture("blue"), None]
+    shown = [picture(colour=RED), picture(colour=GREEN), None]
     rows = [shown_row(n, shown[n % 3]) for n in range(12)]
-    rows.append(shown_row(13, picture("red")[:40]))
+    rows.append(shown_row(13, picture(colour=RED)[:40]))
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     said: list[str] = []
@@ -380,9 +372,9 @@ def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Fami
     assert known.images is not None
     state = load_file(made / ADAPTER)
     assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
-    red, blue = (Item("is it red?", "yes", images=(picture(color),)) for color in ("red", "blue"))
-    first, second = scores_of(made, [red, blue])
-    assert first != pytest.approx(second, abs=1e-6)
+    same = [Item("is it red?", "yes", images=(picture(colour=each),)) for each in (RED, GREEN)]
+    red, green = scores_of(made, same)
+    assert red != pytest.approx(green, abs=1e-6)
 
 
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
