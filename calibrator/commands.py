@@ -38,13 +38,14 @@ from calibrator.llm.train_command import (
 )
 from calibrator.recalibrate_command import recalibrate
 from calibrator.study_command import study
+from calibrator.survey_command import survey
 
 if TYPE_CHECKING:
     from calibrator.parts import Options
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (advise, evaluate, card, study, recalibrate):
+for command in (advise, evaluate, card, study, survey, recalibrate):
     cli.command()(command)
 
 
