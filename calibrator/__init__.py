@@ -25,13 +25,16 @@ from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
+    Question,
+    depiction,
     message_text,
-    question_text,
+    read_question,
 )
 
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
@@ -48,8 +51,10 @@ if TYPE_CHECKING:
     from calibrator.training_data import load_labelled
 
 _LAZY = {
+    "IMAGE_REASONS": "calibrator.images",
     "Agreement": "calibrator.agreement",
     "By": "calibrator.recalibration",
+    "ImageLimits": "calibrator.images",
     "Interval": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
     "Label": "calibrator.agreement",
@@ -63,6 +68,7 @@ _LAZY = {
     "Trial": "calibrator.recalibration_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
@@ -72,6 +78,7 @@ _LAZY = {
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
     "load_token_prompts": "calibrator.llm.elsewhere",
+    "locate_images": "calibrator.images",
     "name_elsewhere": "calibrator.llm.elsewhere",
     "recalibrate": "calibrator.recalibrate_command",
     "resolve_recalibration": "calibrator.recalibration_versions",
@@ -91,6 +98,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
+    "IMAGE_REASONS",
     "Agreement",
     "Batcher",
     "By",
@@ -98,6 +106,7 @@ __all__ = [
     "CheckpointError",
     "FakeScorer",
     "HubError",
+    "ImageLimits",
     "Interval",
     "Item",
     "JudgingError",
@@ -107,6 +116,7 @@ __all__ = [
     "NotScorableError",
     "Observed",
     "Pinocchio",
+    "Question",
     "QueueFullError",
     "Recalibration",
     "RecalibrationVersions",
@@ -122,8 +132,10 @@ __all__ = [
     "UnavailableError",
     "agreement_of",
     "check_checkpoint",
+    "checked_image",
     "checkpoint_card",
     "cli",
+    "depiction",
     "estimated_share",
     "export_weights",
     "fit_observed",
@@ -131,9 +143,10 @@ __all__ = [
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
+    "locate_images",
     "message_text",
     "name_elsewhere",
-    "question_text",
+    "read_question",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",

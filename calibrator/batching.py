@@ -20,6 +20,7 @@ from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
 from calibrator.scorer import Item, Score, Scorer, batch_characters_of, batches_at_a_time
+from calibrator.transcript import IMAGE_CHARACTERS
 
 
 @dataclass(slots=True, eq=False)
@@ -213,6 +214,7 @@ class Batcher:
 
 
 def _size(item: Item, most: int) -> int:
-    """What an item costs: its characters, as far as the scorer reads them."""
+    """What an item costs: its characters, as far as the scorer reads them, and its images."""
     characters = len(item.question) + len(item.answer)
-    return (characters if characters < most else most) + 1
+    size = (characters if characters < most else most) + 1
+    return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

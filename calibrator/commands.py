@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from calibrator.console import (
     json_line,
     progress_bar,
     report_bad,
+    say,
     sentences,
     writer,
 )
@@ -52,17 +53,23 @@ def score(
     brief: Annotated[
         bool, typer.Option("--brief", help="Write the ids and scores alone, not the rows.")
     ] = False,
+    ignore_images: Annotated[
+        bool,
+        typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
+    ] = False,
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import score_items
+    from calibrator.scores import image_use, score_items
 
     with sentences():
-        read = [row for path in rows for _, row in read_rows(path)]
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        use = image_use(scorer)
+        use = "ignore" if ignore_images and use == "refuse" else use
+        read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
-        scorer = load_scorer(calibrator, device, recalibration=recalibration)
         with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
                 scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
@@ -71,6 +78,9 @@ def score(
             for row, found in zip(good, scores, strict=True):
                 kept = {"id": row.raw.get("id")} if brief else row.raw
                 facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
+                kept = (
+                    kept | {"status": "truncated", "reason": "image"} if row.lacks_images else kept
+                )
                 stream.write(json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags}))
     report_bad(bad, len(read))
 
@@ -80,6 +90,7 @@ Share = Annotated[float, typer.Option(min=0, max=1)]
 
 @cli.command()
 def train(
+    context: typer.Context,
     files: Files,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
@@ -110,9 +121,44 @@ def train(
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
+    preset: Annotated[
+        str, typer.Option(help="Train a language model instead, as the paper does: paper.")
+    ] = "",
+    base: Annotated[
+        str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
+    ] = "",
+    text_only: Annotated[
+        bool,
+        typer.Option("--text-only", help="Show no images to a model that sees."),
+    ] = False,
+    elicitation: Annotated[
+        Literal["logit", "probe", "both"],
+        typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
+    ] = "logit",
+    batch_rows: Annotated[
+        int, typer.Option(min=1, help="Rows of a step, all processes together.")
+    ] = 16,
+    micro_tokens: Annotated[
+        int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
+    ] = 8_192,
+    dropout: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")
+    ] = 0.05,
+    checkpointing: Annotated[
+        bool, typer.Option(help="Less memory for a third more time, of a language model.")
+    ] = True,
 ) -> None:
-    """Train the embedded calibrator on labelled rows; files marked __nc are left out."""
+    """Train a calibrator on labelled rows; files marked __nc are left out.
+
+    The embedded one, or with --preset a language model: see calibrator/llm/training.md.
+    """
     with sentences():
+        from calibrator.llm.train_command import wants_language_model
+
+        asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
+        if wants_language_model(asked):
+            _train_language_model(files, output, asked)
+            return
         from calibrator.layout import Layout
         from calibrator.train import TrainConfig
         from calibrator.training_data import Selection
@@ -138,6 +184,25 @@ def train(
             layout=Layout(max_tokens=max_tokens),
         )
         typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, or has its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
+    from calibrator.llm.train import train_llm
+    from calibrator.llm.train_command import config_of
+
+    with progress_bar("training", 0) as bar:
+        train_llm(
+            output,
+            config_of(files, asked),
+            bar.console.print if sys.stderr.isatty() else say,
+            progress=lambda done, total: bar.update(0, completed=done, total=total),
+        )
 
 
 def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:

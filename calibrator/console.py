@@ -14,7 +14,8 @@ import typer
 from calibrator.errors import CalibratorError, JudgingError, MissingExtraError, RowError
 
 FAILED, UNUSABLE_INPUT = 1, 2
-OF_TRAIN = ("scipy", "sklearn", "torch", "transformers")  # packages that only `train` brings
+# packages that only `train` brings
+OF_TRAIN = ("PIL", "accelerate", "peft", "scipy", "sklearn", "torch", "transformers")
 
 Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
 Device = Annotated[

@@ -27,6 +27,7 @@ from calibrator.console import (
 from calibrator.wording import bounds, chance_text, figure
 
 if TYPE_CHECKING:
+    from calibrator.errors import RowError
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
     from calibrator.scores import Scores
@@ -76,11 +77,11 @@ def evaluate(
 
     with sentences():
         shown_studies = [read_study(path) for path in studies or []]
-        rows, bad = load_labelled(files)
         if scores:
+            rows, bad = load_labelled(files, "read")
             found = [_read(given, rows) for given in scores]
         else:
-            found = _score(calibrator, device, recalibration, rows, _tags(tags))
+            rows, bad, found = _score(files, calibrator, device, recalibration, _tags(tags))
         train_rows = _training(files, train)
         methods = methods_of(found, train_rows, rows)
         if keep:
@@ -144,18 +145,22 @@ def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
 
 
 def _score(
+    files: Sequence[Path],
     calibrator: str,
     device: str,
     recalibration: Path | None,
-    rows: Sequence[Row],
     tags: Sequence[Tags],
-) -> list[Scores]:
+) -> tuple[list[Row], list[RowError], list[Scores]]:
+    """The labelled rows that the calibrator can read, the others, and its scores."""
     from calibrator.loading import load_scorer
-    from calibrator.scores import score_rows
+    from calibrator.scores import image_use, score_rows
+    from calibrator.training_data import load_labelled
 
     scorer = load_scorer(calibrator, device, recalibration=recalibration)
+    rows, bad = load_labelled(files, image_use(scorer))
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
-        return [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+        found = [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+    return rows, bad, found
 
 
 def _print(evaluation: Evaluation, as_json: bool) -> None:

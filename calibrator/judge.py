@@ -7,22 +7,31 @@ p_correct = judge.score(response, messages=messages)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from calibrator.errors import NotScorableError
+from calibrator.images import checked_image, local_images
 from calibrator.loading import load_scorer
-from calibrator.scorer import Item, Scorer
-from calibrator.transcript import message_text, question_text
+from calibrator.scorer import Item, Scorer, reads_images
+from calibrator.transcript import Question, depiction, message_text, read_question
 
 
 class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
-    `cuda`, .. Raises CheckpointError when there is no such checkpoint.
+    `cuda`, .. With `ignore_images` a calibrator that reads text only scores the text of a question
+    with images; without, it has no number for one. Raises CheckpointError when there is no such
+    checkpoint.
     """
 
-    def __init__(self, checkpoint: str = "embedded", *, device: str = "auto") -> None:
+    def __init__(
+        self, checkpoint: str = "embedded", *, device: str = "auto", ignore_images: bool = False
+    ) -> None:
         self._scorer: Scorer = load_scorer(checkpoint, device)
+        self._reads_images = reads_images(self._scorer)
+        self._ignores_images = ignore_images
 
     @property
     def name(self) -> str:
@@ -46,9 +55,10 @@ class Pinocchio:
         `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
         The answering model's name comes from the response unless `source_model` is given.
 
-        Raises ValueError when question or answer is missing, NotScorableError for images.
+        Raises ValueError when question or answer is missing; NotScorableError for what the
+        calibrator does not read, and for images under a URL, since nothing is fetched here.
         """
-        item = _item(response, messages, tools, question, answer, source_model, benchmark)
+        item = self._item(response, messages, tools, question, answer, source_model, benchmark)
         return self._score([item])[0]
 
     def scores(
@@ -64,11 +74,55 @@ class Pinocchio:
         """P(correct) of every choice of a response with n > 1."""
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
-        return self._score([Item(asked, a, source_model or model, benchmark) for a in answers])
+        name, images = source_model or model, self._images(asked)
+        return self._score([Item(asked.text, a, name, benchmark, None, images) for a in answers])
+
+    def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
+        """P(the image depicts what its prompt asked for), as a visual question (paper R01).
+
+        `image` is an encoded file. Raises NotScorableError, also where the calibrator reads none.
+        """
+        if not self._reads_images:
+            raise NotScorableError("image", f"{self.name} reads text only")
+        question, answer = depiction(prompt)
+        images = (checked_image(image),)
+        return self._score([Item(question, answer, source_model, None, None, images)])[0]
 
     def score_batch(self, items: Iterable[Mapping[str, Any] | Item]) -> list[float]:
         """P(correct) of many: mappings with the keyword arguments of `score`, or `Item`s."""
-        return self._score([item if isinstance(item, Item) else _item(**item) for item in items])
+        return self._score(
+            [self._shown(item) if isinstance(item, Item) else self._item(**item) for item in items]
+        )
+
+    def _item(
+        self,
+        response: Any = None,
+        messages: Any = None,
+        tools: Any = None,
+        question: str | None = None,
+        answer: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+    ) -> Item:
+        asked = _question(messages, tools, question)
+        answers, model = _answers(response if answer is None else answer)
+        name, images = source_model or model, self._images(asked)
+        return Item(asked.text, answers[0], name, benchmark, None, images)
+
+    def _images(self, asked: Question) -> tuple[bytes, ...]:
+        """Those that the calibrator is shown; raises NotScorableError."""
+        if not asked.images or self._leaves_out_images():
+            return ()
+        return local_images(asked.images)
+
+    def _shown(self, item: Item) -> Item:
+        return replace(item, images=()) if item.images and self._leaves_out_images() else item
+
+    def _leaves_out_images(self) -> bool:
+        """Whether a question's images are; raises NotScorableError where that is not wanted."""
+        if not self._reads_images and not self._ignores_images:
+            raise NotScorableError("image", f"the question has an image; {self.name} reads text")
+        return not self._reads_images
 
     def _score(self, items: Sequence[Item], batch: int = 32) -> list[float]:
         order = sorted(
@@ -84,28 +138,14 @@ class Pinocchio:
         return confidences
 
 
-def _item(
-    response: Any = None,
-    messages: Any = None,
-    tools: Any = None,
-    question: str | None = None,
-    answer: str | None = None,
-    source_model: str | None = None,
-    benchmark: str | None = None,
-) -> Item:
-    asked = _question(messages, tools, question)
-    answers, model = _answers(response if answer is None else answer)
-    return Item(asked, answers[0], source_model or model, benchmark)
-
-
-def _question(messages: Any, tools: Any, question: str | None) -> str:
+def _question(messages: Any, tools: Any, question: str | None) -> Question:
     if question is not None:
-        return question
+        return Question(question)
     if isinstance(messages, str):
-        return messages
+        return Question(messages)
     if messages is None:
         raise ValueError("give `messages` or `question`: an answer alone cannot be judged")
-    return question_text([_plain(message) for message in messages], tools)
+    return read_question([_plain(message) for message in messages], tools)
 
 
 def _answers(response: Any) -> tuple[list[str], str | None]:

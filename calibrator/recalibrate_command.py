@@ -23,6 +23,7 @@ from calibrator.wording import figure
 
 if TYPE_CHECKING:
     from calibrator.rows import Row
+    from calibrator.scorer import Scorer
     from calibrator.scores import Scores
 
 
@@ -52,14 +53,21 @@ def recalibrate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Fit a recalibration on labelled rows; about 100 labels are enough for Platt."""
+    from calibrator.loading import load_scorer
+    from calibrator.scores import image_use, read_scores
     from calibrator.training_data import load_labelled
 
     if (output is None) == (study is None):
         say("pinocchio: say where to write with -o, or ask for a report with --study")
         raise typer.Exit(2)
     with sentences():
-        rows, bad = load_labelled(files)
-        found = _scores(rows, scores, calibrator, device)
+        if scores:
+            rows, bad = load_labelled(files, "read")
+            found = read_scores(scores, rows)
+        else:
+            scorer = load_scorer(calibrator, device)
+            rows, bad = load_labelled(files, image_use(scorer))
+            found = _scores(rows, scorer)
         if study:
             _report(rows, found, study, as_json)
         elif output:
@@ -67,13 +75,9 @@ def recalibrate(
     report_bad(bad, len(rows) + len(bad))
 
 
-def _scores(rows: Sequence[Row], path: Path | None, calibrator: str, device: str) -> Scores:
-    from calibrator.loading import load_scorer
-    from calibrator.scores import read_scores, score_rows
+def _scores(rows: Sequence[Row], scorer: Scorer) -> Scores:
+    from calibrator.scores import score_rows
 
-    if path is not None:
-        return read_scores(path, rows)
-    scorer = load_scorer(calibrator, device)
     with progress_bar("scoring", len(rows)) as progress:
         return score_rows(scorer, rows, progress=lambda n: progress.advance(0, n))
 

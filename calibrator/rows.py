@@ -3,6 +3,10 @@
     {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
      "correct": 0|1, "gold", "verbalized_confidence"}
 
+Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
+`images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
+whether the image depicts the prompt (paper R01).
+
 A file may be gzipped. A bad row is an error with its line number, never the end of the run.
 """
 
@@ -17,14 +21,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
+from calibrator.images import local_images
 from calibrator.scorer import Item
-from calibrator.transcript import question_text, response_text
+from calibrator.transcript import Question, depiction, read_question, response_text
 
 MAX_LINE_BYTES = 16 * 2**20
 
 # Which names a scorer is told: the model alone, as where completions are served, where nobody knows
 # a benchmark; both; or none (paper K10).
 Tags = Literal["served", "all", "none"]
+
+# What becomes of a row whose question has images: an error, since most calibrators read text only;
+# a row with their bytes; or one with the text alone, which says so.
+ImageUse = Literal["refuse", "read", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +49,14 @@ class Row:
     correct: int | None
     verbalized_confidence: float | None
     raw: dict[str, Any]
+    images: tuple[bytes, ...] = ()  # encoded files
+    lacks_images: bool = False  # its question has some that were ignored
 
     def item(self, tags: Tags = "all") -> Item:
         """What a scorer is given of this row; it decides itself which names it knows."""
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
-        return Item(self.question, self.answer, model, benchmark, self.domain)
+        return Item(self.question, self.answer, model, benchmark, self.domain, self.images)
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
@@ -75,30 +86,50 @@ def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
     return float(value)
 
 
-def parse_row(raw: Any) -> Row:
-    """Checks one decoded row; raises ValueError with what is wrong with it."""
+def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
+    """Checks one decoded row; raises ValueError with what is wrong with it, or NotScorableError."""
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
-    if "response" not in raw:
-        raise ValueError("'response' is missing")
-    question = _text_or_none(raw, "question")
-    if question is None:
-        if raw.get("messages") is None:
-            raise ValueError("'question' (or 'messages') is missing")
-        question = question_text(raw["messages"], raw.get("tools"))
-    response = raw["response"]
-    answer = response if isinstance(response, str) else response_text(response)
+    asked, answer = _asked_and_answered(raw)
+    if asked.images and images == "refuse":
+        raise NotScorableError(
+            "image", "the question has an image; this calibrator reads text only"
+        )
     return Row(
-        question=question,
+        question=asked.text,
         answer=answer,
         model=_text_or_none(raw, "model"),
         benchmark=_text_or_none(raw, "benchmark"),
         domain=_text_or_none(raw, "domain"),
-        question_id=_text_or_none(raw, "question_id") or question,
+        question_id=_text_or_none(raw, "question_id") or asked.text,
         correct=_label(raw),
         verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
         raw=raw,
+        images=local_images(asked.images) if images == "read" else (),
+        lacks_images=bool(asked.images) and images == "ignore",
     )
+
+
+def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str]:
+    if "response" not in raw:
+        if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
+            raise ValueError("'response' is missing")
+        question, answer = depiction(prompt)
+        return Question(question, [{"image_url": raw["image"]}]), answer
+    response = raw["response"]
+    return _asked(raw), response if isinstance(response, str) else response_text(response)
+
+
+def _asked(raw: dict[str, Any]) -> Question:
+    question = _text_or_none(raw, "question")
+    if question is None:
+        if raw.get("messages") is None:
+            raise ValueError("'question' (or 'messages') is missing")
+        return read_question(raw["messages"], raw.get("tools"))
+    shown = raw.get("images") or []
+    if not isinstance(shown, list):
+        raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
+    return Question(question, [{"image_url": each} for each in shown])
 
 
 def open_lines(path: Path) -> BinaryIO:
@@ -108,7 +139,7 @@ def open_lines(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if is_gzip else path.open("rb")
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Row | RowError]]:
     """Each row with its line number, or the error that stands in its place.
 
     Blank lines are passed over. A file that breaks off (truncated gzip) ends with an error.
@@ -136,12 +167,12 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row | RowError]]:
                 )
                 return
             if line.strip():
-                yield number, _read_row(source, number, line)
+                yield number, _read_row(source, number, line, images)
 
 
-def _read_row(source: str, number: int, line: bytes) -> Row | RowError:
+def _read_row(source: str, number: int, line: bytes, images: ImageUse) -> Row | RowError:
     try:
-        return parse_row(json.loads(line))
+        return parse_row(json.loads(line), images)
     except UnicodeDecodeError as error:
         return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
     except json.JSONDecodeError as error:

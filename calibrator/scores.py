@@ -16,8 +16,8 @@ import numpy as np
 
 from calibrator.errors import JudgingError, RowError
 from calibrator.metrics import Floats
-from calibrator.rows import Row, Tags, open_lines
-from calibrator.scorer import Item, Score, Scorer
+from calibrator.rows import ImageUse, Row, Tags, open_lines
+from calibrator.scorer import Item, Score, Scorer, reads_images
 
 BATCH = 32
 BATCH_CHARACTERS = 48_000
@@ -31,6 +31,11 @@ class Scores:
     tags: Tags
     confidence: Floats
     calibrator: str = ""
+
+
+def image_use(scorer: Scorer) -> ImageUse:
+    """How rows with images are read for a scorer: with them, or not at all."""
+    return "read" if reads_images(scorer) else "refuse"
 
 
 def score_items(

@@ -34,6 +34,7 @@ from calibrator.forest_training import ForestConfig
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.rows import Row
+from calibrator.run_folder import adopt_folder
 from calibrator.tower_stage import FITTED, fit_stage, wants_tower_rows
 from calibrator.tower_training import TowerConfig
 from calibrator.training_data import (
@@ -143,19 +144,7 @@ class Run:
         self.folder, self.config, self.say = folder, config, say
         self.tokenizer = load_tokenizer(base_folder())
         self.tags = TagEncoder(self.tokenizer, config.layout)
-        self._adopt_folder()
-
-    def _adopt_folder(self) -> None:
-        """Makes the folder this run's own, or goes on with the run that is in it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        saved = self.folder / "train.json"
-        text = json.dumps(self.config.as_dict(), indent=1)
-        has_begun = any((self.folder / name).exists() for name in (FITTED, STATE))
-        if has_begun and saved.exists() and saved.read_text() != text:
-            raise TrainingError(
-                f"{saved} is of a run with another configuration; choose another folder"
-            )
-        saved.write_text(text)
+        adopt_folder(folder, config.as_dict(), (FITTED, STATE))
 
     def log(self, **values: float) -> None:
         with (self.folder / "log.jsonl").open("a") as stream:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from calibrator.addressing import addressed
 from calibrator.errors import RowError, TrainingError
 from calibrator.layout import Layout, TokenRow, assemble, encode, tag_text
-from calibrator.rows import Row, read_rows
+from calibrator.rows import ImageUse, Row, read_rows
 from calibrator.stripping import stripped
 from calibrator.tower import TowerRow, tower_row
 
@@ -45,12 +45,14 @@ def is_trainable(path: Path) -> bool:
     return NON_COMMERCIAL not in path.name
 
 
-def load_labelled(paths: Sequence[Path]) -> tuple[list[Row], list[RowError]]:
+def load_labelled(
+    paths: Sequence[Path], images: ImageUse = "refuse"
+) -> tuple[list[Row], list[RowError]]:
     """All labelled rows of the files, and what was wrong with the others."""
     rows: list[Row] = []
     errors: list[RowError] = []
     for path in paths:
-        for line, row in read_rows(path):
+        for line, row in read_rows(path, images):
             if isinstance(row, RowError):
                 errors.append(row)
             elif row.correct is None:

@@ -1,16 +1,17 @@
-"""From OpenAI's messages and completions to the two texts a calibrator reads.
+"""From OpenAI's messages and completions to the question and the answer that a calibrator reads.
 
 The question is the last turn of the user, with what went before it where it matters (a short
-history, results of tools) and the tools that were offered; the answer is all that the model
-returned: reasoning it exposed (paper F09), text, refusal, tool calls. Tool calls and tools are
-written as the training data writes them: `[name(argument="value")]` and `Available functions
-(JSON): [...]`.
+history, results of tools) and the tools that were offered: a text, and the images that stand in
+these turns (paper B01). The answer is all that the model returned: reasoning it exposed (F09),
+text, refusal, tool calls. Tool calls and tools are written as the training data writes them:
+`[name(argument="value")]` and `Available functions (JSON): [...]`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -22,13 +23,35 @@ _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of
 RECENT_TURNS = 16  # are looked at together
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
+IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
+_IMAGES = ("image_url", "input_image", "image")  # types of parts
+_OTHERS = {  # parts that no calibrator reads, and the reason's word
+    **dict.fromkeys(("input_audio", "audio", "audio_url"), "audio"),
+    **dict.fromkeys(("input_video", "video", "video_url"), "video"),
+    **dict.fromkeys(("input_file", "file"), "file"),
+}
 
 
-def content_text(content: Any) -> str:
-    """The text of a message's `content`: a string, parts, or nothing.
+@dataclass(slots=True)  # not frozen, which would triple the time of making one
+class Question:
+    """What was asked: its text, and the content parts of its images, in the order they stand in.
 
-    Raises NotScorableError(`image`, `audio`, `file`) for parts that a text calibrator cannot read
-    and ValueError for what is neither.
+    Where an image is, and whether it can be had, `calibrator.images` says; a calibrator that reads
+    text only must not be asked about the text of a question with images as if it were all.
+    """
+
+    text: str
+    images: Sequence[Mapping[str, Any]] = ()
+
+
+Images = list[Mapping[str, Any]]  # content parts, as they are found
+
+
+def content_text(content: Any, images: Images | None = None) -> str:
+    """The text of a message's `content`: a string, parts, or nothing; its images go to `images`.
+
+    Raises NotScorableError(`audio`, `video`, `file`) for parts that no calibrator reads, also
+    (`image`) where there is no list for images, and ValueError for what is no content.
     """
     if content is None:
         return ""
@@ -38,32 +61,30 @@ def content_text(content: Any) -> str:
         raise ValueError(
             f"message content must be a string or a list, not {type(content).__name__}"
         )
-    return "\n".join(text for text in map(_part_text, content) if text)
+    return "\n".join(text for part in content if (text := _part_text(part, images)))
 
 
-def _part_text(part: Any) -> str:
+def _part_text(part: Any, images: Images | None) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
         raise ValueError(f"a content part must be an object, not {type(part).__name__}")
     kind = str(part.get("type", "text"))
-    if kind in ("image_url", "input_image", "image"):
-        raise NotScorableError(
-            "image", "the question has an image; this calibrator reads text only"
-        )
-    if kind in ("input_audio", "audio", "file", "input_file"):
-        reason = kind.removeprefix("input_")
-        raise NotScorableError(
-            reason, f"the question has a part of type {kind}; this calibrator reads text only"
-        )
+    if kind in _IMAGES:
+        if images is None:
+            raise NotScorableError("image", "there is an image in the answer")
+        images.append(part)
+        return ""
+    if reason := _OTHERS.get(kind):
+        raise NotScorableError(reason, f"there is a part of type {kind}, which no calibrator reads")
     text = part.get("text", part.get("refusal", ""))
     return text if isinstance(text, str) else ""
 
 
-def question_text(messages: Any, tools: Any = None) -> str:
+def read_question(messages: Any, tools: Any = None) -> Question:
     """The question of a chat request: its `messages` and `tools` as the client sent them.
 
-    Raises ValueError when `messages` is no list of messages, NotScorableError for images and the
+    Raises ValueError when `messages` is no list of messages, NotScorableError for audio and the
     like in any message that belongs to the question; what is too long ago is not looked at.
     """
     is_list = type(messages) is list or (
@@ -71,17 +92,24 @@ def question_text(messages: Any, tools: Any = None) -> str:
     )
     if not is_list or not messages:
         raise ValueError("'messages' must be a list with at least one message")
+    images: Images = []
     last = _last_user_turn(messages)
-    history = "\n".join(_history(messages[:last])) if last else ""
-    question = content_text(messages[last].get("content"))
-    if history and question and not tools and last == len(messages) - 1:  # nearly every request
-        return f"{history[-HISTORY_CHARACTERS:]}\n\n{question}"
-    after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS))
+    history = "\n".join(_history(messages[:last], images)) if last else ""
+    question = content_text(messages[last].get("content"), images)
+    if question and not tools and last == len(messages) - 1:  # nearly every request
+        before = f"{history[-HISTORY_CHARACTERS:]}\n\n" if history else ""
+        return Question(before + question, images)
+    after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS, images))
     parts = [history[-HISTORY_CHARACTERS:], question, after]
     offered = tools_text(tools)
     if offered:
         parts = [*parts[:1], f"User request: {question}", after, offered]
-    return "\n\n".join(part for part in parts if part)
+    return Question("\n\n".join(part for part in parts if part), images)
+
+
+def depiction(prompt: str) -> tuple[str, str]:
+    """The visual question that a text-to-image reply answers, and its answer (paper R01)."""
+    return f"Does this image accurately depict: *{prompt}*?", "Yes"
 
 
 def _last_user_turn(messages: Sequence[Any]) -> int:
@@ -95,7 +123,7 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
     return len(messages) - 1
 
 
-def _history(messages: Sequence[Any]) -> list[str]:
+def _history(messages: Sequence[Any], images: Images) -> list[str]:
     """The last turns, at least `HISTORY_CHARACTERS` of them."""
     opening = messages[0]
     if type(opening) is dict and opening.get("role") in _INSTRUCTIONS:
@@ -103,7 +131,7 @@ def _history(messages: Sequence[Any]) -> list[str]:
     recent = messages[-RECENT_TURNS:]
     turns = _plain_turns(recent)
     is_enough = len(recent) < RECENT_TURNS or sum(map(len, turns)) > HISTORY_CHARACTERS
-    return turns if turns and is_enough else _turns(messages, HISTORY_CHARACTERS)
+    return turns if turns and is_enough else _turns(messages, HISTORY_CHARACTERS, images)
 
 
 def _plain_turns(messages: Sequence[Any]) -> list[str]:
@@ -120,29 +148,38 @@ def _plain_turns(messages: Sequence[Any]) -> list[str]:
     return turns
 
 
-def _turns(messages: Sequence[Any], characters: int) -> list[str]:
+def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:
     """The last turns, as many as are needed for so many characters: a long past costs nothing."""
     turns: list[str] = []
+    shown: list[Images] = []  # of each turn that has some
     for message in reversed(messages):
         if characters < 0:
             break
-        text = _turn_text(message)
+        found: Images = []
+        text = _turn_text(message, found)
         if text is not None:
             turns.append(text)
             characters -= len(text)
+        if found:
+            shown.append(found)
+            characters -= IMAGE_CHARACTERS * len(found)
+    for found in reversed(shown):
+        images += found
     return turns[::-1]
 
 
-def _turn_text(message: Any) -> str | None:
-    """One turn, also an unusual one; empty for what has no text, None for instructions."""
+def _turn_text(message: Any, images: Images) -> str | None:
+    """One turn, also an unusual one; empty where nothing was said, None for what is no text at all:
+    instructions, images alone."""
     if not isinstance(message, Mapping):
         raise ValueError(f"a message must be an object, not {type(message).__name__}")
     role = message.get("role", "user")
     if role in _INSTRUCTIONS:
         return None
-    text = " ".join(
-        filter(None, (content_text(message.get("content")), calls_text(message.get("tool_calls"))))
-    )
+    said = content_text(message.get("content"), images)
+    text = " ".join(filter(None, (said, calls_text(message.get("tool_calls")))))
+    if not text and images:
+        return None
     return f"[{role}] {text}" if text else ""
 
 

@@ -34,6 +34,7 @@ from proxy.engines.settings import InProcess
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange import Exchange
 from proxy.generation import Generation, Parts, Setup
+from proxy.images import Images
 from proxy.keys import masked
 from proxy.learning.drift_watch import DriftWatch
 from proxy.policy_book import PolicyBook
@@ -122,6 +123,7 @@ def create_app_of(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
         max_queue=config.calibrator.max_queue,
+        images=Images(config.calibrator.images),
         on_ready=on_ready,
     )
     records = Records(config.store) if config.records.keep_days else None

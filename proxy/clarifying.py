@@ -46,8 +46,8 @@ def _exchange(asked: CompletionRequest, answer: Answer) -> str:
     Raises what that reading raises for an answer.
     """
     try:
-        question = asked.question()
-    except NotScorableError:  # there are images in it, say
+        question = asked.question().text
+    except NotScorableError:  # there is a file in it, say
         question = asked.format.last_question(asked.payload)
     sure = [-1.0 if each.value is None else each.value for each in answer.confidences]
     draft = message_text(answer.choices[sure.index(min(sure))].message)

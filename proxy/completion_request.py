@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from calibrator import Question
 from policies import Facts
 from proxy.asgi import Request
 from proxy.callers import ANYONE, Caller
@@ -33,7 +34,7 @@ class CompletionRequest:
     tags: frozenset[str] = field(default=NO_TAGS)
     caller: Caller = ANYONE
 
-    def question(self) -> str:
+    def question(self) -> Question:
         """The question as the calibrator reads it; raises NotScorableError."""
         return self.format.question(self.payload)
 

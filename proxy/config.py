@@ -32,22 +32,12 @@ from policies import (
     nearest,
 )
 from proxy.engines.settings import ENGINES, Engine, InProcess
-from proxy.section import Secret, Section
+from proxy.image_config import FetchConfig, ImagesConfig
+from proxy.section import Secret, Section, Size
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
-_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
-_UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
-
-
-def _size(value: Any) -> Any:
-    """64MB -> 67108864."""
-    if not isinstance(value, str):
-        return value
-    if not (match := _SIZE.fullmatch(value.strip())):
-        raise ValueError(f"a size is a whole number with B, KB, MB or GB, not {value!r}")
-    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
 
 
 def _store(value: str) -> str:
@@ -82,7 +72,6 @@ def _admin(value: Any) -> Any:
 
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 
 
 class UpstreamConfig(Section):
@@ -153,6 +142,7 @@ class CalibratorConfig(Section):
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
+    images: ImagesConfig = ImagesConfig()
     engine: Engine = InProcess()  # who computes the scores
 
     @property
@@ -471,6 +461,8 @@ _SECTIONS: dict[str, type[Section]] = {
     "upstreams": UpstreamConfig,
     "models": ModelRoute,
     "calibrator": CalibratorConfig,
+    "calibrator.images": ImagesConfig,
+    "calibrator.images.fetch": FetchConfig,
     "attach": AttachConfig,
     "records": RecordsConfig,
     "audit": AuditConfig,
@@ -486,5 +478,6 @@ def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
     """The keys that the section at `loc` knows."""
     if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
         return list(ENGINES[str(loc[2])].model_fields)
-    section = _SECTIONS.get(str(loc[0]), Config) if loc else Config
+    names = ".".join(map(str, loc))
+    section = _SECTIONS.get(names) or (_SECTIONS.get(str(loc[0]), Config) if loc else Config)
     return list(section.model_fields)

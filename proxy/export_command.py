@@ -103,7 +103,7 @@ def weights(
 
 def row_of(exported: Exported) -> dict[str, Any] | None:
     """A labelled row; None for what no calibrator reads, or has several choices."""
-    from calibrator import NotScorableError
+    from calibrator import NotScorableError, Question
     from proxy.desk.conversation import format_of
     from proxy.desk.editable import surface_of
     from proxy.formats import NoAnswerError
@@ -116,10 +116,11 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         return None
     try:
         choices = format.choices(completion)
-        question = format.question(request) if request else held.question
+        asked = format.question(request) if request else Question(held.question)
     except (NoAnswerError, NotScorableError, ValueError):
         return None
-    if len(choices) != 1 or not question:
+    question = asked.text
+    if len(choices) != 1 or asked.images or not question:
         return None
     answering = completion.get("model")
     values = {

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, unquote
 
-from calibrator import NotScorableError
+from calibrator import NotScorableError, Question
 from policies import Asking, StreamMode
 from proxy.answer import Answer
 from proxy.asgi import Reply, Request
@@ -42,7 +42,7 @@ def fetched_id(method: str, path: str) -> str | None:
 class UnknownRequest(CompletionRequest):
     """What this process does not remember was asked elsewhere, or too long ago."""
 
-    def question(self) -> str:
+    def question(self) -> Question:
         raise NotScorableError("unknown_response", "what was asked is not known here")
 
 

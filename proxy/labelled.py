@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibrator import Row, RowError, load_labelled, load_scorer, score_items
+from calibrator import Row, RowError, load_labelled, load_scorer, reads_images, score_items
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
 from proxy.answer import tool_calls
 
@@ -61,7 +61,7 @@ def load_scored(
 
     Raises CalibratorError, also for files without a labelled row.
     """
-    rows, bad = load_labelled(paths)
+    rows, bad = load_labelled(paths, "read")
     scored: dict[int, ScoredRow] = {}
     unscored = []
     for index, row in enumerate(rows):
@@ -78,6 +78,10 @@ def load_scored(
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
         scorer = load_scorer(calibrator, device)
+        if not reads_images(scorer):
+            text = "the question has an image; this calibrator reads text only"
+            bad += [_bad(rows[index], text) for index in unscored if rows[index].images]
+            unscored = [index for index in unscored if not rows[index].images]
         found = score_items(scorer, [rows[index].item("served") for index in unscored])
         for index, score in zip(unscored, found, strict=True):
             scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from calibrator import Question
 from proxy.formats import Choice
 from proxy.scoring import Confidence
 
@@ -24,7 +25,7 @@ class Scores(Protocol):
 
     async def score(
         self,
-        question: Callable[[], str],
+        question: Callable[[], Question],
         choices: Sequence[Choice],
         model: str,
         domain: str | None = None,
@@ -48,7 +49,7 @@ class Recalibrated:
 
     async def score(
         self,
-        question: Callable[[], str],
+        question: Callable[[], Question],
         choices: Sequence[Choice],
         model: str,
         domain: str | None = None,

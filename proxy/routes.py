@@ -10,6 +10,8 @@ from proxy.chat import Completions
 from proxy.errors import ProxyError
 from proxy.fetched_responses import fetch_response, fetched_id
 from proxy.formats import FORMATS, MESSAGES
+from proxy.generated_images import PATH as GENERATIONS
+from proxy.generated_images import score_generated
 from proxy.surfaces import Surfaces
 
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -27,6 +29,11 @@ class Routes:
             scored = endpoint(partial(completions.handle, format), error_body=format.error_body)
             self.exact["POST", f"/v1{format.path}"] = scored
             self.exact["POST", f"/v1{format.path}/"] = scored
+        if completions.config.calibrator.images.score_generated:
+            generated = partial(score_generated, completions, surfaces)
+            self.exact["POST", GENERATIONS] = self.exact["POST", f"{GENERATIONS}/"] = endpoint(
+                generated
+            )
         self._fetches = tuple({f"/v1{format.fetch_path}/" for format in FORMATS})
         self._held = endpoint(surfaces.completion)
         self._response = endpoint(partial(fetch_response, completions))

@@ -22,6 +22,7 @@ from calibrator import (
     CalibratorError,
     Item,
     NotScorableError,
+    Question,
     QueueFullError,
     Scorer,
     Ticket,
@@ -31,6 +32,7 @@ from calibrator import (
 )
 from proxy.deadlines import Deadlines
 from proxy.formats import Choice
+from proxy.images import ImagePart, Images
 
 log = structlog.get_logger(__name__)
 
@@ -75,10 +77,13 @@ class Scoring:
         *,
         timeout_s: float = 2.0,
         max_queue: int = 1_024,
+        images: Images | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._load = load
+        self._timeout_s = timeout_s
         self._deadlines = Deadlines(timeout_s)
+        self._images = images or Images()
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
@@ -151,10 +156,11 @@ class Scoring:
         if self._arrivals is not None:
             self._arrivals.close()
             self._arrivals = None
+        self._images.close()
 
     async def score(
         self,
-        question: Callable[[], str],
+        question: Callable[[], Question],
         choices: Sequence[Choice],
         model: str,
         domain: str | None = None,
@@ -170,8 +176,11 @@ class Scoring:
         try:
             asked = question()
             items = [
-                Item(asked, message_text(choice.message), model, None, domain) for choice in choices
+                Item(asked.text, message_text(choice.message), model, None, domain)
+                for choice in choices
             ]
+            if asked.images:
+                return await self._with_images(asked.images, items)
             return [_confidence(ticket) for ticket in await self.tickets(items)]
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
@@ -180,6 +189,25 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+
+    async def _with_images(
+        self, parts: Sequence[ImagePart], items: Sequence[Item]
+    ) -> list[Confidence]:
+        """The same for a question with images; to get them counts as scoring, also in time.
+
+        Raises what `tickets` raises, and NotScorableError where they cannot be read or had.
+        """
+        if not self.reads_images:
+            if not self._images.may_be_ignored:
+                raise NotScorableError("image", "this calibrator reads text only")
+            return [_limited(_confidence(ticket)) for ticket in await self.tickets(items)]
+        try:
+            async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
+                for item in items:
+                    item.images = images
+                return [_confidence(ticket) for ticket in await self.tickets(items)]
+        except TimeoutError:
+            return [Confidence(None, Status.TIMEOUT, "deadline")] * len(items)
 
     async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
         """A ticket for each item; those that are not done when time is up are cancelled.
@@ -202,6 +230,7 @@ class Scoring:
             for ticket in tickets:
                 if not ticket.is_done:
                     ticket.cancel()  # nobody waits any longer
+                    ticket.item.images = ()  # for it may stay in the queue for a while
 
     def _arrivals_here(self) -> _Arrivals:
         loop = asyncio.get_running_loop()
@@ -329,3 +358,10 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     return Confidence(score.confidence, Status.TRUNCATED if score.is_truncated else Status.SCORED)
+
+
+def _limited(found: Confidence) -> Confidence:
+    """A confidence of a question whose images nobody looked at."""
+    if found.value is None:
+        return found
+    return Confidence(found.value, Status.TRUNCATED, "image", found.score)

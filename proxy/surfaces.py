@@ -42,7 +42,13 @@ class Surfaces:
         """Any other request under `/v1/`, as it came, to the upstream of its model."""
         exchange = Exchange(request, self.records)
         with exchange:
-            reply = await self._send(exchange, self._upstream_of(request))
+            reply = await self.send(exchange, self.upstream_of(request))
+        return self.labelled(exchange, reply)
+
+    def labelled(
+        self, exchange: Exchange, reply: UpstreamReply, body: bytes | None = None
+    ) -> Reply:
+        """A reply as it came, with the label of what is not scored; `body` where it was read."""
         outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
         label = [
             (names.STATUS, outcome.status.encode()),
@@ -51,11 +57,13 @@ class Surfaces:
         ]
         if not self.attach.headers:
             label = []
-        return Reply(
-            reply.status, [*to_client(reply.headers), *label], reply.chunks, on_close=reply.aclose
-        )
+        headers = [*to_client(reply.headers), *label]
+        if body is not None:
+            return Reply(reply.status, headers, body)
+        return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
 
-    async def _send(self, exchange: Exchange, name: str) -> UpstreamReply:
+    async def send(self, exchange: Exchange, name: str) -> UpstreamReply:
+        """The client's request as it came, to the upstream of this name."""
         request = exchange.request
         exchange.upstream = name
         path = path_after_v1(request.path)
@@ -65,7 +73,7 @@ class Surfaces:
         with exchange.in_upstream:
             return await self.router.upstream(name).send(sent)
 
-    def _upstream_of(self, request: Request) -> str:
+    def upstream_of(self, request: Request) -> str:
         """By the response in the path or the model in a JSON body, else the default route's."""
         part = request.path.removeprefix("/v1/responses/").partition("/")[0]
         if (response := self.conversations.get(part, hash_key(request))) is not None:

@@ -25,7 +25,7 @@ import httpx
 import uvicorn
 from openai import OpenAI
 
-from calibrator import Item, Score, Scorer
+from calibrator import Item, NotScorableError, Score, Scorer
 from policies import load_policy, parse_policy
 from proxy.app import create_app
 from proxy.config import AdminConfig, Config
@@ -88,6 +88,19 @@ class FailingScorer(WordScorer):
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         if items[0].answer != "warm-up":
             raise RuntimeError(f"cannot score {items[0].answer!r}")
+        return super().score_batch(items)
+
+
+@dataclass
+class SightedScorer(WordScorer):
+    """Reads images; of one that begins with `BM` it finds that it is none."""
+
+    reads_images: bool = True
+    name: str = "sighted@1"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        if any(image.startswith(b"BM") for item in items for image in item.images):
+            raise NotScorableError("image_format", "an image is damaged")
         return super().score_batch(items)
 
 

@@ -14,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
 from tests.labelled_rows import raw_rows, write
+from tests.live_proxy import SightedScorer
+from tests.pictures import PNG, data_url
 from tests.tiny_checkpoint import save_tiny
 
 Json = dict[str, Any]
@@ -160,6 +162,51 @@ def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> No
     output.with_name("out.jsonl.partial").mkdir()  # so that writing fails
     assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 2
     assert output.read_text() == "old"
+
+
+def test_rows_with_images_are_scored_by_who_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B01: a calibrator for text leaves such a row out, or scores the text where that is wanted and
+    says so; one that reads images is shown them."""
+    shown = {"id": 1, "question": "Q", "images": [data_url(PNG)], "response": "p=0.9"}
+    path = write(tmp_path / "rows.jsonl", [shown, {"id": 2, "question": "Q", "response": "p=0.2"}])
+    refused = run("score", path, "--brief", "--calibrator", "fake:0.73")
+    assert refused.exit_code == 1
+    assert "1: the question has an image; this calibrator reads text only" in refused.stderr
+    assert [line["id"] for line in lines(refused.stdout)] == [2]
+    ignored = run("score", path, "--brief", "--calibrator", "fake:0.73", "--ignore-images")
+    first, second = lines(ignored.stdout)
+    assert (ignored.exit_code, first["confidence"]) == (0, 0.73)
+    assert (first["status"], first["reason"]) == ("truncated", "image")
+    assert "status" not in second
+    scorer = SightedScorer()
+    monkeypatch.setattr("calibrator.loading.load_scorer", lambda *_, **__: scorer)
+    found = lines(run("score", path, "--brief").stdout)
+    assert [line["confidence"] for line in found] == [0.9, 0.2]
+    assert sorted(item.images for item in scorer.seen) == [(), (PNG,)]
+
+
+def test_labelled_rows_with_images_are_judged_by_who_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaluate` and `recalibrate` show a calibrator what it reads, and name the rows it cannot."""
+    rows = [
+        {"id": n, "question": f"Q{n}", "response": f"p=0.{n % 9 + 1}", "correct": n % 2,
+         "benchmark": "b", "images": [data_url(PNG)]}
+        for n in range(40)
+    ]  # fmt: skip
+    path, output = write(tmp_path / "rows.jsonl", rows), tmp_path / "found.json"
+    scorer = SightedScorer()
+    with monkeypatch.context() as patch:
+        patch.setattr("calibrator.loading.load_scorer", lambda *_, **__: scorer)
+        assert run("evaluate", path, "--json").exit_code == 0
+        assert run("recalibrate", path, "-o", output).exit_code == 0
+    assert [item.images for item in scorer.seen] == [(PNG,)] * 80
+    for command in (["evaluate", path], ["recalibrate", path, "-o", output]):
+        blind = run(*command, "--calibrator", "fake:0.73")
+        assert blind.exit_code != 0
+        assert "no labelled row" in blind.stderr
 
 
 # --- train --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.clients_upstream import ClientsUpstream
-from tests.live_proxy import ROOT, LiveProxy, environment
+from tests.live_proxy import ROOT, LiveProxy, SightedScorer, environment
 from tests.node.runner import SKIPPED, failures_of, run_node, sentences_of
 
 SCORED_SURFACES = {"chat", "completions", "responses", "messages"}
@@ -139,7 +139,10 @@ def runs(
     wanted = {item.callspec.params["client"] for item in items}
     folder = tmp_path_factory.mktemp("clients")
     with capture_logs(), ClientsUpstream() as upstream, ThreadPoolExecutor(2) as pool:
-        proxy = LiveProxy(upstream.base_url, folder, policy=POLICY, upstream=UPSTREAM)
+        scorer = SightedScorer()
+        proxy = LiveProxy(
+            upstream.base_url, folder, policy=POLICY, upstream=UPSTREAM, scorer=scorer
+        )
         env = {
             "PINOCCHIO_URL": proxy.base_url,
             "UPSTREAM_URL": upstream.url,

@@ -26,7 +26,7 @@ def test_a_request_is_remembered_for_its_key() -> None:
     kept = conversations.get("resp_1", "mine")
     assert kept is not None
     assert (kept.upstream, kept.model) == ("openai", "m")
-    assert kept.request().question() == "Hi"
+    assert kept.request().question().text == "Hi"
     assert conversations.get("resp_1", "theirs") is None
 
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from calibrator import Item, load_scorer, message_text, question_text
+from calibrator import Item, load_scorer, message_text, read_question
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED, read_config
 from calibrator.metrics import auroc
 from calibrator.scorer import Scorer
@@ -56,7 +56,7 @@ def _embedded() -> Scorer:
 def _demo_items() -> list[Item]:
     return [
         Item(
-            question_text([{"role": "user", "content": row.question}], list(row.tools)),
+            read_question([{"role": "user", "content": row.question}], list(row.tools)).text,
             message_text(row.message()),
             source_model="demo",
         )

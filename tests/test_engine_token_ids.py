@@ -6,14 +6,22 @@ The engines are small servers of our own around a tiny random model; no real one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calibrator import CheckpointError, Item, NotScorableError, load_scorer, version_of
+from calibrator import (
+    CheckpointError,
+    Item,
+    NotScorableError,
+    Recalibration,
+    load_scorer,
+    version_of,
+)
 from calibrator.llm.calibrator import LlmCalibrator
+from calibrator.llm.exporting import export_weights
 from calibrator.recalibration import Platt
 from proxy.config import Config
 from proxy.engines.errors import EngineError
@@ -98,6 +106,19 @@ def test_the_number_is_the_calibrators_own(
     assert len({round(s.score, 3) for s in found}) == 4  # or the comparison says little
 
 
+def test_the_proxy_needs_no_weights(
+    engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
+) -> None:
+    """Of exported weights, calibrator.json and the tokenizer are enough to ask an engine."""
+    exported = export_weights(str(text_checkpoint), tmp_path / "exported")
+    for path in (tmp_path / "exported").glob("*.safetensors"):
+        path.unlink()
+    with connected(tmp_path / "exported", *engine) as scorer:
+        [found] = scorer.score_batch(ITEMS[:1])
+    assert scorer.name == f"{exported.version}~{engine[0]}"
+    assert found.score == pytest.approx(own.score_batch(ITEMS[:1])[0].score, abs=1e-5)
+
+
 def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) -> None:
     """A question with an image has no score there, with the reason `image`."""
     with (
@@ -140,6 +161,20 @@ def test_what_cannot_be_asked_there(
     wanted = config(vision, kind, "http://127.0.0.1:1", omit_placeholder=True)
     bare = version_of(str(vision)).partition("+")[0]
     assert known_name(wanted) == f"{bare}~{kind}-no-placeholder"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recalibration_belongs_to_an_engine(
+    kind: str, text_checkpoint: Path, own: LlmCalibrator, tmp_path: Path
+) -> None:
+    """One that was fitted on scores of this process is refused for those of an engine."""
+    wanted = config(text_checkpoint, kind, "http://127.0.0.1:1")
+    for calibrator, fits in ((own.name, False), (known_name(wanted), True)):
+        path = tmp_path / "curve.json"
+        Recalibration("platt", Platt(1.0, 0.0), calibrator=calibrator).save(path)
+        section = wanted.model_copy(update={"recalibration": path})
+        with nullcontext() if fits else pytest.raises(CheckpointError, match="was fitted for"):
+            check_calibrator_config(section)
 
 
 def test_a_prompt_that_the_engine_cuts(text_checkpoint: Path, own: LlmCalibrator) -> None:

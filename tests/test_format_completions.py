@@ -109,7 +109,7 @@ def test_no_chunk_is_an_exception(chunk: str) -> None:
 def test_the_question_is_the_prompt() -> None:
     """One prompt, alone or in a list, is the question and what the user said last."""
     for prompt in ("Why?", ["Why?"]):
-        assert COMPLETIONS.question({"prompt": prompt}) == "Why?"
+        assert COMPLETIONS.question({"prompt": prompt}).text == "Why?"
         assert COMPLETIONS.last_question({"prompt": prompt}) == "Why?"
 
 

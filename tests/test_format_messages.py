@@ -260,7 +260,7 @@ def test_what_is_no_message_has_no_choices() -> None:
 
 
 def question(*messages: Json, **fields: Any) -> str:
-    return MESSAGES.question({"messages": list(messages), **fields})
+    return MESSAGES.question({"messages": list(messages), **fields}).text
 
 
 def user(*blocks: Json | str) -> Json:
@@ -325,15 +325,14 @@ def test_the_question_of_a_long_session_is_found() -> None:
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        ({"type": "image", "source": {"type": "url", "url": "x"}}, "image"),
         ({"type": "document", "source": {"type": "base64", "data": "x"}}, "file"),
         ({"type": "document", "source": {"type": "file", "file_id": "x"}}, "file"),
         ({"type": "container_upload", "file_id": "x"}, "file"),
-        ({"type": "tool_result", "content": [{"type": "image", "source": {}}]}, "image"),
+        ({"type": "tool_result", "content": [{"type": "document", "source": {}}]}, "file"),
     ],
 )
 def test_what_is_no_text_cannot_be_scored(block: Json, reason: str) -> None:
-    """Images and files in the question are a reason for having no number."""
+    """Files in the question are a reason for having no number."""
     with pytest.raises(NotScorableError) as raised:
         question(user(text("What is this?"), block))
     assert raised.value.reason == reason

@@ -356,15 +356,13 @@ def test_items_become_chat_messages() -> None:
         ({"type": "item_reference", "id": "x"}, "item_reference"),
         ({"id": "x"}, "item_reference"),
         ({"type": "compaction", "encrypted_content": "x"}, "compaction"),
-        ({"type": "computer_call_output", "output": {"type": "computer_screenshot"}}, "image"),
-        ({"type": "image_generation_call", "result": "x"}, "image"),
         ({"role": "user", "content": [{"type": "input_audio"}]}, "audio"),
         ({"type": "function_call_output", "output": [{"type": "input_file"}]}, "file"),
         ({"type": "brand_new"}, "unknown_item"),
     ],
 )
 def test_items_beyond_text_cannot_be_scored(item: Json, reason: str) -> None:
-    """Images, files and what only upstream knows have no number, and a word that says why."""
+    """Files and what only upstream knows have no number, and a word that says why."""
     with pytest.raises(NotScorableError) as raised:
         RESPONSES.question({"input": [{"role": "user", "content": "Hi"}, item]})
     assert raised.value.reason == reason
@@ -386,7 +384,7 @@ def test_hosted_tools_are_not_offered_functions() -> None:
         {"type": "custom", "name": "c"},
     ]
     question = RESPONSES.question({"input": "Hi", "tools": tools})
-    assert question.endswith('[{"name": "f"}, {"name": "c"}]')
+    assert question.text.endswith('[{"name": "f"}, {"name": "c"}]')
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=9))
@@ -397,12 +395,35 @@ def test_what_is_kept_of_a_conversation_asks_the_same(turns: list[tuple[str, str
 
 
 def test_files_are_not_kept() -> None:
-    """Of an image only the type is remembered, so that a later question still cannot be scored."""
+    """Of an image that came along only the type is remembered: a later question still has one."""
     image = {"type": "input_image", "image_url": "data:" + "x" * 9_000}
     kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
     assert len(json.dumps(kept)) < 200
-    with pytest.raises(NotScorableError):
-        RESPONSES.question({"input": kept})
+    assert list(RESPONSES.question({"input": kept}).images) == [{"type": "input_image"}]
+
+
+def test_where_an_image_is_is_kept() -> None:
+    """An image under a URL can be looked at again by a later question of the conversation."""
+    image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}
+    kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
+    [found] = RESPONSES.question({"input": kept}).images
+    assert found == {"type": "input_image", "image_url": "https://example.org/a.png"}
+
+
+def test_screenshots_and_generated_images_belong_to_the_question() -> None:
+    """What a tool showed the model before it answered is among the images, in its order."""
+    items = [
+        {"role": "user", "content": "Hi"},
+        {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAA"},
+        {
+            "type": "computer_call_output",
+            "call_id": "c",
+            "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,BBBB"},
+        },
+    ]
+    drawn, shown = RESPONSES.question({"input": items}).images
+    assert drawn["source"]["data"] == "AAAA"
+    assert shown["image_url"].endswith("BBBB")
 
 
 def test_a_long_past_is_not_kept() -> None:

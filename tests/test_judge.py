@@ -10,6 +10,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 from calibrator import CheckpointError, Item, NotScorableError
 from pinocchio import Pinocchio
+from tests.live_proxy import SightedScorer
+from tests.pictures import PNG, data_url
 from tests.tiny_checkpoint import save_tiny
 
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "How high is K2?"}]
@@ -166,12 +168,74 @@ def test_what_cannot_be_judged_is_a_value_error(arguments: dict[str, Any], messa
         judge.score_batch([arguments])
 
 
+def asked_with(url: str) -> list[dict[str, Any]]:
+    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
+    return [{"role": "user", "content": parts}]
+
+
+SEEN = asked_with(data_url(PNG))
+
+
 def test_images_are_not_scored() -> None:
     """B01: a text calibrator says that it has no number, and why."""
-    part = {"type": "image_url", "image_url": {"url": "data:"}}
+    judge, item = Pinocchio("fake:0.73"), Item("What?", "a", images=(PNG,))
+    for score in (
+        lambda: judge.score("a", messages=asked_with("data:")),
+        lambda: judge.scores("a", messages=SEEN),
+        lambda: judge.score_batch([item]),
+        lambda: judge.score_image("a red square", PNG),
+    ):
+        with pytest.raises(NotScorableError) as caught:
+            score()
+        assert caught.value.reason == "image"
+
+
+def test_images_may_be_ignored() -> None:
+    """Whoever asks for it gets a number for the text alone."""
+    judge = Pinocchio("fake:0.73", ignore_images=True)
+    assert judge.score("a", messages=SEEN) == 0.73
+    assert judge.score_batch([Item("What?", "a", images=(PNG,))]) == [0.73]
+
+
+@pytest.fixture
+def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
+    """A judge whose calibrator reads images, and the calibrator."""
+    scorer = SightedScorer()
+    monkeypatch.setattr("calibrator.judge.load_scorer", lambda *_: scorer)
+    return Pinocchio(), scorer
+
+
+def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
+    """B01, F06: a calibrator that reads images gets those of the messages, for every choice."""
+    judge, scorer = sighted
+    assert judge.score("p=0.9", messages=SEEN) == 0.9
+    assert judge.scores(completion("p=0.1", "p=0.2"), messages=SEEN) == [0.1, 0.2]
+    assert judge.score_batch([{"response": "p=0.3", "messages": SEEN}]) == [0.3]
+    assert [item.images for item in scorer.seen] == [(PNG,)] * 4
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("https://example.org/a.png", "image_url"), ("data:image/png;base64,!", "image_format")],
+)
+def test_nothing_is_fetched(
+    sighted: tuple[Pinocchio, SightedScorer], url: str, reason: str
+) -> None:
+    """An image that did not come along, or is none, has no number and a word."""
     with pytest.raises(NotScorableError) as caught:
-        Pinocchio("fake:0.73").score("a", messages=[{"role": "user", "content": [part]}])
-    assert caught.value.reason == "image"
+        sighted[0].score("a", messages=asked_with(url))
+    assert caught.value.reason == reason
+
+
+def test_an_image_is_judged_by_its_prompt(sighted: tuple[Pinocchio, SightedScorer]) -> None:
+    """R01: what a text-to-image model drew is the visual question whether it depicts the prompt."""
+    judge, scorer = sighted
+    judge.score_image("two cats", PNG, source_model="flux-2")
+    [item] = scorer.seen
+    asked = "Does this image accurately depict: *two cats*?"
+    assert item == Item(asked, "Yes", "flux-2", images=(PNG,))
+    with pytest.raises(NotScorableError):
+        judge.score_image("two cats", b"%PDF-1.7")
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:

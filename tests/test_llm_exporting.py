@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from calibrator import CheckpointError, Item, export_weights, load_scorer
+from calibrator import CheckpointError, Item, export_weights, load_scorer, name_elsewhere
 from calibrator.llm.config import preset
 from calibrator.llm.exporting import decision_template
+from calibrator.llm.probe import Probe
 from calibrator.llm.prompts import fill
 from proxy.export_command import cli
 from tests.tiny_models import Family, write_tiny_adapter
@@ -132,6 +135,32 @@ def test_the_decision_template_is_the_prompt(
     shown = {**values, "question": values["question"][:20]}
     template = ImmutableSandboxedEnvironment().from_string(decision_template(prompt))
     assert template.render(state=state) == fill(prompt, shown)
+
+
+@pytest.fixture
+def probed(checkpoint: Callable[[Family], Path], tmp_path: Path) -> Path:
+    """A checkpoint that reads a probe of the last state (K14)."""
+    folder = Path(shutil.copytree(checkpoint("qwen3_5_text"), tmp_path / "probed"))
+    torch.manual_seed(3)
+    Probe(torch.zeros(33), torch.ones(33), torch.randn(4, 33), torch.randn(4), torch.randn(1, 4),
+          torch.zeros(1)).save(folder)  # fmt: skip
+    path = folder / "calibrator.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "elicitation": "both"}))
+    return folder
+
+
+def test_a_probe_goes_along_or_is_refused(
+    probed: Path, checkpoint: Callable[[Family], Path], tmp_path: Path
+) -> None:
+    """K14: merged weights keep it; what reads the labels alone would say something else."""
+    export_weights(str(probed), tmp_path / "merged")
+    assert scores(tmp_path / "merged") == pytest.approx(scores(probed), abs=1e-5)
+    assert scores(probed) != pytest.approx(scores(checkpoint("qwen3_5_text")), abs=1e-3)
+    assert not (tmp_path / "merged" / "decision.json").exists()
+    with pytest.raises(CheckpointError, match="reads a probe"):
+        export_weights(str(probed), tmp_path / "one", "sequence-classification")
+    with pytest.raises(CheckpointError, match="reads a probe"):
+        name_elsewhere(str(probed), "vllm")
 
 
 def test_the_command_exports_and_refuses_in_a_sentence(

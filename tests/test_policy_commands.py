@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from policies import Facts, decide, load_policy
 from proxy.policy_commands import cli
+from tests.pictures import PNG, data_url
 
 Json = dict[str, Any]
 
@@ -85,6 +86,17 @@ def test_a_certificate_is_written_and_then_relied_on(tmp_path: Path, rows: Path)
     assert (grant.calibrator, grant.labels) == ("embedded@1", 1_200)
     sure = Facts(grant.threshold, "m", calibrator="embedded@1")
     assert decide(loaded, sure).rule == "surely right"
+
+
+def test_rows_with_images_need_who_reads_them(tmp_path: Path) -> None:
+    """B01: an unscored row with an image is named where the calibrator reads text only; one that
+    has its number counts."""
+    unscored = {key: value for key, value in labelled(1)[0].items() if key != "confidence"}
+    shown = {"images": [data_url(PNG)]}
+    path = write(tmp_path / "rows.jsonl", [unscored | shown, *labelled(2_400, **shown)])
+    result = run("certify", path, "--max-error", 0.2, "--calibrator", "fake:0.5", "--json")
+    assert "the question has an image; this calibrator reads text only" in result.stderr
+    assert json.loads(result.stdout)["labels"] == 1_200  # questions
 
 
 def test_grants_for_models_and_rules_are_added_to_one_file(tmp_path: Path, rows: Path) -> None:

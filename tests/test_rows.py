@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import Item, NotScorableError, RowError
-from calibrator.rows import MAX_LINE_BYTES, Row, parse_row, read_rows
+from calibrator.rows import MAX_LINE_BYTES, ImageUse, Row, parse_row, read_rows
+from tests.pictures import PNG, data_url
 
 Json = dict[str, Any]
 
@@ -158,6 +159,65 @@ def test_images_are_a_bad_row(path: Path) -> None:
     assert sentence(path, line).startswith("1: the question has an image")
     with pytest.raises(NotScorableError):
         parse_row(json.loads(line))
+
+
+URL = data_url(PNG)
+SHOWN: Json = {"type": "image_url", "image_url": {"url": URL}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "answer"),
+    [
+        ({"messages": [{"role": "user", "content": [SHOWN, "Q"]}], "response": "a"}, "Q", "a"),
+        ({"question": "Q", "images": [URL], "response": "a"}, "Q", "a"),
+        (
+            {"prompt": "a cat", "image": URL},
+            "Does this image accurately depict: *a cat*?",
+            "Yes",
+        ),
+    ],
+)
+def test_rows_with_images(fields: Json, question: str, answer: str) -> None:
+    """C03, R01: for those who read images they come along, from messages or beside the question."""
+    row = parse_row(fields, "read")
+    assert (row.question, row.answer, row.images) == (question, answer, (PNG,))
+    assert row.item() == Item(question, answer, images=(PNG,))
+    assert not row.lacks_images
+    ignored = parse_row(fields, "ignore")
+    assert (ignored.item().images, ignored.lacks_images) == ((), True)
+    with pytest.raises(NotScorableError):
+        parse_row(fields)
+
+
+def test_a_row_of_text_lacks_no_images() -> None:
+    """However rows are read, one without images is what it was."""
+    uses: list[ImageUse] = ["refuse", "read", "ignore"]
+    assert {parse_row(GOOD, use).lacks_images for use in uses} == {False}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"images": "x"}, "1: 'images' must be a list of data URLs, not str"),
+        ({"images": [5]}, "1: an image's part has neither its bytes nor a URL"),
+        ({"images": ["https://example.org/a.png"]}, "1: an image is elsewhere, under a URL"),
+        ({"images": ["data:image/png;base64,!"]}, "1: an image's data is no base64"),
+        ({"images": [URL] * 9}, "1: the question has 9 images, at most 8"),
+        ({"response": None, "prompt": 5, "image": URL}, "1: 'response' must be a string"),
+    ],
+)
+def test_bad_images_are_a_bad_row(path: Path, fields: Json, message: str) -> None:
+    """Each mistake is told with its line; nothing is fetched."""
+    path.write_text(json.dumps({"question": "Q", "response": "a", **fields}))
+    [(_, error)] = read_rows(path, "read")
+    assert str(error).removeprefix(f"{path}:").startswith(message)
+
+
+def test_an_image_without_its_prompt_is_a_bad_row(path: Path) -> None:
+    """What was to be depicted has to be told."""
+    path.write_text(json.dumps({"image": URL}))
+    [(_, error)] = read_rows(path, "read")
+    assert str(error).endswith("'response' is missing")
 
 
 def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:

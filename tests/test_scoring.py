@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calibrator import Item, NotScorableError, Score, Scorer
+from calibrator import Item, NotScorableError, Question, Score, Scorer
 from proxy.formats import Choice
 from proxy.scoring import Confidence, Scoring, Status
 from tests.live_proxy import FailingScorer, SlowScorer, WordScorer, until
@@ -21,8 +21,8 @@ def choices(*texts: str) -> list[Choice]:
     return [Choice(i, {"role": "assistant", "content": text}) for i, text in enumerate(texts)]
 
 
-def asked() -> str:
-    return "why?"
+def asked() -> Question:
+    return Question("why?")
 
 
 @asynccontextmanager

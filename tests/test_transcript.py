@@ -16,12 +16,16 @@ from calibrator.transcript import (
     calls_text,
     content_text,
     message_text,
-    question_text,
+    read_question,
     response_text,
     tools_text,
 )
 
 Json = dict[str, Any]
+
+
+def question_text(messages: Any, tools: Any = None) -> str:
+    return read_question(messages, tools).text
 
 
 def user(content: Any) -> Json:
@@ -164,22 +168,20 @@ def test_other_content_is_refused(content: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("image_url", "image"),
-        ("input_image", "image"),
-        ("image", "image"),
         ("input_audio", "audio"),
         ("audio", "audio"),
+        ("video_url", "video"),
         ("file", "file"),
         ("input_file", "file"),
     ],
 )
 def test_what_is_not_text_is_not_scored(kind: str, reason: str) -> None:
-    """B01: a text calibrator gives no number for a question with an image, and says why."""
+    """What no calibrator reads is a reason for having no number."""
     for messages in (
         [user([{"type": "text", "text": "what is this?"}, {"type": kind}])],
         [user([{"type": kind}]), user("and this?")],
     ):
-        with pytest.raises(NotScorableError, match="reads text only") as caught:
+        with pytest.raises(NotScorableError, match="no calibrator reads") as caught:
             question_text(messages)
         assert caught.value.reason == reason
 

@@ -17,7 +17,6 @@ import pytest
 
 from policies import InvalidDocumentError
 from proxy.config import Config, load_config
-from proxy.desk.addresses import is_public
 from proxy.desk.desk import Desk, Verdict
 from proxy.desk.messages import as_slack, link, signature
 from proxy.desk.webhooks import MOST_ATTEMPTS, Courier
@@ -204,24 +203,6 @@ async def test_only_what_was_asked_for_is_told(tmp_path: Path, receiver: Webhook
 
 
 # Addresses
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
-        *("100.64.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2.1"),
-        *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "2001:db8::1"),
-        *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"),
-    ],
-)
-def test_private_addresses_are_refused(address: str) -> None:
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"])
-def test_public_addresses_are_not(address: str) -> None:
-    assert is_public(address)
 
 
 async def test_nothing_is_sent_into_the_own_network(

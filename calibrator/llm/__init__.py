@@ -7,7 +7,8 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     prompts.py    items to token ids
     bases.py      where the base is
     elsewhere.py  prompts for a model that runs in an engine elsewhere
-    pixels.py     image files to what the vision tower reads
+    images.py     image files to pictures, or the reason why there is none
+    pixels.py     pictures to what the vision tower reads
     loading.py    base and adapter, checked, merged
     model.py      the forward pass
     batches.py    which rows are computed together, and what of them once

@@ -22,6 +22,7 @@ Architecture = Literal["image-text-to-text", "causal-lm"]
 ARCHITECTURES: Final = get_args(Architecture)
 Metadata = Literal["auto", "omit", "explicit"]
 Missing = Literal["omit", "empty"]
+Elicitation = Literal["logit", "probe", "both"]  # from the labels, a probe of the state, or both
 PRESETS: Final = Path(__file__).parent / "presets"
 PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # no calibrator.json there
 FIELDS: Final = ("benchmark", "source_model", "question", "answer")
@@ -99,6 +100,7 @@ class LlmConfig:
     labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (B08)
     images: ImageConfig | None = None
     metadata: Metadata = "auto"
+    elicitation: Elicitation = "logit"  # K14
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
@@ -128,7 +130,11 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
         raise ValueError(f"format {found!r}, this version reads {FORMAT}")
     if "preset" in values:
         values = {**_preset(values.pop("preset")), **values}
-    for key, allowed in (("architecture", ARCHITECTURES), ("metadata", get_args(Metadata))):
+    for key, allowed in (
+        ("architecture", ARCHITECTURES),
+        ("metadata", get_args(Metadata)),
+        ("elicitation", get_args(Elicitation)),
+    ):
         if key in values and values[key] not in allowed:
             raise ValueError(f"{key} {values[key]!r} is not one of {', '.join(allowed)}")
     images, adapter, recalibration = (

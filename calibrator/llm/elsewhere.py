@@ -74,6 +74,10 @@ def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str,
         raise CheckpointError(
             f"checkpoint {checkpoint!r} is no language model; {engine} cannot compute its scores"
         )
+    if config.elicitation != "logit":
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} reads a probe, and {engine} gives label probabilities alone"
+        )
     if config.images is None or config.images.placeholder is None:
         return f"{config.version}~{engine}", config, folder
     if not omits_placeholder:

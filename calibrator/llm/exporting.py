@@ -1,8 +1,8 @@
 """A checkpoint in the forms that other engines load, each proved against the scorer it came from.
 
 - `merged`: the whole weights with the adapter merged in, for vLLM, SGLang and transformers; also a
-  checkpoint of ours. A text-only one carries `decision.json`, with which transformers' decision
-  pipeline gives the same P(correct).
+  checkpoint of ours. One that reads text and its labels alone carries `decision.json`, with which
+  transformers' decision pipeline gives the same P(correct).
 - `sequence-classification`: one output of weights W[ii] - W[i], whose sigmoid is P(correct) (B09).
 """
 
@@ -24,6 +24,7 @@ from calibrator.errors import CheckpointError
 from calibrator.llm.calibrator import CANARY, LlmCalibrator, load_llm
 from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, write_config
 from calibrator.llm.loading import quiet
+from calibrator.llm.probe import PROBE
 from calibrator.llm.prompts import load_prompts
 from calibrator.scorer import Item
 
@@ -60,6 +61,8 @@ def export_weights(
         write: Callable[[LlmCalibrator, Path, str], LlmConfig] = (
             _merged if form == "merged" else _classifier
         )
+        if (probe := folder / PROBE).is_file() and form == "merged":
+            shutil.copy(probe, draft)
         written = write(calibrator, draft, dtype)
         draft.chmod(0o755)
         draft.rename(output)
@@ -80,7 +83,7 @@ def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
         weights_sha256=digest_of(folder),
     )
     write_config(folder, config)
-    if config.images is None:
+    if config.images is None and config.elicitation == "logit":
         _save_decision(config, folder)
     found = _scores(load_llm(config, folder, "cpu", dtype="float32"))
     _check("merged weights", expected, found, dtype)
@@ -134,6 +137,11 @@ def _quoted(text: str) -> str:
 def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
     from transformers import AutoModelForSequenceClassification
 
+    if calibrator.config.elicitation != "logit":
+        raise CheckpointError(
+            f"{calibrator.name} reads a probe, which a classifier of one output has no room for: "
+            "export the merged form"
+        )
     source = calibrator.model.model
     config = source.config.__class__.from_dict(source.config.to_dict())
     config.num_labels = 1

@@ -27,6 +27,7 @@ from calibrator.llm.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.pixels import Pixels
 from calibrator.llm.positions import positions_of
 from calibrator.llm.prefixes import Prefix
+from calibrator.llm.probe import Probe, features_of
 
 __all__ = ["LabelModel", "ModelRow"]
 
@@ -58,6 +59,8 @@ class LabelModel:
         self.label_ids = label_ids
         self.padding = padding
         self.pad_id = 0  # never read; any id of the vocabulary
+        self.probe: Probe | None = None  # reads the state in place of the labels (K14)
+        self.has_odds = False  # the probe reads the labels' log-odds too
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
         self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
         self._kept: Prefix | None = None
@@ -103,6 +106,16 @@ class LabelModel:
             batches = deque(self.batches(rows, left))
         return found
 
+    def read_out(self, states: Tensor) -> Tensor:
+        """Logits (B, 2) of last states (B, hidden): the labels' own, or what the probe makes of
+        them, fp32 on the CPU."""
+        logits = (states @ self.label_rows().T).cpu()
+        if self.probe is None:
+            return logits
+        features = features_of(states.cpu(), logits[:, 1] - logits[:, 0], has_odds=self.has_odds)
+        odds = self.probe.odds(features)
+        return torch.stack([torch.zeros_like(odds), odds], dim=1)
+
     def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
         """The last position's states (B, hidden) after the final norm, fp32 on the device.
 
@@ -133,7 +146,7 @@ class LabelModel:
 
     @torch.inference_mode()
     def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
-        return (self._hidden(rows, start) @ self.label_rows().T).cpu()
+        return self.read_out(self._hidden(rows, start))
 
     def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
         """As `hidden`, for rows that all begin with `start`."""

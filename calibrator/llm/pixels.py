@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from calibrator.errors import CheckpointError
 from calibrator.llm.config import ImageConfig
+from calibrator.llm.images import read_image
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +35,7 @@ class PixelReader:
 
     def read(self, data: bytes) -> Pixels:
         """An image file; raises NotScorableError for what is none, or too large."""
-        from PIL import Image
-
-        image = Image.open(BytesIO(data)).convert("RGB")
-        return self._patches(image, self.config.min_pixels, self.config.max_pixels)
+        return self._patches(read_image(data), self.config.min_pixels, self.config.max_pixels)
 
     @cached_property
     def placeholder(self) -> Pixels | None:

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar
 import httpx
 import structlog
 
+from proxy.addresses import AddressRefusedError, checked_address
 from proxy.asgi import place
 from proxy.config import Config, WebhookConfig
-from proxy.desk.addresses import AddressRefusedError, checked_address
 from proxy.desk.messages import as_json, as_slack, signature
 from proxy.errors import StoreError
 from proxy.store.held_replies import AUDIT, RELEASED

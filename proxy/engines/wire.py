@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calibrator import CalibratorError, Item, NotScorableError, Score
+from calibrator import IMAGE_REASONS, CalibratorError, Item, NotScorableError, Score
 from proxy.completion_request import parse_json_object
 from proxy.engines.errors import BUSY, EngineError, checked, field_of
 from proxy.errors import BadRequestError
@@ -27,7 +27,7 @@ SCORER_PATH = "/pinocchio/v1/scorer"
 SCORE_PATH = "/pinocchio/v1/score"
 LOADING = "calibrator_loading"  # the code of a 503 of a server that will be there soon
 DEADLINE = "deadline"  # the reason of an item that was not scored in time
-NOT_SUPPORTED = ("image", "audio", "video", "file")  # reasons that lie in the item's kind
+NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie in the item
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from calibrator import NotScorableError, question_text
+from calibrator import NotScorableError, Question, read_question
 from proxy.formats.alike import LEARNT_FROM, AlikeEvents, alike, parted, plain_objects
 from proxy.formats.format import (
     MEMBER,
@@ -42,9 +42,9 @@ class ChatFormat(ChoicesFormat):
         (b'"function_call"', rb"\s*:\s*\{"),
     )
 
-    def question(self, payload: Json) -> str:
+    def question(self, payload: Json) -> Question:
         try:
-            return question_text(payload.get("messages"), payload.get("tools"))
+            return read_question(payload.get("messages"), payload.get("tools"))
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("messages", str(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from calibrator import NotScorableError, question_text
+from calibrator import NotScorableError, Question, read_question
 from proxy.formats.format import (
     MEMBER,
     MOST_TOKENS,
@@ -35,12 +35,12 @@ class CompletionsFormat(ChoicesFormat):
     fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
     marks = Marks(b"[DONE]", (b'"finish_reason"', rb'\s*:\s*"[^"]'), b'"error"')
 
-    def question(self, payload: Json) -> str:
+    def question(self, payload: Json) -> Question:
         if payload.get("echo") is True:
             raise NotScorableError("echo", "the prompt is part of the answer")
         if payload.get("suffix"):
             raise NotScorableError("suffix", "the answer stands between a prompt and a suffix")
-        return question_text([{"role": "user", "content": _prompt(payload.get("prompt"))}])
+        return read_question([{"role": "user", "content": _prompt(payload.get("prompt"))}])
 
     def last_question(self, payload: Json) -> str:
         prompt = payload.get("prompt")

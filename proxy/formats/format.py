@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from calibrator import Question
 from proxy.errors import ProxyError
 from proxy.formats.marks import Marks
 from proxy.sse import Event
@@ -108,7 +109,7 @@ class Format(Protocol):
 
     # the request
 
-    def question(self, payload: Json) -> str:
+    def question(self, payload: Json) -> Question:
         """The question as the calibrator reads it; raises NotScorableError."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calibrator import NotScorableError, question_text
+from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
 from proxy.formats.format import (
     MEMBER,
@@ -62,10 +62,10 @@ class MessagesFormat:
         b'"error"',
     )
 
-    def question(self, payload: Json) -> str:
+    def question(self, payload: Json) -> Question:
         try:
             messages = _chat_messages(payload.get("messages"))
-            return question_text(messages, _chat_tools(payload.get("tools")))
+            return read_question(messages, _chat_tools(payload.get("tools")))
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("messages", str(error)) from error
 
@@ -215,7 +215,7 @@ def _kind(block: Any) -> Any:
 
 
 def _parts(content: Any) -> Any:
-    """Content as chat messages have it; images and files stay what cannot be scored."""
+    """Content as chat messages have it; images stay as they are, files what cannot be scored."""
     if not isinstance(content, list):
         return content
     parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibrator import NotScorableError, question_text
+from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
 from proxy.formats.format import NOTICE_GAP, Assembler, Choice, Ending, Json, NoAnswerError
@@ -50,7 +50,7 @@ class ResponsesFormat:
         b"[DONE]",
     )
 
-    def question(self, payload: Json) -> str:
+    def question(self, payload: Json) -> Question:
         """The input as chat messages; its text must be here, or be remembered (conversations)."""
         for name, reason in ELSEWHERE.items():
             if payload.get(name):
@@ -59,7 +59,7 @@ class ResponsesFormat:
             messages = chat_messages(as_items(payload.get("input")))
             if instructions := payload.get("instructions"):
                 messages.insert(0, {"role": "system", "content": plain_text(instructions)})
-            return question_text(messages, chat_tools(payload.get("tools")))
+            return read_question(messages, chat_tools(payload.get("tools")))
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("input", str(error)) from error
 

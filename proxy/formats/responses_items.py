@@ -17,11 +17,11 @@ _NO_ARGUMENTS = {  # what a call tells besides what it asks for
     *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
     *("server_label", "output", "outputs", "result", "results", "error"),
 }
-_IMAGES = ("computer_call_output", "image_generation_call")
 _LEFT_OUT = {  # what says nothing about the question
     *("reasoning", "mcp_list_tools", "mcp_approval_response", "additional_tools"),
     *("tool_search_output", "program_output", "compaction_trigger"),
 }
+MOST_URL = 2_000  # characters of an image's URL that is remembered
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -133,10 +133,12 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
         return [{"role": item.get("role", "user"), "content": item.get("content")}]
     if kind in _LEFT_OUT:
         return []
-    if kind in _IMAGES:
-        raise NotScorableError("image", f"the question has an item of type {kind}")
+    if kind == "computer_call_output":
+        return [{"role": "tool", "content": [_screenshot(item.get("output"))]}]
     if is_call(item):
         call: Json = {"role": "assistant", "content": None, "tool_calls": [tool_call(item)]}
+        if kind == "image_generation_call":
+            return [call, {"role": "tool", "content": [_generated(item)]}]
         output = item.get("output")  # of tools that run upstream
         return [call, _result(output)] if output else [call]
     if str(kind).endswith("_output"):
@@ -154,6 +156,18 @@ def _result(output: Any) -> Json:
     return {"role": "tool", "content": content}
 
 
+def _screenshot(output: Any) -> Json:
+    return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
+
+
+def _generated(call: Mapping[str, Any]) -> Json:
+    """The image that a call has made; as a data URL of a kind, whichever it is of."""
+    made = call.get("result")
+    return {"type": "input_image"} | (
+        {"source": {"type": "base64", "media_type": "image/png", "data": made}} if made else {}
+    )
+
+
 def chat_tools(tools: Any) -> list[Json]:
     """The tools with a description of the client's own, in the form of chat."""
     offered: list[Json] = []
@@ -169,7 +183,8 @@ def chat_tools(tools: Any) -> list[Json]:
 def recent(items: Sequence[Any]) -> list[Any]:
     """What a later question can still be made of: the last turn and some text before it, no files.
 
-    Of parts that are no text only the type is kept, so that a question with them stays one.
+    Of parts that are no text only the type is kept, and where an image is that is elsewhere, so
+    that a question with them stays one.
     """
     last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
@@ -216,8 +231,11 @@ def _light(item: Any) -> Any:
 
 
 def _light_part(part: Any) -> Any:
-    """Texts without what is told about them; of anything else its type."""
+    """Texts without what is told about them; where an image is; of anything else its type."""
     if not isinstance(part, dict) or "type" not in part:
         return part
     told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
+    url = part.get("image_url")
+    if isinstance(url, str) and len(url) <= MOST_URL and not url.startswith("data:"):
+        told = (*told, "image_url")
     return {key: part[key] for key in told if key in part}

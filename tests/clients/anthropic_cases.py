@@ -15,6 +15,8 @@ from tests.clients.proxied import (
     KEY,
     MESSAGES,
     ORIGIN,
+    PIXEL,
+    QUESTION,
     RESULT,
     SCORED_SURFACES,
     SENTENCE,
@@ -302,3 +304,20 @@ def test_confidence_of_a_stream() -> None:
     found = {e.type: e.model_extra["pinocchio"] for e in events if "pinocchio" in e.model_extra}
     assert set(found) <= {"message_delta"}
     check_streamed_confidence("messages", list(found.values()))
+
+
+@scored
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_confidence_of_a_question_with_an_image(surface: str, is_stream: bool) -> None:
+    """An image goes upstream as it was sent, and is part of the question that is scored."""
+    image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    parts: Any = [{"type": "image", "source": image}, {"type": "text", "text": QUESTION}]
+    asking = asked("text", messages=[{"role": "user", "content": parts}])
+    if is_stream:
+        with client().messages.stream(**asking) as stream:
+            members = [m for event in stream if (m := (event.model_extra or {}).get("pinocchio"))]
+        check_streamed_confidence(surface, members)
+    else:
+        check_member(surface, client().messages.create(**asking))
+    [arrived] = seen(asking["model"])
+    assert arrived["body"]["messages"] == asking["messages"]

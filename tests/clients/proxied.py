@@ -31,6 +31,9 @@ SOON_S = 2
 TIMEOUT_S = 0.4  # of a client that gives up; upstream's `slow` takes far longer
 CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}  # of errors
 RESULT = "sunny"
+PIXEL = (  # a PNG of one
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
 WEATHER_SCHEMA: Json = {
     "type": "object",
     "properties": {"city": {"type": "string"}},

@@ -1,4 +1,4 @@
-"""Where a webhook may connect to: public addresses, each looked at before it is used.
+"""Where webhooks and fetched images may lead: public addresses, each looked at before it is used.
 
 A name is resolved once and the connection goes to the address that was checked, so that another
 answer of the name server's, a moment later, changes nothing.
@@ -9,20 +9,36 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_ALSO_PRIVATE: Final = tuple(  # though ipaddress, in some versions, calls them global
+    ipaddress.ip_network(each)
+    for each in (
+        "168.63.129.16/32",  # Azure's, to each of its machines alone
+        "192.0.0.0/24",  # for protocols (RFC 6890); Oracle's metadata
+        "64:ff9b:1::/48",  # translation within a network (RFC 8215)
+    )
+)
 
 
 class AddressRefusedError(Exception):
     """A name that leads nowhere, or into this network."""
 
 
-async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
-    """An address of the host; raises AddressRefusedError if any of them is not public."""
+async def checked_address(
+    host: str, port: int, *, allow_private: bool, threads: Executor | None = None
+) -> str:
+    """An address of the host; raises AddressRefusedError if any of them is not public.
+
+    Names are looked up on `threads`, or the event loop's own.
+    """
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(threads, look_up)
     except (OSError, UnicodeError) as error:
         raise AddressRefusedError(f"{host} has no address") from error
     addresses = [str(each[4][0]) for each in found]
@@ -40,7 +56,8 @@ def is_public(address: str) -> bool:
     inner = _inside(found)
     if inner is not None:
         found = inner
-    return found.is_global and not found.is_multicast and not found.is_reserved
+    is_special = found.is_multicast or found.is_reserved
+    return found.is_global and not is_special and not any(found in each for each in _ALSO_PRIVATE)
 
 
 def _inside(address: IPAddress) -> ipaddress.IPv4Address | None:

@@ -1,0 +1,27 @@
+"""The folder of a training run: what it was asked for, and that only one run is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calibrator.errors import TrainingError
+
+
+def adopt_folder(folder: Path, asked: Mapping[str, Any], begun: Sequence[str]) -> None:
+    """Makes the folder this run's own, or goes on with the run that is in it.
+
+    `asked` is the run's configuration; `begun` are the files of which one is there once there is
+    something to lose. Raises TrainingError where that is another run's.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = folder / "train.json"
+    text = json.dumps(asked, indent=1)
+    has_begun = any((folder / name).exists() for name in begun)
+    if has_begun and saved.exists() and saved.read_text() != text:
+        raise TrainingError(
+            f"{saved} is of a run with another configuration; choose another folder"
+        )
+    saved.write_text(text)
