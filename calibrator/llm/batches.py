@@ -48,11 +48,6 @@ class Batch:
     start: int
     shared: int
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether it goes on from a prefix that was kept."""
-        return self.start > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
