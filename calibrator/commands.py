@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator.advise_command import advise
 from calibrator.console import (
     Calibrator,
     Device,
     Files,
     RecalibrationFile,
-    json_line,
     progress_bar,
     report_bad,
     say,
     sentences,
     writer,
 )
-from calibrator.errors import RowError
+from calibrator.errors import ClusterError, RowError
 from calibrator.evaluate_command import card, evaluate
+from calibrator.llm.train_command import (
+    Base,
+    BatchRows,
+    Checkpointing,
+    Dropout,
+    Elicited,
+    MicroTokens,
+    Preset,
+    TextOnly,
+    config_of,
+    wants_language_model,
+)
 from calibrator.recalibrate_command import recalibrate
 from calibrator.study_command import study
+from calibrator.survey_command import survey
 
 if TYPE_CHECKING:
+    from calibrator.parts import Options
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (evaluate, card, study, recalibrate):
+for command in (advise, evaluate, card, study, survey, recalibrate):
     cli.command()(command)
 
 
@@ -57,16 +72,32 @@ def score(
         bool,
         typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
     ] = False,
+    engine: Annotated[
+        Literal["process", "ray"],
+        typer.Option(help="ray: on a Ray cluster, in parts, for millions of rows; needs -o."),
+    ] = "process",
+    ray_address: Annotated[
+        str, typer.Option(envvar="RAY_ADDRESS", help="A Ray cluster; else one of this machine's.")
+    ] = "",
+    actors: Annotated[
+        int, typer.Option(min=0, help="Calibrators on Ray; 0 is one for each core or GPU.")
+    ] = 0,
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
+    if engine == "ray":
+        from calibrator.parts import Options
+
+        calibrating = (calibrator, device, recalibration)
+        options = Options(tags, is_brief=brief, ignores_images=ignore_images)
+        _score_on_ray(rows, output, calibrating, options, ray_address, actors)
+        return
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import image_use, score_items
+    from calibrator.scores import image_use, score_items, scored_line
 
     with sentences():
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        use = image_use(scorer)
-        use = "ignore" if ignore_images and use == "refuse" else use
+        use = image_use(scorer, are_ignored=ignore_images)
         read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
@@ -76,13 +107,36 @@ def score(
             )
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
-                kept = {"id": row.raw.get("id")} if brief else row.raw
-                facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
-                kept = (
-                    kept | {"status": "truncated", "reason": "image"} if row.lacks_images else kept
-                )
-                stream.write(json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags}))
+                stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
     report_bad(bad, len(read))
+
+
+def _score_on_ray(
+    rows: Sequence[Path],
+    output: Path | None,
+    calibrating: tuple[str, str, Path | None],
+    options: Options,
+    address: str,
+    actors: int,
+) -> None:
+    """The same rows in the same order; an interrupted run goes on where it was."""
+    with sentences():
+        from calibrator.parts import begin
+        from calibrator.ray_scoring import Calibrating, score_files
+
+        if output is None:
+            raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
+        told = Calibrating.told(*calibrating)
+        run = begin(output, rows, told.version(), options)
+        with progress_bar("scoring on Ray", None) as bar:
+            score_files(
+                run, told, address=address, actors=actors, progress=lambda n: bar.advance(0, n)
+            )
+        bad, total = run.check()
+        with writer(output) as stream:
+            run.write_all(stream)
+        run.remove()
+    report_bad(bad, total)
 
 
 Share = Annotated[float, typer.Option(min=0, max=1)]
@@ -103,9 +157,11 @@ def train(
         bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
     ] = False,
     rows: Annotated[int, typer.Option(min=0, help="This many training rows; 0 takes all.")] = 0,
-    epochs: Annotated[int, typer.Option(min=1)] = 4,
+    epochs: Annotated[int, typer.Option(min=1, help="3 of a language model.")] = 4,
     max_tokens: Annotated[int, typer.Option(min=16, max=512, help="Word pieces read.")] = 192,
-    learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1)] = 1.5e-4,
+    learning_rate: Annotated[
+        float, typer.Option(min=1e-7, max=1e-1, help="1e-4 of a language model.")
+    ] = 1.5e-4,
     balance_power: Annotated[float, typer.Option(help="1 takes benchmarks as they are.")] = 0.85,
     model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
     benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
@@ -121,69 +177,45 @@ def train(
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
-    preset: Annotated[
-        str, typer.Option(help="Train a language model instead, as the paper does: paper.")
-    ] = "",
-    base: Annotated[
-        str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
-    ] = "",
-    text_only: Annotated[
-        bool,
-        typer.Option("--text-only", help="Show no images to a model that sees."),
-    ] = False,
-    elicitation: Annotated[
-        Literal["logit", "probe", "both"],
-        typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
-    ] = "logit",
-    batch_rows: Annotated[
-        int, typer.Option(min=1, help="Rows of a step, all processes together.")
-    ] = 16,
-    micro_tokens: Annotated[
-        int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
-    ] = 8_192,
-    dropout: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")
-    ] = 0.05,
-    checkpointing: Annotated[
-        bool, typer.Option(help="Less memory for a third more time, of a language model.")
-    ] = True,
+    preset: Preset = "",
+    base: Base = "",
+    text_only: TextOnly = False,
+    elicitation: Elicited = "logit",
+    batch_rows: BatchRows = 16,
+    micro_tokens: MicroTokens = 8_192,
+    dropout: Dropout = 0.05,
+    checkpointing: Checkpointing = True,
 ) -> None:
     """Train a calibrator on labelled rows; files marked __nc are left out.
 
     The embedded one, or with --preset a language model: see calibrator/llm/training.md.
     """
+    asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
     with sentences():
-        from calibrator.llm.train_command import wants_language_model
-
-        asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
         if wants_language_model(asked):
             _train_language_model(files, output, asked)
-            return
-        from calibrator.layout import Layout
-        from calibrator.train import TrainConfig
-        from calibrator.training_data import Selection
+        else:
+            config = _embedded_config(files, context.params)
+            typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
 
-        config = TrainConfig(
-            data=tuple(map(str, sorted(files))),
-            name=name,
-            start=start,
-            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
-            epochs=epochs,
-            learning_rate=learning_rate,
-            model_dropout=model_dropout,
-            benchmark_dropout=benchmark_dropout,
-            addressed_share=addressed_share,
-            label_smoothing=label_smoothing,
-            focal_gamma=focal_gamma,
-            soft_labels=soft_labels,
-            averaging=averaging,
-            has_tower=tower,
-            has_forest=forest,
-            has_encoder=encoder,
-            device=device,
-            layout=Layout(max_tokens=max_tokens),
-        )
-        typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+
+def _embedded_config(files: list[Path], given: dict[str, Any]) -> TrainConfig:
+    from calibrator.layout import Layout
+    from calibrator.train import TrainConfig
+    from calibrator.training_data import Selection
+
+    alike = (
+        *("name", "start", "epochs", "learning_rate", "averaging", "device"),
+        *("model_dropout", "benchmark_dropout", "addressed_share"),
+        *("label_smoothing", "focal_gamma", "soft_labels"),
+    )
+    return TrainConfig(
+        data=tuple(map(str, sorted(files))),
+        selection=Selection(**{name: given[name] for name in ("rows", "balance_power", "seed")}),
+        layout=Layout(max_tokens=given["max_tokens"]),
+        **{f"has_{part}": given[part] for part in ("tower", "forest", "encoder")},
+        **{name: given[name] for name in alike},
+    )
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -194,7 +226,6 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
     from calibrator.llm.train import train_llm
-    from calibrator.llm.train_command import config_of
 
     with progress_bar("training", 0) as bar:
         train_llm(

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
 def study(
     name: Annotated[
-        Literal["models", "families", "benchmarks", "benchmark-folds", "size", "probes"],
+        Literal[
+            "models", "families", "benchmarks", "benchmark-folds", "size", "probes", "elicitations"
+        ],
         typer.Argument(
             help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
-            "a time; train on fewer rows; or change what the calibrator is shown."
+            "a time; train on fewer rows; change what the calibrator is shown; or read a language "
+            "model in other ways than from its labels."
         ),
     ],
     files: Files,
@@ -69,9 +72,12 @@ def study(
             if not paths:
                 raise JudgingError("there are no training rows; give them with --train")
             training, _ = load_labelled(paths)
-            with tempfile.TemporaryDirectory() as scratch:
-                folder = runs or Path(scratch)
-                found = _leave_out(name, method, training, test, rows, folder, device)
+            if name == "elicitations":
+                found = _elicitations(training, test, rows, calibrator, device)
+            else:
+                with tempfile.TemporaryDirectory() as scratch:
+                    folder = runs or Path(scratch)
+                    found = _leave_out(name, method, training, test, rows, folder, device)
         if output:
             with writer(output) as stream:
                 stream.write(study_json(found) + "\n")
@@ -87,6 +93,15 @@ def _probe(rows: Sequence[Row], count: int, calibrator: str, device: str) -> Stu
     scorer = load_scorer(calibrator, device)
     with progress_bar("probing", len(chosen) * len(PROBES)) as progress:
         return probe(scorer, chosen, lambda n: progress.advance(0, n))
+
+
+def _elicitations(
+    train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str, device: str
+) -> Study:
+    from calibrator.llm.elicitations import compare_elicitations
+    from calibrator.probes import sample
+
+    return compare_elicitations(calibrator, sample(train, most or len(train)), test, device, say)
 
 
 def _leave_out(

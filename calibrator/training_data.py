@@ -110,12 +110,17 @@ class Selection:
     seed: int = 20_261_121
 
 
-def select_rows(paths: Sequence[Path], selection: Selection) -> tuple[list[Row], list[Row]]:
-    """The rows to train on, and those of the validation questions; raises TrainingError."""
+def select_rows(
+    paths: Sequence[Path], selection: Selection, images: ImageUse = "refuse"
+) -> tuple[list[Row], list[Row]]:
+    """The rows to train on, and those of the validation questions; raises TrainingError.
+
+    Rows that cannot be used are left out, with `refuse` also those whose question has images.
+    """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
         raise TrainingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
-    rows, _ = load_labelled(files)
+    rows, _ = load_labelled(files, images)
     train, validation = split_by_question(rows, selection.validation_share)
     if not train:
         raise TrainingError("too few questions: all of them fell to validation")

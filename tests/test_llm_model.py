@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,20 @@ from calibrator.llm.model import LabelModel
 from calibrator.llm.patches import LinearPatches, use_linear_patches
 from calibrator.llm.pixels import Pixels
 from calibrator.llm.positions import positions_of
-from tests.tiny_models import FAMILIES, Family
+from tests.tiny_models import FAMILIES, Family, OfFamily
 
-Bases = Callable[[Family], Path]
 LABELS = (20, 30)
 TEXT = range(40, 300)  # ids that are text in the tiny vocabularies
 WHOLE = Budget(tokens=100_000, pass_tokens=1)  # one batch, everything shared
 
 
-def load(tiny_bases: Bases, family: Family) -> Any:
+def load(tiny_bases: OfFamily, family: Family) -> Any:
     architecture = "causal-lm" if family == "qwen3_5_text" else "image-text-to-text"
     return load_base(tiny_bases(family), architecture)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def model(request: pytest.FixtureRequest, tiny_bases: Bases) -> Any:
+def model(request: pytest.FixtureRequest, tiny_bases: OfFamily) -> Any:
     """A tiny base of each family, in fp32; tests leave it as it is."""
     return load(tiny_bases, request.param)
 
@@ -157,7 +155,7 @@ def counted_images(model: Any) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_an_image_is_encoded_once(tiny_bases: Bases, family: Family) -> None:
+def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
     """The placeholder of eight rows is one image to the vision tower, and none once it is kept."""
     model = load(tiny_bases, family)
     scorer = LabelModel(model, LABELS, budget=WHOLE)
@@ -172,7 +170,7 @@ def test_an_image_is_encoded_once(tiny_bases: Bases, family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_positions_are_those_of_the_model(tiny_bases: Bases, family: Family) -> None:
+def test_positions_are_those_of_the_model(tiny_bases: OfFamily, family: Family) -> None:
     """Positions in time, height and width equal transformers' own, for every mix of images."""
     model = load(tiny_bases, family)
     image_id = model.config.image_token_id
@@ -187,7 +185,9 @@ def test_positions_are_those_of_the_model(tiny_bases: Bases, family: Family) -> 
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_patches_as_a_linear_layer_are_the_convolution(tiny_bases: Bases, family: Family) -> None:
+def test_patches_as_a_linear_layer_are_the_convolution(
+    tiny_bases: OfFamily, family: Family
+) -> None:
     """The replaced first layer of the vision tower gives the same embeddings to 1e-5."""
     model = load(tiny_bases, family)
     patches = torch.from_numpy(picture(3, 8, 8).patches)
@@ -200,7 +200,7 @@ def test_patches_as_a_linear_layer_are_the_convolution(tiny_bases: Bases, family
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neighbours_move_no_score_in_bf16(tiny_bases: Bases, family: Family) -> None:
+def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) -> None:
     """In bf16 a score alone, in any batch, and behind a kept beginning differ by 2e-3 at most."""
     model = load(tiny_bases, family).to(torch.bfloat16)
     rng = random.Random(1)
@@ -217,7 +217,7 @@ def test_neighbours_move_no_score_in_bf16(tiny_bases: Bases, family: Family) -> 
     assert (probabilities(kept(scorer).logits(rows)) - alone).abs().max() < 2e-3
 
 
-def test_gradients_pass_through_the_states(tiny_bases: Bases) -> None:
+def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
     """`hidden` trains the model: text layers and the vision tower get gradients."""
     model = load(tiny_bases, "qwen3_vl")
     LabelModel(model, LABELS).hidden(rows_of(model)).sum().backward()
@@ -256,7 +256,7 @@ def memory_for(model: Any, rows: int, *, also_on_cpu: bool = True) -> Iterator[l
 
 
 def test_batches_become_smaller_when_memory_is_short(
-    tiny_bases: Bases, caplog: pytest.LogCaptureFixture
+    tiny_bases: OfFamily, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every row is scored as before, batches are halved, and stay so: it is said once for each."""
     model = load(tiny_bases, "qwen3_5")
@@ -275,7 +275,7 @@ def test_batches_become_smaller_when_memory_is_short(
 
 
 def test_a_model_without_room_for_one_row_goes_to_the_cpu(
-    tiny_bases: Bases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiny_bases: OfFamily, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Scores go on in fp32, near those before, with a line in the log; nothing is lost."""
     model = load(tiny_bases, "qwen3_5").to(torch.bfloat16)
@@ -292,7 +292,7 @@ def test_a_model_without_room_for_one_row_goes_to_the_cpu(
     assert "on the CPU from now on, in fp32" in caplog.records[-1].message
 
 
-def test_a_row_that_fits_nowhere_is_an_error(tiny_bases: Bases) -> None:
+def test_a_row_that_fits_nowhere_is_an_error(tiny_bases: OfFamily) -> None:
     """On the CPU one row that is too much raises; it is not tried for ever."""
     model = load(tiny_bases, "qwen3_5_text")
     with memory_for(model, 0) as sizes, pytest.raises(torch.OutOfMemoryError):

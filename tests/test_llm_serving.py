@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -13,13 +12,11 @@ from calibrator import Batcher, CheckpointError, load_scorer, version_of
 from calibrator.llm.calibrator import LlmCalibrator
 from tests.conftest import StartProxy
 from tests.live_proxy import question
-from tests.tiny_models import Family, write_tiny_adapter
+from tests.tiny_models import OfFamily, write_tiny_adapter
 
 
 @pytest.fixture(scope="module")
-def checkpoint(
-    tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny"
     return write_tiny_adapter(folder, tiny_bases("qwen3_5"), "qwen3_5")
 

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
 from calibrator import CheckpointError, Item, TrainingError, load_scorer
 from calibrator.checkpoint import read_config
+from calibrator.commands import cli
 from calibrator.llm.adapter_training import AdapterRun, learning_rate
 from calibrator.llm.adapters import go_on_from_adapter
 from calibrator.llm.calibrator import LlmCalibrator
@@ -40,10 +41,10 @@ from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
+from tests.pictures import GREEN, RED, data_url, picture
 from tests.sums import sums, write_sums
-from tests.tiny_models import Family
+from tests.tiny_models import Family, OfFamily, write_tiny_base
 
-Bases = Callable[[Family], Path]
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
 
@@ -57,7 +58,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_bases: Bases, rows: Path) -> LlmTrainConfig:
+def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
     """Six steps on a base that sees, but is shown nothing: without images a tiny one is fast."""
     return LlmTrainConfig(
         data=(str(rows),),
@@ -88,11 +89,11 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
     return [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
 
 
-def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
-    """B05, B10: the answers to questions that it did not see are ranked by the rule."""
-    longer = replace(
+def rule(config: LlmTrainConfig, folder: Path) -> LlmTrainConfig:
+    """A run that is long enough to learn to add, with names that would only be in the way."""
+    return replace(
         config,
-        data=(str(write_sums(tmp_path / "many.jsonl", 1_600)),),
+        data=(str(write_sums(folder / "many.jsonl", 1_600)),),
         selection=Selection(validation_share=0.15),
         epochs=3,
         batch_rows=16,
@@ -101,16 +102,44 @@ def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
         benchmark_dropout=1.0,
         has_checkpointing=False,
     )
-    made = train_llm(tmp_path / "run", longer, silent)
-    held = read_samples(longer).validation
+
+
+def held_out_auroc(checkpoint: Path, config: LlmTrainConfig) -> float:
+    """On the questions that the run did not train on."""
+    held = read_samples(config).validation
+    assert len({sample.question_id for sample in held}) > 8
     items = [replace(sample.item, source_model=None, benchmark=None) for sample in held]
-    found = load_scorer(str(made), "cpu").score_batch(items)
-    labels = [sample.target for sample in held]
-    assert len({sample.question_id for sample in held}) > 20
-    assert auroc(labels, [score.score for score in found]) >= 0.99
-    quality = config_in(made).quality["validation_plain"]
-    assert quality["auroc"] >= 0.99
-    assert quality["rows"] == len(held)
+    return auroc([sample.target for sample in held], scores_of(checkpoint, items))
+
+
+def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
+    """B05, B10: the answers to questions that it did not see are ranked by the rule."""
+    longer = rule(config, tmp_path)
+    made = train_llm(tmp_path / "run", longer, silent)
+    assert held_out_auroc(made, longer) >= 0.99
+    assert config_in(made).quality["validation_plain"]["auroc"] >= 0.99
+
+
+@pytest.mark.slow
+def test_a_hybrid_model_learns_the_rule_by_command_on_two_processes(tmp_path: Path) -> None:
+    """As above, of a Qwen3.5 with linear attention, as a person starts it (gloo). The head has
+    weights of its own, and attention three layers: a random base has little to build on."""
+    layers = ["linear_attention", *["full_attention"] * 3]
+    base = write_tiny_base(
+        tmp_path / "base", "qwen3_5_text", layer_types=layers, tie_word_embeddings=False
+    )
+    asked = rule(LlmTrainConfig(data=()), tmp_path)
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+        *("-m", "pinocchio", "train", *asked.data, "-o", str(tmp_path / "run")),
+        *("--preset", "paper", "--base", str(base), "--device", "cpu", "--epochs", "4"),
+        *("--learning-rate", "3e-3", "--dropout", "0", "--no-checkpointing"),
+        *("--model-dropout", "1", "--benchmark-dropout", "1"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    shorter = replace(asked, selection=Selection())
+    assert held_out_auroc(tmp_path / "run" / "checkpoint", shorter) >= 0.99
 
 
 def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Path) -> None:
@@ -135,7 +164,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
     assert config.data[0] not in (finished / "calibrator.json").read_text()
 
 
-def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: Bases) -> None:
+def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: OfFamily) -> None:
     """B05: those of the language model and of the vision tower alike."""
     names = {name.rpartition(".lora_")[0] for name in load_file(finished / ADAPTER)}
     model = load_base(tiny_bases("qwen3_vl"), "image-text-to-text")
@@ -144,7 +173,9 @@ def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: 
     assert any("visual" in name for name in names)
 
 
-def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bases: Bases) -> None:
+def test_the_adapter_scores_the_same_however_it_is_held(
+    finished: Path, tiny_bases: OfFamily
+) -> None:
     """After saving, loading and merging: the scores of the unmerged adapter, to 1e-5."""
     known, base = config_in(finished), tiny_bases("qwen3_vl")
     prompts = load_prompts(known, base)
@@ -158,7 +189,7 @@ def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bas
 
 
 def test_the_loss_is_that_of_the_answer_token(
-    config: LlmTrainConfig, finished: Path, tiny_bases: Bases
+    config: LlmTrainConfig, finished: Path, tiny_bases: OfFamily
 ) -> None:
     """B10: the cross-entropy of a whole forward pass at its last position, of no other one."""
     run = run_of(finished, config, tiny_bases("qwen3_vl"))
@@ -311,7 +342,7 @@ def test_a_checkpoint_is_gone_on_from(
     assert now.source_models == ("gpt", "llama", "ours")
 
 
-def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path: Path) -> None:
+def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_path: Path) -> None:
     """E01 on a hybrid base without eyes: its kind is read from its own config.json."""
     made = train_llm(
         tmp_path / "run",
@@ -332,6 +363,46 @@ def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path:
         f".{layer}." in names for layer in ("in_proj_qkv", "out_proj", "q_proj", "down_proj")
     )
     assert len(set(scores_of(made))) > 1
+
+
+def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
+    row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
+    if data is None:
+        return row
+    return {**row, "images": [data_url(data)]}
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
+def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
+    """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
+    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    shown = [picture(colour=RED), picture(colour=GREEN), None]
+    rows = [shown_row(n, shown[n % 3]) for n in range(12)]
+    rows.append(shown_row(13, picture(colour=RED)[:40]))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said: list[str] = []
+    made = train_llm(
+        tmp_path / "run",
+        LlmTrainConfig(
+            data=(str(data),),
+            base=str(tiny_bases(family)),
+            selection=Selection(validation_share=0.3),
+            epochs=1,
+            learning_rate=1e-2,
+            device="cpu",
+        ),
+        said.append,
+    )
+    known = config_in(made)
+    assert any(line.startswith("1 rows are left out") for line in said)
+    assert known.training["rows"] + known.quality["validation_plain"]["rows"] == 12
+    assert known.images is not None
+    state = load_file(made / ADAPTER)
+    assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
+    same = [Item("is it red?", "yes", images=(picture(colour=each),)) for each in (RED, GREEN)]
+    red, green = scores_of(made, same)
+    assert red != pytest.approx(green, abs=1e-6)
 
 
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:
@@ -368,6 +439,28 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert max(rates) == rates[29] == pytest.approx(1e-4)
     assert rates == sorted(rates[:30]) + sorted(rates[30:], reverse=True)
     assert rates[-1] < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--preset", "paper", "--forest"), "--forest is for the embedded calibrator"),
+        (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
+        (("--base", "x", "--preset", "paper"), "there is no folder 'x'"),
+        (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
+        (("--start", "CHECKPOINT", "--base", "x"), "has its own base; leave out"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
+    given = [str(finished) if option == "CHECKPOINT" else option for option in options]
+    out = str(tmp_path / "run")
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, "--device", "cpu", *given])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

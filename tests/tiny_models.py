@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 Family = Literal["qwen3_5", "qwen3_5_text", "qwen3_vl"]
+OfFamily = Callable[[Family], Path]  # the folder of a base or checkpoint, made once
 FAMILIES: tuple[Family, ...] = ("qwen3_5", "qwen3_5_text", "qwen3_vl")
 SPECIAL = (
     "<|endoftext|>",
@@ -61,14 +63,19 @@ VISION_SIZES: dict[str, Any] = {
 }
 
 
-def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) -> Path:
-    """A base model with its tokenizer, chat template and image processor; returns the folder."""
+def write_tiny_base(
+    folder: Path, family: Family = "qwen3_5", *, seed: int = 0, **text: Any
+) -> Path:
+    """A base model with its tokenizer, chat template and image processor; returns the folder.
+
+    `text` changes the configuration of its language model.
+    """
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(OPEN_THINKING if family.startswith("qwen3_5") else "")
     torch.manual_seed(seed)
-    model = _model(family, tokenizer)
+    model = _model(family, tokenizer, text)
     with torch.no_grad():  # a random head says 0.5 of everything; a wider one tells rows apart
         model.get_output_embeddings().weight.mul_(20)
     model.save_pretrained(folder)
@@ -103,7 +110,7 @@ def _tokenizer(ending: str) -> Any:
     return tokenizer
 
 
-def _model(family: Family, tokenizer: Any) -> Any:
+def _model(family: Family, tokenizer: Any, changes: dict[str, Any]) -> Any:
     import transformers
 
     text = {**TEXT_SIZES, "vocab_size": len(tokenizer), "tie_word_embeddings": family != "qwen3_vl"}
@@ -119,7 +126,11 @@ def _model(family: Family, tokenizer: Any) -> Any:
     # of 4 half dimensions that turn (Qwen3.5) and of 8 (Qwen3-VL)
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_interleaved": True}
     if family == "qwen3_vl":
-        text |= {"num_hidden_layers": 3, "rope_parameters": {**rope, "mrope_section": [4, 2, 2]}}
+        text |= {
+            "num_hidden_layers": 3,
+            "rope_parameters": {**rope, "mrope_section": [4, 2, 2]},
+            **changes,
+        }
         config = transformers.Qwen3VLConfig(
             text_config=text,
             vision_config={**VISION_SIZES, "deepstack_visual_indexes": [0, 1]},
@@ -128,7 +139,7 @@ def _model(family: Family, tokenizer: Any) -> Any:
         )
         return transformers.Qwen3VLForConditionalGeneration(config)
     partial = {"partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}
-    text |= {**LINEAR_SIZES, "rope_parameters": {**rope, **partial}}
+    text |= {**LINEAR_SIZES, "rope_parameters": {**rope, **partial}, **changes}
     if family == "qwen3_5_text":
         return transformers.Qwen3_5ForCausalLM(transformers.Qwen3_5TextConfig(**text))
     config = transformers.Qwen3_5Config(

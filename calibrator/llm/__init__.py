@@ -17,4 +17,14 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     patches.py    the vision tower's first layer
     kernels.py    which code computes linear attention
     calibrator.py the scorer that joins them
+
+Training (`training.md`):
+
+    train_config.py     what decides a run, and what it begins from
+    samples.py          labelled rows, split by question
+    adapters.py         LoRA adapters to be trained
+    adapter_training.py the loop
+    processes.py        one, or several that train together
+    probe_training.py   a probe on the last states (`probe.py`)
+    train.py            a run, from rows to a checkpoint
 """

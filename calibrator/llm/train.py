@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from calibrator.checkpoint import write_config
 from calibrator.devices import default_dtype
 from calibrator.digests import digest_of
 from calibrator.errors import NotScorableError, TrainingError
@@ -32,7 +31,7 @@ from calibrator.llm.adapters import (
     trainable_share,
 )
 from calibrator.llm.calibrator import LlmCalibrator
-from calibrator.llm.config import AdapterConfig, LlmConfig
+from calibrator.llm.config import AdapterConfig, LlmConfig, write_config
 from calibrator.llm.loading import ADAPTER, load_base
 from calibrator.llm.model import LabelModel
 from calibrator.llm.pixels import load_pixel_reader
@@ -40,7 +39,7 @@ from calibrator.llm.probe import Probe, features_of
 from calibrator.llm.probe_training import fit_probe
 from calibrator.llm.processes import Processes
 from calibrator.llm.prompts import load_prompts
-from calibrator.llm.samples import Sample, Samples, read_samples
+from calibrator.llm.samples import Sample, Samples, check_questions_apart, read_samples
 from calibrator.llm.train_config import Beginning, LlmTrainConfig, beginning
 from calibrator.metrics import Floats, auroc, brier, ece
 from calibrator.recalibration import Platt, fit_platt, sigmoid
@@ -72,7 +71,8 @@ def train_llm(
         begun = beginning(config)
         if processes.is_first:
             adopt_folder(folder, config.as_dict(), (STATE, CHECKPOINT))
-    samples = read_samples(config)
+    samples = read_samples(config, "refuse" if begun.config.images is None else "read")
+    check_questions_apart(samples)
     known = _with_names(begun.config, samples)
     run = _prepared(folder, config, replace(begun, config=known), processes, say)
     samples = _readable(samples, run.calibrator, say)

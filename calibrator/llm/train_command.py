@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
 
 from calibrator.errors import TrainingError
 
 if TYPE_CHECKING:
     from calibrator.llm.train_config import LlmTrainConfig
+
+Preset = Annotated[
+    str, typer.Option(help="Train a language model instead, as the paper does: paper.")
+]
+Base = Annotated[
+    str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
+]
+TextOnly = Annotated[bool, typer.Option("--text-only", help="Show no images to one that sees.")]
+Elicited = Annotated[
+    Literal["logit", "probe", "both"],
+    typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
+]
+BatchRows = Annotated[int, typer.Option(min=1, help="Rows of a step, all processes together.")]
+MicroTokens = Annotated[
+    int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
+]
+Dropout = Annotated[float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")]
+Checkpointing = Annotated[bool, typer.Option(help="Less memory for a third more time.")]
 
 OWN: Final = ("preset", "base", "text_only", "elicitation", "batch_rows", "micro_tokens", "dropout")
 _FIELDS: Final = {"text_only": "is_text_only", "checkpointing": "has_checkpointing"}
