@@ -229,7 +229,7 @@ def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
     ("family", "expected"), [("qwen3_5", "torch"), ("qwen3_5_text", "torch"), ("qwen3_vl", None)]
 )
 def test_what_computes_linear_attention_is_known(
-    tiny_bases: Bases, family: Family, expected: str | None
+    tiny_bases: OfFamily, family: Family, expected: str | None
 ) -> None:
     """Of models that have such layers; here plain torch, as nothing faster is installed."""
     assert linear_attention_of(load(tiny_bases, family)) == expected
