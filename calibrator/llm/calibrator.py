@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
+from calibrator.llm.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
 from calibrator.llm.patches import use_linear_patches
@@ -20,6 +22,8 @@ from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
 from calibrator.scorer import Item, Score
+
+log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
 CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
@@ -118,6 +122,8 @@ def load_llm(
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
     use_linear_patches(model)
+    if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
+        log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":
