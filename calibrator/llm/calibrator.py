@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from calibrator.scorer import Item, Score
 log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
+COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
 CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
 
 
@@ -56,6 +58,23 @@ class LlmCalibrator:
     def batch_characters(self) -> int:
         """How much text it takes to fill a batch."""
         return CHARACTERS_PER_TOKEN * self.model.budget.tokens
+
+    def variant(self, name: str) -> LlmCalibrator:
+        """The same model under another prompt; `combined` is the one it was trained with (G05).
+
+        Raises CheckpointError for a name that `calibrator.json` does not have.
+        """
+        if name == COMBINED:
+            return self
+        if (prompt := self.config.variants.get(name)) is None:
+            known = ", ".join([COMBINED, *self.config.variants])
+            raise CheckpointError(f"{self.name} has no prompt variant {name!r}; it has: {known}")
+        config = replace(
+            self.config, name=f"{self.config.name}-{name}", prompt=prompt, recalibration=None
+        )
+        return LlmCalibrator(
+            config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels
+        )
 
     def keep_placeholder(self) -> None:
         """Reads what text prompts begin with, once; the weights may not change any more."""
