@@ -423,7 +423,7 @@ def test_no_question_is_on_both_sides(config: LlmTrainConfig) -> None:
 
 
 def test_an_epoch_shows_every_row_once(config: LlmTrainConfig) -> None:
-    """E05: each epoch has all rows in an order of its own; the last step may be smaller."""
+    """E04, E05: each epoch has all rows in an order of its own; the last step may be smaller."""
     epochs = [
         [step_numbers(70, step, config) for step in range(start, start + 3)] for start in (0, 3)
     ]
