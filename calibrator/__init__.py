@@ -34,6 +34,8 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
+    from calibrator.console import progress_bar
+    from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
     from calibrator.rows import Row
     from calibrator.sampling import Stratum, estimated_share, wilson
     from calibrator.scores import score_items
+    from calibrator.tower_tuning import Readings
     from calibrator.training_data import load_labelled
+    from calibrator.tuning_trial import TUNING_STEPS, TuningTrial, try_tuning
 
 _LAZY = {
     "IMAGE_REASONS": "calibrator.images",
@@ -60,14 +64,20 @@ _LAZY = {
     "Label": "calibrator.agreement",
     "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
+    "Read": "calibrator.fine_tuning",
+    "Readings": "calibrator.tower_tuning",
     "Recalibration": "calibrator.recalibration",
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
     "TokenPrompts": "calibrator.llm.elsewhere",
     "Trial": "calibrator.recalibration_trial",
+    "TUNING_STEPS": "calibrator.tuning_trial",
+    "TunableCheckpoint": "calibrator.fine_tuning",
+    "TuningTrial": "calibrator.tuning_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "check_output": "calibrator.fine_tuning",
     "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
@@ -77,6 +87,7 @@ _LAZY = {
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "progress_bar": "calibrator.console",
     "load_token_prompts": "calibrator.llm.elsewhere",
     "locate_images": "calibrator.images",
     "name_elsewhere": "calibrator.llm.elsewhere",
@@ -84,6 +95,7 @@ _LAZY = {
     "resolve_recalibration": "calibrator.recalibration_versions",
     "score_items": "calibrator.scores",
     "trial": "calibrator.recalibration_trial",
+    "try_tuning": "calibrator.tuning_trial",
     "version_of": "calibrator.loading",
     "wilson": "calibrator.sampling",
 }
@@ -99,6 +111,7 @@ __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
     "IMAGE_REASONS",
+    "TUNING_STEPS",
     "Agreement",
     "Batcher",
     "By",
@@ -118,6 +131,8 @@ __all__ = [
     "Pinocchio",
     "Question",
     "QueueFullError",
+    "Read",
+    "Readings",
     "Recalibration",
     "RecalibrationVersions",
     "Row",
@@ -129,9 +144,12 @@ __all__ = [
     "TokenPrompts",
     "TrainingError",
     "Trial",
+    "TunableCheckpoint",
+    "TuningTrial",
     "UnavailableError",
     "agreement_of",
     "check_checkpoint",
+    "check_output",
     "checked_image",
     "checkpoint_card",
     "cli",
@@ -146,12 +164,14 @@ __all__ = [
     "locate_images",
     "message_text",
     "name_elsewhere",
+    "progress_bar",
     "read_question",
     "reads_images",
     "recalibrate",
     "resolve_recalibration",
     "score_items",
     "trial",
+    "try_tuning",
     "version_of",
     "wilson",
 ]

@@ -4,7 +4,7 @@ A scorer that only waits, for a server over HTTP, may have several such threads.
 
 Waits for nobody: what has arrived while a batch was computed forms the next batch, so an idle
 scorer answers at once and a busy one fills its batches. First come, first served; a batch holds
-at most `batch_characters` of text after padding.
+at most `batch_characters` of text after padding, by default as many as the scorer says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
-from calibrator.scorer import Item, Score, Scorer, batches_at_a_time
+from calibrator.scorer import Item, Score, Scorer, batch_characters_of, batches_at_a_time
 from calibrator.transcript import IMAGE_CHARACTERS
 
 
@@ -75,13 +75,13 @@ class Batcher:
         scorer: Scorer,
         *,
         max_queue: int = 1_024,
-        batch_characters: int = 16_000,
+        batch_characters: int | None = None,
         max_item_characters: int = 3_000,
     ) -> None:
         self.name = scorer.name
         self._scorer = scorer
         self._max_queue = max_queue
-        self._batch_characters = batch_characters
+        self._batch_characters = batch_characters or batch_characters_of(scorer)
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()

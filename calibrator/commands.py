@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator.advise_command import advise
 from calibrator.console import (
     Calibrator,
     Device,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (evaluate, card, study, survey, recalibrate):
+for command in (advise, evaluate, card, study, survey, recalibrate):
     cli.command()(command)
 
 

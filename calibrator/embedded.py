@@ -34,7 +34,7 @@ from calibrator.ngrams import is_cut
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
-from calibrator.tower import Tower, tower_row
+from calibrator.tower import Tower, TowerRow, tower_row
 from calibrator.weights import Array, Floats, encoder_weights, read_weights
 
 ON_CPU = ("auto", "cpu")
@@ -111,15 +111,26 @@ class EmbeddedCalibrator:
     ) -> tuple[NDArray[np.float64], Floats]:
         """What tower and forest say of each item, (B,) log-odds, and the tower's features."""
         assert self.tower is not None
+        rows, names = self._tower_rows(items, pieces)
+        odds, features = self.tower.read(rows, names)
+        if self.forest is not None:
+            odds = odds + self.forest.read(rows, names)
+        return odds, features
+
+    def _tower_rows(
+        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
+    ) -> tuple[list[TowerRow], list[int]]:
         rows = [
             tower_row(item.question, item.answer, question, answer)
             for item, (_, question, answer) in zip(items, pieces, strict=True)
         ]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        odds, features = self.tower.read(rows, names)
-        if self.forest is not None:
-            odds = odds + self.forest.read(rows, names)
-        return odds, features
+        return rows, names
+
+    def tower_rows(self, items: Sequence[Item]) -> tuple[list[TowerRow], list[int]]:
+        """Items as the tower reads them, and the numbers of their models' names."""
+        items = judged(items)
+        return self._tower_rows(items, self._pieces(items))
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One pass for each item; neighbours do not change a score."""

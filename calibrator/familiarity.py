@@ -9,9 +9,10 @@ never seen, it has no business being sure of.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calibrator.recalibration import logit, sigmoid
 
@@ -38,9 +39,17 @@ class Familiarity:
 
     def distances(self, features: Floats) -> Floats:
         """The squared distance to the nearest centroid over the threshold, (B,)."""
-        white = features @ self.whitening
-        apart = white[:, None, :] - self.centroids  # (B, K, D)
+        apart = self.white(features)[:, None, :] - self.centroids  # (B, K, D)
         return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
+
+    def white(self, features: Floats) -> Floats:
+        """Feature rows (B, D) in the coordinates in which distances are measured."""
+        return np.asarray(features @ self.whitening)
+
+    def with_centre(self, white: Floats) -> Familiarity:
+        """The same that also knows text around there, (D,) in those coordinates."""
+        centroids = np.vstack([self.centroids, white])
+        return Familiarity(self.whitening, centroids, self.threshold)
 
     def state(self) -> dict[str, Array]:
         """Arrays for the checkpoint's weights file."""
@@ -91,3 +100,10 @@ def modest(confidence: float, distance: float, base_rate: float) -> float:
         return confidence
     base = logit(base_rate)
     return float(sigmoid(base + (logit(confidence) - base) / distance**2))
+
+
+def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
+    """As `modest`, of many rows (n,)."""
+    base, far = logit(base_rate), np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
+    drawn = sigmoid(base + (logit(confidence) - base) / far**2)
+    return np.where(far > 1, drawn, confidence)

@@ -55,14 +55,16 @@ def load_scorer(
     *,
     threads: int | None = None,
     recalibration: Path | None = None,
+    dtype: str | None = None,
 ) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
     `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
-    of `pinocchio recalibrate` for this very calibrator. Raises CheckpointError, HubError, or
+    of `pinocchio recalibrate` for this very calibrator. `dtype`, of language models, is float32,
+    bfloat16 or float16; None is that of the device. Raises CheckpointError, HubError, or
     MissingExtraError where `device` needs torch.
     """
-    scorer = _load(name, device, threads)
+    scorer = _load(name, device, threads, dtype)
     if recalibration is None:
         return scorer
     from calibrator.recalibrated import Recalibrated
@@ -74,7 +76,7 @@ def load_scorer(
     return Recalibrated(scorer, found)
 
 
-def _load(name: str, device: str, threads: int | None) -> Scorer:
+def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.checkpoint import read_config, resolve_checkpoint
@@ -83,6 +85,8 @@ def _load(name: str, device: str, threads: int | None) -> Scorer:
     folder = resolve_checkpoint(name)
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
+        if dtype is not None:
+            raise CheckpointError(f"{name} has one precision; dtype is for language models")
         from calibrator.embedded import load_embedded
 
         return load_embedded(folder, device, threads=threads)
@@ -90,7 +94,7 @@ def _load(name: str, device: str, threads: int | None) -> Scorer:
         from calibrator.llm.calibrator import load_llm
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} (for {config.name})", "torch") from error
-    return load_llm(config, folder, device)
+    return load_llm(config, folder, device, dtype=dtype, threads=threads)
 
 
 def _fake(name: str) -> FakeScorer:

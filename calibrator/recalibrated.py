@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from calibrator.recalibration import Recalibration
-from calibrator.scorer import Item, Score, Scorer, reads_images
+from calibrator.scorer import Item, Score, Scorer, batch_characters_of, reads_images
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Recalibrated:
     @property
     def reads_images(self) -> bool:
         return reads_images(self.scorer)
+
+    @property
+    def batch_characters(self) -> int:
+        return batch_characters_of(self.scorer)
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         scores = self.scorer.score_batch(items)

@@ -78,12 +78,12 @@ def study(
     return found
 
 
-def mend(group: str, y: Ints, p: Floats, questions: Ints) -> Mended | None:
-    """N01 for one group's rows; None with fewer than `MIN_ROWS`, or without both labels."""
-    if len(y) < MIN_ROWS:
+def mend(group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS) -> Mended | None:
+    """N01 for one group's rows; None with fewer than twice the `labels`, or without both kinds."""
+    if len(y) < 2 * labels:
         return None
     rng = np.random.default_rng(SEED)
-    splits = [_split(y, p, *_draw(questions, rng), rng) for _ in range(SPLITS)]
+    splits = [_split(y, p, *_draw(questions, labels, rng), rng) for _ in range(SPLITS)]
     figures = [one for one in splits if one is not None]
     if not figures:
         return None
@@ -91,11 +91,11 @@ def mend(group: str, y: Ints, p: Floats, questions: Ints) -> Mended | None:
     return Mended(group=group, rows=len(y), accuracy=float(y.mean()), **means)
 
 
-def _draw(questions: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows of random questions until there are `LABELS`, and the rows of all other questions."""
+def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Rows of random questions until there are so many `labels`, and those of all others."""
     order = rng.permutation(np.unique(questions))
     sizes = np.bincount(questions)[order]
-    taken = order[: int(np.searchsorted(np.cumsum(sizes), LABELS)) + 1]
+    taken = order[: int(np.searchsorted(np.cumsum(sizes), labels)) + 1]
     fitted = np.isin(questions, taken)
     return np.flatnonzero(fitted), np.flatnonzero(~fitted)
 

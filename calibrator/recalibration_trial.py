@@ -1,4 +1,7 @@
-"""Whether a new recalibration is better than what counts now, judged on labels it did not see.
+"""Whether what was learnt is better than what counts now, judged on labels it did not see.
+
+    trial(found, before)                       # a recalibration
+    compared(found, fixed(before), unseen(found, learn))    # anything that is learnt
 
 What counts now is taken as it is, also where it was fitted on some of these labels, which favours
 it. The rule of promotion has two parts:
@@ -19,6 +22,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -27,27 +32,42 @@ from numpy.typing import ArrayLike
 
 from calibrator.errors import JudgingError
 from calibrator.intervals import RESAMPLES, SEED, Interval, percentile_interval
-from calibrator.metrics import Floats, brier, ece, log_losses
+from calibrator.metrics import Floats, auroc, brier, ece, log_losses
 from calibrator.recalibration import By, Kind
-from calibrator.recalibration_fit import (
-    Observed,
-    apply_to_groups,
-    cross_fitted_observed,
-    fit_observed,
-)
+from calibrator.recalibration_fit import FOLDS, Observed, apply_to_groups, fit_observed
 from calibrator.sampling import effective_size
+from calibrator.training_data import share_of
 
 ENOUGH: Final = 20.0
 ROUNDS: Final = 20  # so often is the curve fitted anew on what came before
 
 
+Learn = Callable[[Sequence[int], Sequence[int]], Floats]
+"""Learns from the labels at some positions and gives the confidences of the replies at others;
+raises JudgingError where there are too few to learn from, or of one kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Confidences of replies by what did not see their labels, (n,) each.
+
+    `across` was learnt from the other folds of questions; `in_time` from the labels before it, and
+    is nan where these were too few.
+    """
+
+    across: Floats
+    in_time: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How good confidences are, each lower is better."""
+    """How good confidences are, each lower is better but for `auroc`, which is of the labels as
+    they are, without their weights."""
 
     ece: float
     brier: float
     log_loss: float
+    auroc: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +95,81 @@ def trial(
 ) -> Trial:
     """Tries a curve of this kind on replies in the order of time, whose confidences were `before`
     (n,)."""
-    old = np.asarray(before, dtype=np.float64)
-    new = cross_fitted_observed(found, kind=kind, by=by)
-    saved = log_losses(found.correct, old) - log_losses(found.correct, new)
+    return compared(found, fixed(before), recalibrated(found, kind=kind, by=by))
+
+
+def recalibrated(found: Observed, *, kind: Kind = "platt", by: By | None = None) -> Unseen:
+    """What a curve of this kind says of replies in the order of time."""
+
+    def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
+        curve, its = fit_observed(found.taken(known), kind=kind, by=by), found.taken(judged)
+        return apply_to_groups(curve, its.groups, its.confidence)
+
+    return unseen(found, learn)
+
+
+def fixed(confidence: ArrayLike) -> Unseen:
+    """Of what is there already."""
+    given = np.asarray(confidence, dtype=np.float64)
+    return Unseen(given, given)
+
+
+def unseen(found: Observed, learn: Learn, progress: Callable[[], None] = lambda: None) -> Unseen:
+    """What `learn` says of replies in the order of time; `progress` hears of each of the
+    `FOLDS + ROUNDS` times that it learns, or a few less.
+
+    Where the other folds have too few labels the confidence stays as it is.
+    """
+    across, in_time = found.confidence.copy(), np.full(len(found.correct), np.nan)
+    for target, parts in ((across, _folds(found.clusters)), (in_time, _rounds(found.clusters))):
+        for known, judged in parts:
+            with suppress(JudgingError):
+                target[judged] = learn(known, judged)
+            progress()
+    return Unseen(across, in_time)
+
+
+def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
+    """What is gained by `after` over `before`."""
+    saved = log_losses(found.correct, before.across) - log_losses(found.correct, after.across)
     return Trial(
         len(found.correct),
         effective_size(found.weights),
-        _figures(found, old),
-        _figures(found, new),
+        _figures(found, before.across),
+        _figures(found, after.across),
         _mean_interval(saved, found),
-        math.exp(min(_log_evidence(found, old, kind, by), 700.0)),
+        math.exp(min(_log_evidence(found, before.in_time, after.in_time), 700.0)),
     )
 
 
-def _log_evidence(found: Observed, before: Floats, kind: Kind, by: By | None) -> float:
-    """The logarithm of what one unit has become."""
+def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
+    """The logarithm of what one unit has become; nothing is bet where either has no confidence."""
     replies = Counter(found.clusters)
-    first: dict[str, int] = {}
-    for at, cluster in enumerate(found.clusters):
-        first.setdefault(cluster, at)
-    order = sorted(range(len(before)), key=lambda at: first[found.clusters[at]])
     power = found.weights / (found.weights.max() * np.array([replies[c] for c in found.clusters]))
-    evidence, start = 0.0, 0
-    for end in _ends([found.clusters[at] for at in order]):
-        bet_on = order[start:end]
-        try:
-            curve = fit_observed(found.taken(order[:start]), kind=kind, by=by)
-        except JudgingError:  # too few before them to bet
-            start = end
-            continue
-        its = found.taken(bet_on)
-        after = apply_to_groups(curve, its.groups, its.confidence)
-        saved = log_losses(its.correct, before[bet_on]) - log_losses(its.correct, after)
-        evidence += float(power[bet_on] @ saved)
+    at = np.flatnonzero(np.isfinite(before) & np.isfinite(after))
+    if not len(at):
+        return 0.0
+    y = found.correct[at]
+    return float(power[at] @ (log_losses(y, before[at]) - log_losses(y, after[at])))
+
+
+def _folds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
+    """What is learnt from and what is judged, of each fold of clusters."""
+    folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
+    for fold in range(FOLDS):
+        yield np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
+
+
+def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
+    """The same in the order of time: all that came before, and what comes next."""
+    first: dict[str, int] = {}
+    for at, cluster in enumerate(clusters):
+        first.setdefault(cluster, at)
+    order = sorted(range(len(clusters)), key=lambda at: first[clusters[at]])
+    start = 0
+    for end in _ends([clusters[at] for at in order]):
+        yield order[:start], order[start:end]
         start = end
-    return evidence
 
 
 def _ends(clusters: list[str]) -> list[int]:
@@ -130,6 +190,7 @@ def _figures(found: Observed, confidence: Floats) -> Figures:
         ece(y, confidence, weights=w),
         brier(y, confidence, weights=w),
         float(np.average(losses, weights=w)),
+        auroc(y, confidence),
     )
 
 

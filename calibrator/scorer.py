@@ -57,6 +57,11 @@ def reads_images(scorer: Scorer) -> bool:
     return bool(getattr(scorer, "reads_images", False))
 
 
+def batch_characters_of(scorer: Scorer) -> int:
+    """How much text, after padding, a batch should hold, which it says by `batch_characters`."""
+    return int(getattr(scorer, "batch_characters", 16_000))
+
+
 def batches_at_a_time(scorer: Scorer) -> int:
     """How many it may be given at a time, each on a thread; an attribute `concurrency` says so.
 

@@ -74,6 +74,10 @@ class Tower:
         """What `read` gives first."""
         return self.read(rows, names)[0]
 
+    def traits(self, rows: Sequence[TowerRow]) -> Floats:
+        """Traits as the last layer sees them, the mean over the towers, (B, TRAITS)."""
+        return np.asarray(np.mean([tower.traits(rows) for tower in self._towers], axis=0))
+
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
         """What a checkpoint's weights hold; None for a checkpoint without a tower."""
@@ -105,8 +109,7 @@ class _Member:
     def read(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Logits (B,) and the first hidden layer (B, HIDDEN[0])."""
         bags = np.stack([self._bags(row.grams) for row in rows])  # (B, PARTS, 1 + WIDTH)
-        traits = (np.stack([row.traits for row in rows]) - self.center) / self.spread
-        traits = np.clip(traits, -TRAIT_LIMIT, TRAIT_LIMIT)
+        traits = self.traits(rows)
         bias, name = self.names[names, 0], self.names[names, 1:]
         embedded = _layer_norm(bags[:, :, 1:].reshape(len(rows), -1), *self.norm)
         question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
@@ -116,6 +119,11 @@ class _Member:
         asked = (name * _linear(question, *self.asked)).sum(1)
         logits = bags[:, :, 0].sum(1) + traits @ self.linear + bias + deep + asked
         return np.asarray(logits, dtype=np.float32), hidden
+
+    def traits(self, rows: Sequence[TowerRow]) -> Floats:
+        """In standard deviations from their mean, bounded, (B, TRAITS)."""
+        found = (np.stack([row.traits for row in rows]) - self.center) / self.spread
+        return np.asarray(np.clip(found, -TRAIT_LIMIT, TRAIT_LIMIT))
 
     def _bags(self, grams: Grams) -> Floats:
         """Sums of the rows of n-grams over the root of their number, (PARTS, 1 + WIDTH)."""

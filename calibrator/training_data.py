@@ -113,7 +113,10 @@ class Selection:
 def select_rows(
     paths: Sequence[Path], selection: Selection, images: ImageUse = "refuse"
 ) -> tuple[list[Row], list[Row]]:
-    """The rows to train on, and those of the validation questions; raises TrainingError."""
+    """The rows to train on, and those of the validation questions; raises TrainingError.
+
+    Rows that cannot be used are left out, with `refuse` also those whose question has images.
+    """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
         raise TrainingError(f"every file is marked {NON_COMMERCIAL} and never trained on")

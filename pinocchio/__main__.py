@@ -31,14 +31,15 @@ def main() -> None:
     from proxy import audit_commands, export_command, key_commands, policy_commands, record_commands
     from proxy.commands import cli
     from proxy.learning import commands as learning_commands
-    from proxy.learning import recalibrate_command
+    from proxy.learning import recalibrate_command, train_command
     from proxy.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
     beside = [policy_commands.cli, record_commands.cli, learning_commands.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
-    cli.add_typer(recalibrate_command.cli)  # learns from files as the calibrator's, and the store
+    for commands in (recalibrate_command.cli, train_command.cli):
+        cli.add_typer(commands)  # learn from files as the calibrator's, and from the store
     cli.add_typer(export_command.cli, name="export")
     cli.add_typer(key_commands.cli, name="keys")
     cli.add_typer(audit_commands.cli, name="audit")

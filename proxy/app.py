@@ -72,6 +72,7 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
         config.checkpoint,
         config.device,
         threads=threads,
+        dtype=None if config.dtype == "auto" else config.dtype,
     )
 
 

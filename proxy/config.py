@@ -138,6 +138,7 @@ class CalibratorConfig(Section):
     )
     recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
     device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
@@ -171,8 +172,10 @@ class CalibratorConfig(Section):
             return self
         if self.checkpoint == NO_CALIBRATOR:
             raise ValueError("'checkpoint: none' needs no engine; remove one of them")
-        if self.device != "auto" or self.threads is not None:
-            raise ValueError(f"{self.engine.kind} computes elsewhere; remove device and threads")
+        if (self.device, self.dtype, self.threads) != ("auto", "auto", None):
+            raise ValueError(
+                f"{self.engine.kind} computes elsewhere; remove device, dtype and threads"
+            )
         self.engine.check_checkpoint(self.names_checkpoint, bool(self.recalibration))
         return self
 

@@ -29,14 +29,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @contextmanager
-def opened_record(config: Path | None) -> Iterator[Findings]:
-    """The configured record, which needs no policy; ends the process where there is none."""
+def opened_record(config: Path | None, store: str | None = None) -> Iterator[Findings]:
+    """The configured record, or that of a store's URL; needs no policy, and ends the process where
+    there is none."""
     from proxy.server import load_store_config
     from proxy.store.database import path_of
     from proxy.store.findings import Findings
 
     with errors_told():
-        url = load_store_config(config).store
+        url = store or load_store_config(config).store
         if (path := path_of(url)) and not path.is_file():
             message = f"there is no record: {path} does not exist"
             raise stop(ExitStatus.STORE_UNAVAILABLE, message)

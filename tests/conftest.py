@@ -15,7 +15,7 @@ from tests.live_proxy import LiveProxy, ProxyProcess
 from tests.messages_upstream import MessagesUpstream
 from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
-from tests.tiny_models import Family, write_tiny_base
+from tests.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -38,7 +38,7 @@ def direct_loopback() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], Path]:
+def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
     """Folders of tiny random base models, each made once."""
     made: dict[str, Path] = {}
 
@@ -48,6 +48,20 @@ def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], P
         return made[family]
 
     return base
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
+    """Checkpoints with a random adapter for each base; tests that change one copy it."""
+    made: dict[str, Path] = {}
+
+    def checkpoint(family: Family) -> Path:
+        if family not in made:
+            folder = tmp_path_factory.mktemp(family) / "tiny"
+            made[family] = write_tiny_adapter(folder, tiny_bases(family), family)
+        return made[family]
+
+    return checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from calibrator.loading import version_of
 from calibrator.metrics import Floats
 from calibrator.recalibration import logit, sigmoid
 from calibrator.recalibration_versions import resolve_recalibration
@@ -31,8 +32,8 @@ from tests.live_proxy import run_cli
 
 DAY_S = 86_400
 CALIBRATOR = "fake:0.5"  # whose name the configuration can state; what it says is simulated
-CONFIG = f"""
-calibrator: {{checkpoint: "{CALIBRATOR}", recalibration: recalibrations/current}}
+CONFIG = """
+calibrator: {checkpoint: "CALIBRATOR", recalibration: recalibrations/current}
 store: sqlite:///FOLDER/store.db
 """
 
@@ -49,9 +50,12 @@ def usual_truth(rng: np.random.Generator, count: int) -> Floats:
 class Traffic:
     """A month of a deployment; `days` says how much of it has passed."""
 
-    def __init__(self, folder: Path, seed: int = 0) -> None:
+    def __init__(self, folder: Path, seed: int = 0, checkpoint: str = CALIBRATOR) -> None:
         self.config = folder / "proxy.yaml"
-        self.config.write_text(CONFIG.replace("FOLDER", str(folder)))
+        self.config.write_text(
+            CONFIG.replace("FOLDER", str(folder)).replace("CALIBRATOR", checkpoint)
+        )
+        self.calibrator = version_of(checkpoint)
         self.url = f"sqlite:///{folder}/store.db"
         self.current = folder / "recalibrations" / "current"
         self.ids: list[str] = []  # of all replies, in their order
@@ -83,7 +87,7 @@ class Traffic:
         for score, is_right, is_drawn in zip(scores, right, drawn, strict=True):
             self._now += step_s
             told = recalibration.apply_to(score, model, None) if recalibration else float(score)
-            name = f"{CALIBRATOR}+{recalibration.name}" if recalibration else CALIBRATOR
+            name = f"{self.calibrator}+{recalibration.name}" if recalibration else self.calibrator
             id = f"req_{int(self._now * 1_000):012x}{rng.bytes(10).hex()}"
             is_held = told < held
             self.ids.append(id)

@@ -33,6 +33,7 @@ from proxy.scoring import Scoring
 from tests.conftest import StartProxy
 from tests.engine_servers import Play, SaidServer, live_scoring_server, said
 from tests.live_proxy import LiveProxy, ProxyProcess, WordScorer, free_port, until
+from tests.pictures import data_url, picture
 from tests.raw_server import Peer
 
 FACTS = {"calibrator": "words@1", "reads_images": False}
@@ -61,6 +62,12 @@ def connected(url: str, timeout_s: float = 5.0, **engine: Any) -> Iterator[Remot
         assert not [thread for thread in threading.enumerate() if thread.name == "engine"]
 
 
+class Seeing(WordScorer):
+    """As its parent, but looks at images."""
+
+    reads_images = True
+
+
 class Told:
     """What a SaidServer answers: as a scoring server that works, until `reply` says otherwise."""
 
@@ -81,10 +88,6 @@ class Told:
 
 def test_what_the_scorer_sees_is_what_was_asked() -> None:
     """All of an item arrives, and its score comes back as it was given."""
-
-    class Seeing(WordScorer):
-        reads_images = True
-
     scorer = Seeing()
     items = [
         Item("why?", "p=0.2 truncated", "gpt", "gpqa", "law"),
@@ -410,6 +413,24 @@ def test_a_proxy_that_is_there_before_its_engine(start_proxy: StartProxy) -> Non
         after = proxy.ask("p=0.7")
     assert after.headers["x-pinocchio-confidence"] == "0.7000"
     assert after.headers["x-pinocchio-calibrator"] == "words@1"
+
+
+def test_images_go_where_the_calibrator_is(start_proxy: StartProxy) -> None:
+    """A scoring server that reads images is shown those of a question, as they were sent; one that
+    does not is not asked about it (B01)."""
+    scorer, image = Seeing(), picture()
+    part = {"type": "image_url", "image_url": {"url": data_url(image)}}
+    asked = [{"role": "user", "content": [{"type": "text", "text": "p=0.6"}, part]}]
+    found = []
+    for each in (scorer, WordScorer()):
+        with live_scoring_server(each) as server:
+            engine = {"kind": "scorer", "base_url": server.url}
+            proxy = start_proxy(calibrator={"engine": engine})
+            body = {"model": "say p=0.6", "messages": asked}
+            reply = proxy.http.post("/v1/chat/completions", json=body)
+            found.append(reply.headers["x-pinocchio-confidence-status"])
+    assert found == ["scored", "not_supported"]
+    assert scorer.seen[-1].images == (image,)
 
 
 def test_two_proxies_share_a_calibrator(start_proxy: StartProxy, tmp_path: Path) -> None:

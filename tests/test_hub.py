@@ -12,7 +12,7 @@ import pytest
 
 from calibrator.hub import is_hub_name
 from tests.model_hub import ModelHub, Repository
-from tests.tiny_models import Family, write_tiny_adapter
+from tests.tiny_models import OfFamily, write_tiny_adapter
 
 NAME = "KevinDavidHayes/pinocchio-0.8b"
 BASE = "Qwen/Qwen3.5-0.8B"
@@ -25,9 +25,7 @@ VERSION = "import sys; from calibrator import version_of; print(version_of(sys.a
 
 
 @pytest.fixture(scope="module")
-def hub(
-    tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ModelHub]:
+def hub(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelHub]:
     """A hub with the released adapter's name and its base's, tiny ones."""
     folder = tmp_path_factory.mktemp("hub")
     with ModelHub() as hub:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from calibrator.llm.exporting import decision_template
 from calibrator.llm.probe import Probe
 from calibrator.llm.prompts import fill
 from proxy.export_command import cli
-from tests.tiny_models import Family, write_tiny_adapter
+from tests.tiny_models import Family, OfFamily
 
 ITEMS = [
     Item("what is 2+2?", "4", source_model="gpt"),
@@ -27,39 +26,24 @@ ITEMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(
-    tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Family], Path]:
-    made: dict[Family, Path] = {}
-
-    def of(family: Family) -> Path:
-        if family not in made:
-            folder = tmp_path_factory.mktemp(family) / "tiny"
-            made[family] = write_tiny_adapter(folder, tiny_bases(family), family)
-        return made[family]
-
-    return of
-
-
 def scores(folder: Path, items: list[Item] = ITEMS) -> list[float]:
     return [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_text", "qwen3_vl"])
 def test_merged_weights_are_a_checkpoint_that_scores_the_same(
-    checkpoint: Callable[[Family], Path], tmp_path: Path, family: Family
+    tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:
     """E01: no adapter, no base beside it, the same numbers, and transformers loads it as it is."""
-    config = export_weights(str(checkpoint(family)), tmp_path / "merged")
+    config = export_weights(str(tiny_checkpoint(family)), tmp_path / "merged")
     assert (config.base, config.adapter) == (".", None)
-    assert scores(tmp_path / "merged") == pytest.approx(scores(checkpoint(family)), abs=1e-5)
+    assert scores(tmp_path / "merged") == pytest.approx(scores(tiny_checkpoint(family)), abs=1e-5)
     assert not (tmp_path / "merged" / "adapter_config.json").exists()
 
 
-def test_bf16_weights_stay_near(checkpoint: Callable[[Family], Path], tmp_path: Path) -> None:
+def test_bf16_weights_stay_near(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
     """Half the size; its version is another, so that no certificate carries over."""
-    folder = checkpoint("qwen3_5_text")
+    folder = tiny_checkpoint("qwen3_5_text")
     config = export_weights(str(folder), tmp_path / "half", dtype="bfloat16")
     assert scores(tmp_path / "half") == pytest.approx(scores(folder), abs=0.02)
     assert config.version != load_scorer(str(folder), "cpu").name
@@ -71,12 +55,12 @@ def test_bf16_weights_stay_near(checkpoint: Callable[[Family], Path], tmp_path: 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_text"])
 def test_the_sequence_classifier_says_the_same_through_a_sigmoid(
-    checkpoint: Callable[[Family], Path], tmp_path: Path, family: Family
+    tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:
     """One output, W[ii] - W[i]: what vLLM and others serve as a classifier."""
     from transformers import AutoModelForSequenceClassification
 
-    folder = checkpoint(family)
+    folder = tiny_checkpoint(family)
     export_weights(str(folder), tmp_path / "one", "sequence-classification")
     model: Any = AutoModelForSequenceClassification.from_pretrained(tmp_path / "one").eval()
     scorer: Any = load_scorer(str(folder), "cpu")
@@ -88,21 +72,23 @@ def test_the_sequence_classifier_says_the_same_through_a_sigmoid(
 
 
 def test_a_form_that_a_kind_has_not_is_refused_and_leaves_nothing(
-    checkpoint: Callable[[Family], Path], tmp_path: Path
+    tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
     """transformers has no sequence classification for Qwen3-VL."""
     with pytest.raises(CheckpointError, match=r"no sequence classification for qwen3_vl.*merged"):
-        export_weights(str(checkpoint("qwen3_vl")), tmp_path / "one", "sequence-classification")
+        export_weights(
+            str(tiny_checkpoint("qwen3_vl")), tmp_path / "one", "sequence-classification"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_transformers_decision_pipeline_says_the_same(
-    checkpoint: Callable[[Family], Path], tmp_path: Path
+    tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
     """decision.json: a yes/no question about a state of question and answer, from our prompt."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-    folder, merged = checkpoint("qwen3_5_text"), tmp_path / "merged"
+    folder, merged = tiny_checkpoint("qwen3_5_text"), tmp_path / "merged"
     export_weights(str(folder), merged)
     # by the path alone it would first make a whole Qwen3.5 of the default size
     model: Any = AutoModelForCausalLM.from_pretrained(merged)
@@ -138,9 +124,9 @@ def test_the_decision_template_is_the_prompt(
 
 
 @pytest.fixture
-def probed(checkpoint: Callable[[Family], Path], tmp_path: Path) -> Path:
+def probed(tiny_checkpoint: OfFamily, tmp_path: Path) -> Path:
     """A checkpoint that reads a probe of the last state (K14)."""
-    folder = Path(shutil.copytree(checkpoint("qwen3_5_text"), tmp_path / "probed"))
+    folder = Path(shutil.copytree(tiny_checkpoint("qwen3_5_text"), tmp_path / "probed"))
     torch.manual_seed(3)
     Probe(torch.zeros(33), torch.ones(33), torch.randn(4, 33), torch.randn(4), torch.randn(1, 4),
           torch.zeros(1)).save(folder)  # fmt: skip
@@ -150,12 +136,12 @@ def probed(checkpoint: Callable[[Family], Path], tmp_path: Path) -> Path:
 
 
 def test_a_probe_goes_along_or_is_refused(
-    probed: Path, checkpoint: Callable[[Family], Path], tmp_path: Path
+    probed: Path, tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
     """K14: merged weights keep it; what reads the labels alone would say something else."""
     export_weights(str(probed), tmp_path / "merged")
     assert scores(tmp_path / "merged") == pytest.approx(scores(probed), abs=1e-5)
-    assert scores(probed) != pytest.approx(scores(checkpoint("qwen3_5_text")), abs=1e-3)
+    assert scores(probed) != pytest.approx(scores(tiny_checkpoint("qwen3_5_text")), abs=1e-3)
     assert not (tmp_path / "merged" / "decision.json").exists()
     with pytest.raises(CheckpointError, match="reads a probe"):
         export_weights(str(probed), tmp_path / "one", "sequence-classification")
@@ -164,10 +150,10 @@ def test_a_probe_goes_along_or_is_refused(
 
 
 def test_the_command_exports_and_refuses_in_a_sentence(
-    checkpoint: Callable[[Family], Path], tmp_path: Path
+    tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
     """`pinocchio export weights`: a new folder, or what is wrong."""
-    folder, output = str(checkpoint("qwen3_5_text")), str(tmp_path / "merged")
+    folder, output = str(tiny_checkpoint("qwen3_5_text")), str(tmp_path / "merged")
     done = CliRunner().invoke(cli, ["weights", folder, "-o", output])
     assert done.exit_code == 0, done.output
     assert output in done.output

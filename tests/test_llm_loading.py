@@ -29,9 +29,8 @@ from calibrator.digests import digest_of
 from calibrator.llm.calibrator import LlmCalibrator, load_llm
 from calibrator.llm.config import LlmConfig, parse_config, preset
 from calibrator.llm.loading import ADAPTER, ADAPTER_CONFIG, load_adapter, load_base
-from tests.tiny_models import FAMILIES, Family, write_tiny_adapter
+from tests.tiny_models import FAMILIES, Family, OfFamily
 
-Bases = Callable[[Family], Path]
 ITEMS = [
     Item("what is 2+2?", "4"),
     Item("what is 2+2? " * 40, "the sum is 5 " * 30),
@@ -40,25 +39,9 @@ ITEMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(
-    tiny_bases: Bases, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Family], Path]:
-    """A checkpoint of a family, made once; tests that change one copy it."""
-    made: dict[Family, Path] = {}
-
-    def of(family: Family) -> Path:
-        if family not in made:
-            folder = tmp_path_factory.mktemp(family) / "tiny"
-            made[family] = write_tiny_adapter(folder, tiny_bases(family), family)
-        return made[family]
-
-    return of
-
-
 @pytest.fixture
-def copied(checkpoint: Callable[[Family], Path], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(checkpoint("qwen3_5"), tmp_path / "copied"))
+def copied(tiny_checkpoint: OfFamily, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_checkpoint("qwen3_5"), tmp_path / "copied"))
 
 
 def change(folder: Path, **values: Any) -> Path:
@@ -79,10 +62,10 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_score_is_the_softmax_over_two_logits(
-    checkpoint: Callable[[Family], Path], tiny_bases: Bases, family: Family
+    tiny_checkpoint: OfFamily, tiny_bases: OfFamily, family: Family
 ) -> None:
     """B08, B09: the same as all logits of the adapted, unmerged model would say."""
-    folder = checkpoint(family)
+    folder = tiny_checkpoint(family)
     scorer = loaded(folder)
     adapted = load_adapter(
         load_base(tiny_bases(family), scorer.config.architecture), folder, scorer.config.adapter
@@ -97,10 +80,10 @@ def test_a_score_is_the_softmax_over_two_logits(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neighbours_of_other_lengths_change_nothing(
-    checkpoint: Callable[[Family], Path], family: Family
+    tiny_checkpoint: OfFamily, family: Family
 ) -> None:
     """Padding is invisible, to attention and to the layers of linear attention."""
-    scorer = loaded(checkpoint(family))
+    scorer = loaded(tiny_checkpoint(family))
     together = [score.score for score in scorer.score_batch(ITEMS)]
     alone = [scorer.score_batch([item])[0].score for item in ITEMS]
     assert together == pytest.approx(alone, abs=1e-5)
@@ -108,21 +91,21 @@ def test_neighbours_of_other_lengths_change_nothing(
 
 
 def test_the_placeholder_is_the_size_the_model_was_trained_with(
-    checkpoint: Callable[[Family], Path], copied: Path
+    tiny_checkpoint: OfFamily, copied: Path
 ) -> None:
     """F05, V16, W02: 28 x 28 and 336 x 336 both become 448 x 448, 196 tokens."""
-    for folder in (checkpoint("qwen3_vl"), change(copied, preset="released-0.8b")):
+    for folder in (tiny_checkpoint("qwen3_vl"), change(copied, preset="released-0.8b")):
         pixels = loaded(folder).pixels
         assert pixels is not None
         assert pixels.placeholder is not None
         assert (pixels.placeholder.grid, pixels.placeholder.tokens) == ((1, 28, 28), 196)
         assert np.ptp(pixels.placeholder.patches) < 1e-6
-    assert loaded(checkpoint("qwen3_5")).model.image_id is not None
+    assert loaded(tiny_checkpoint("qwen3_5")).model.image_id is not None
 
 
-def test_a_text_calibrator_reads_no_images(checkpoint: Callable[[Family], Path]) -> None:
+def test_a_text_calibrator_reads_no_images(tiny_checkpoint: OfFamily) -> None:
     """It says so, and gives no number where an image was part of the question."""
-    text, vision = loaded(checkpoint("qwen3_5_text")), loaded(checkpoint("qwen3_5"))
+    text, vision = loaded(tiny_checkpoint("qwen3_5_text")), loaded(tiny_checkpoint("qwen3_5"))
     assert (reads_images(text), reads_images(vision)) == (False, True)
     with pytest.raises(NotScorableError) as raised:
         text.score_batch([Item("what is shown?", "a cat", images=(b"...",))])
@@ -130,7 +113,7 @@ def test_a_text_calibrator_reads_no_images(checkpoint: Callable[[Family], Path])
 
 
 def test_an_adapter_is_never_left_out_in_silence(
-    checkpoint: Callable[[Family], Path], tiny_bases: Bases, tmp_path: Path
+    tiny_checkpoint: OfFamily, tiny_bases: OfFamily, tmp_path: Path
 ) -> None:
     """The hub's own snippet loads the released adapter into the text class, where nothing of it
     matches, and peft only warns: the scores are then those of the base."""
@@ -138,7 +121,7 @@ def test_an_adapter_is_never_left_out_in_silence(
         ("qwen3_5", "qwen3_5_text", "causal-lm"),
         ("qwen3_vl", "qwen3_5", "image-text-to-text"),
     ):
-        folder = Path(shutil.copytree(checkpoint(family), tmp_path / family))
+        folder = Path(shutil.copytree(tiny_checkpoint(family), tmp_path / family))
         change(folder, base=str(tiny_bases(base)), architecture=architecture, images=None)
         with pytest.raises(CheckpointError, match="adapter"):
             loaded(folder)
@@ -238,7 +221,7 @@ def test_wrong_configurations_are_refused_in_a_sentence(
 
 
 def test_a_base_without_all_its_weights_is_refused(
-    checkpoint: Callable[[Family], Path], tiny_bases: Bases, tmp_path: Path, copied: Path
+    tiny_checkpoint: OfFamily, tiny_bases: OfFamily, tmp_path: Path, copied: Path
 ) -> None:
     """transformers would make the missing ones up."""
     base = Path(shutil.copytree(tiny_bases("qwen3_5"), tmp_path / "base"))
@@ -249,11 +232,9 @@ def test_a_base_without_all_its_weights_is_refused(
         loaded(change(copied, base=str(base)))
 
 
-def test_merged_scores_are_those_of_the_adapter(
-    checkpoint: Callable[[Family], Path], tmp_path: Path
-) -> None:
+def test_merged_scores_are_those_of_the_adapter(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
     """Merged in fp32 and saved whole, a checkpoint says the same with no adapter (E01)."""
-    folder = checkpoint("qwen3_5")
+    folder = tiny_checkpoint("qwen3_5")
     scorer = loaded(folder)
     whole = tmp_path / "whole"
     scorer.model.model.save_pretrained(whole)
@@ -266,10 +247,10 @@ def test_merged_scores_are_those_of_the_adapter(
 
 
 def test_a_checkpoint_has_a_version_and_a_card_without_torch(
-    checkpoint: Callable[[Family], Path],
+    tiny_checkpoint: OfFamily,
 ) -> None:
     """Its name and its weights' digest are the provenance of every score."""
-    folder = checkpoint("qwen3_5")
+    folder = tiny_checkpoint("qwen3_5")
     check_checkpoint(str(folder))
     card = checkpoint_card(str(folder))
     assert card is not None
@@ -287,33 +268,33 @@ def test_a_recalibration_of_the_checkpoint_is_applied(copied: Path) -> None:
     assert "+platt@" in version_of(str(copied))
 
 
-def test_long_texts_are_said_to_be_truncated(checkpoint: Callable[[Family], Path]) -> None:
+def test_long_texts_are_said_to_be_truncated(tiny_checkpoint: OfFamily) -> None:
     """F02, F03: the confidence status tells it."""
-    scores = loaded(checkpoint("qwen3_5_text")).score_batch(
+    scores = loaded(tiny_checkpoint("qwen3_5_text")).score_batch(
         [Item("q", "a" * 801), Item("q", "a" * 800)]
     )
     assert [score.is_truncated for score in scores] == [True, False]
 
 
-def test_two_lines_score_with_a_language_model(checkpoint: Callable[[Family], Path]) -> None:
+def test_two_lines_score_with_a_language_model(tiny_checkpoint: OfFamily) -> None:
     """G01-G03: the façade takes a folder of this kind as it takes any."""
-    judge = Pinocchio(str(checkpoint("qwen3_5")), device="cpu")
+    judge = Pinocchio(str(tiny_checkpoint("qwen3_5")), device="cpu")
     assert 0 < judge.score(question="2+2?", answer="4", source_model="gpt-5.6") < 1
 
 
-def test_bf16_scores_near_fp32(checkpoint: Callable[[Family], Path]) -> None:
+def test_bf16_scores_near_fp32(tiny_checkpoint: OfFamily) -> None:
     """E06: the two rows of the head stay in fp32."""
-    scorer = loaded(checkpoint("qwen3_5_text"))
-    half = load_llm(scorer.config, checkpoint("qwen3_5_text"), "cpu", dtype="bfloat16")
+    scorer = loaded(tiny_checkpoint("qwen3_5_text"))
+    half = load_llm(scorer.config, tiny_checkpoint("qwen3_5_text"), "cpu", dtype="bfloat16")
     found, expected = ([s.score for s in each.score_batch(ITEMS)] for each in (half, scorer))
     assert found == pytest.approx(expected, abs=0.03)
     assert half.model.label_rows().dtype == torch.float32
 
 
-def test_devices_that_are_not_there_are_named(checkpoint: Callable[[Family], Path]) -> None:
+def test_devices_that_are_not_there_are_named(tiny_checkpoint: OfFamily) -> None:
     """A clear sentence, before anything is read."""
     with pytest.raises(CheckpointError, match="'nonsense'"):
-        load_scorer(str(checkpoint("qwen3_5")), "nonsense")
+        load_scorer(str(tiny_checkpoint("qwen3_5")), "nonsense")
 
 
 def test_presets_are_what_paper_and_release_say() -> None:
@@ -337,7 +318,7 @@ def test_presets_are_what_paper_and_release_say() -> None:
         assert parse_config(config.as_dict()) == config
 
 
-def test_a_configuration_is_written_as_it_is_read(checkpoint: Callable[[Family], Path]) -> None:
+def test_a_configuration_is_written_as_it_is_read(tiny_checkpoint: OfFamily) -> None:
     """as_dict and parse_config are each other's inverse."""
-    config: LlmConfig = loaded(checkpoint("qwen3_vl")).config
+    config: LlmConfig = loaded(tiny_checkpoint("qwen3_vl")).config
     assert parse_config(json.loads(json.dumps(config.as_dict()))) == config

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +12,15 @@ from hypothesis import strategies as st
 from calibrator import CheckpointError, Item
 from calibrator.llm.config import LlmConfig, PromptConfig, preset
 from calibrator.llm.prompts import Prompts, fill, load_prompts
-from tests.tiny_models import SPECIAL, Family
+from tests.tiny_models import SPECIAL, OfFamily
 
-Bases = Callable[[Family], Path]
 NAMED = Item("2+2?", "4", source_model="GPT-5.6", benchmark="gpqa")
 PAPER = preset("paper", source_models=["gpt-5.6"], benchmarks=["gpqa"])
 RELEASED = preset("released-0.8b", metadata="explicit")
 
 
 @pytest.fixture(scope="module")
-def prompts(tiny_bases: Bases) -> Prompts:
+def prompts(tiny_bases: OfFamily) -> Prompts:
     return load_prompts(PAPER, tiny_bases("qwen3_5"))
 
 
@@ -112,7 +109,7 @@ def test_an_open_block_of_reasoning_is_closed(prompts: Prompts) -> None:
     assert prompts.tokenizer.decode(ids).endswith("<think>\n\n</think>\n\n")
 
 
-def test_a_place_inside_reasoning_is_refused(prompts: Prompts, tiny_bases: Bases) -> None:
+def test_a_place_inside_reasoning_is_refused(prompts: Prompts, tiny_bases: OfFamily) -> None:
     """A template that goes on after it opened a block would be read in its middle."""
     tokenizer = load_prompts(PAPER, tiny_bases("qwen3_5")).tokenizer
     tokenizer.chat_template = tokenizer.chat_template.replace("<think>\n", "<think>\nSo:")
@@ -122,7 +119,7 @@ def test_a_place_inside_reasoning_is_refused(prompts: Prompts, tiny_bases: Bases
 
 @pytest.mark.parametrize("template", ["", "{{ messages[0].content }}" * 2, "{{ 1/0 }}", "{% if"])
 def test_a_chat_template_that_loses_the_text_is_refused(
-    prompts: Prompts, tiny_bases: Bases, template: str
+    prompts: Prompts, tiny_bases: OfFamily, template: str
 ) -> None:
     """Nothing is scored that the model does not see, or sees twice."""
     tokenizer = load_prompts(PAPER, tiny_bases("qwen3_5")).tokenizer

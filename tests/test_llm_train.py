@@ -6,16 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
@@ -45,10 +41,10 @@ from calibrator.llm.train_config import LlmTrainConfig
 from calibrator.metrics import auroc
 from calibrator.rows import parse_row
 from calibrator.training_data import Selection
+from tests.pictures import GREEN, RED, data_url, picture
 from tests.sums import sums, write_sums
-from tests.tiny_models import Family, write_tiny_base
+from tests.tiny_models import Family, OfFamily, write_tiny_base
 
-Bases = Callable[[Family], Path]
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
 
@@ -62,7 +58,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_bases: Bases, rows: Path) -> LlmTrainConfig:
+def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
     """Six steps on a base that sees, but is shown nothing: without images a tiny one is fast."""
     return LlmTrainConfig(
         data=(str(rows),),
@@ -168,7 +164,7 @@ def test_the_checkpoint_says_what_was_done(config: LlmTrainConfig, finished: Pat
     assert config.data[0] not in (finished / "calibrator.json").read_text()
 
 
-def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: Bases) -> None:
+def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: OfFamily) -> None:
     """B05: those of the language model and of the vision tower alike."""
     names = {name.rpartition(".lora_")[0] for name in load_file(finished / ADAPTER)}
     model = load_base(tiny_bases("qwen3_vl"), "image-text-to-text")
@@ -177,7 +173,9 @@ def test_every_linear_layer_but_the_head_is_adapted(finished: Path, tiny_bases: 
     assert any("visual" in name for name in names)
 
 
-def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bases: Bases) -> None:
+def test_the_adapter_scores_the_same_however_it_is_held(
+    finished: Path, tiny_bases: OfFamily
+) -> None:
     """After saving, loading and merging: the scores of the unmerged adapter, to 1e-5."""
     known, base = config_in(finished), tiny_bases("qwen3_vl")
     prompts = load_prompts(known, base)
@@ -191,7 +189,7 @@ def test_the_adapter_scores_the_same_however_it_is_held(finished: Path, tiny_bas
 
 
 def test_the_loss_is_that_of_the_answer_token(
-    config: LlmTrainConfig, finished: Path, tiny_bases: Bases
+    config: LlmTrainConfig, finished: Path, tiny_bases: OfFamily
 ) -> None:
     """B10: the cross-entropy of a whole forward pass at its last position, of no other one."""
     run = run_of(finished, config, tiny_bases("qwen3_vl"))
@@ -344,7 +342,7 @@ def test_a_checkpoint_is_gone_on_from(
     assert now.source_models == ("gpt", "llama", "ours")
 
 
-def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path: Path) -> None:
+def test_a_text_model_is_trained_as_one(tiny_bases: OfFamily, rows: Path, tmp_path: Path) -> None:
     """E01 on a hybrid base without eyes: its kind is read from its own config.json."""
     made = train_llm(
         tmp_path / "run",
@@ -367,26 +365,20 @@ def test_a_text_model_is_trained_as_one(tiny_bases: Bases, rows: Path, tmp_path:
     assert len(set(scores_of(made))) > 1
 
 
-def picture(color: str) -> bytes:
-    stream = BytesIO()
-    Image.new("RGB", (32, 32), color).save(stream, "PNG")
-    return stream.getvalue()
-
-
 def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
     row = {"question": f"{number}: is it red?", "response": "yes", "correct": number % 2}
     if data is None:
         return row
-    return {**row, "images": [f"data:image/png;base64,{b64encode(data).decode()}"]}
+    return {**row, "images": [data_url(data)]}
 
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
-def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Family) -> None:
+def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
     tower's own adapter learns from both, and a row whose image is damaged is left out."""
-    shown = [picture("red"), picture("blue"), None]
+    shown = [picture(colour=RED), picture(colour=GREEN), None]
     rows = [shown_row(n, shown[n % 3]) for n in range(12)]
-    rows.append(shown_row(13, picture("red")[:40]))
+    rows.append(shown_row(13, picture(colour=RED)[:40]))
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     said: list[str] = []
@@ -408,9 +400,9 @@ def test_images_are_trained_with(tiny_bases: Bases, tmp_path: Path, family: Fami
     assert known.images is not None
     state = load_file(made / ADAPTER)
     assert all(state[name].any() for name in state if "visual" in name and "lora_B" in name)
-    red, blue = (Item("is it red?", "yes", images=(picture(color),)) for color in ("red", "blue"))
-    first, second = scores_of(made, [red, blue])
-    assert first != pytest.approx(second, abs=1e-6)
+    same = [Item("is it red?", "yes", images=(picture(colour=each),)) for each in (RED, GREEN)]
+    red, green = scores_of(made, same)
+    assert red != pytest.approx(green, abs=1e-6)
 
 
 def test_an_empty_answer_is_incorrect(rows: Path) -> None:

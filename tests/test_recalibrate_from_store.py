@@ -86,6 +86,21 @@ def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path
     assert second == pytest.approx(first, abs=0.1)
 
 
+def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path) -> None:
+    """The shipped calibrator's version ends in `+platt@..`, which no deployment fitted."""
+    traffic = Traffic(tmp_path, seed=3, checkpoint="embedded")
+    assert "+platt@" in traffic.calibrator
+    traffic.pass_by(400, 7, audit_share=0.3)
+    traffic.label()
+    first = traffic.told("recalibrate", "--from-store")
+    assert first["promoted"]
+    traffic.pass_by(400, 7, audit_share=0.3)
+    traffic.label()
+    again = traffic.told("recalibrate", "--from-store", "--dry-run")
+    assert again["labels"] > first["labels"] + 50
+    assert again["unknown"] == 0
+
+
 def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
     """A calibrator that is right stays as it is; exit status 3."""
     traffic = Traffic(tmp_path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 Family = Literal["qwen3_5", "qwen3_5_text", "qwen3_vl"]
+OfFamily = Callable[[Family], Path]  # the folder of a base or checkpoint, made once
 FAMILIES: tuple[Family, ...] = ("qwen3_5", "qwen3_5_text", "qwen3_vl")
 SPECIAL = (
     "<|endoftext|>",

@@ -15,11 +15,13 @@ from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
+from calibrator.llm.patches import use_linear_patches
 from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
+CHARACTERS_PER_TOKEN = 4
 CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
 
 
@@ -46,6 +48,18 @@ class LlmCalibrator:
     def reads_images(self) -> bool:
         return self.pixels is not None
 
+    @property
+    def batch_characters(self) -> int:
+        """How much text it takes to fill a batch."""
+        return CHARACTERS_PER_TOKEN * self.model.budget.tokens
+
+    def keep_placeholder(self) -> None:
+        """Reads what text prompts begin with, once; the weights may not change any more."""
+        [row], _ = self.rows([CANARY])
+        if row.images:
+            end = row.spans(self.model.image_id)[-1][1]
+            self.model.keep(row.cut(end, self.model.image_id))
+
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """P(correct) of each; raises NotScorableError for an image that cannot be read."""
         rows, cut = self.rows(items)
@@ -59,29 +73,41 @@ class LlmCalibrator:
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
         """What the model reads of each item, and whether something of it was cut off."""
-        images = [self._images(item) for item in items]
+        read: dict[bytes, Pixels] = {}  # an image that comes again is the same object
+        images = [self._images(item, read) for item in items]
         prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
         rows = [ModelRow(p.ids, shown) for p, shown in zip(prompts, images, strict=True)]
         return rows, [prompt.is_truncated for prompt in prompts]
 
-    def _images(self, item: Item) -> tuple[Pixels, ...]:
+    def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:
         if item.images and self.pixels is None:
             raise NotScorableError("image", f"{self.name} reads text only, the question has images")
         if self.pixels is None:
             return ()
         if item.images:
-            return tuple(map(self.pixels.read, item.images))
+            for data in item.images:
+                if data not in read:
+                    read[data] = self.pixels.read(data)
+            return tuple(read[data] for data in item.images)
         return () if self.pixels.placeholder is None else (self.pixels.placeholder,)
 
 
 def load_llm(
-    config: LlmConfig, folder: Path, device: str = "auto", *, dtype: str | None = None
+    config: LlmConfig,
+    folder: Path,
+    device: str = "auto",
+    *,
+    dtype: str | None = None,
+    threads: int | None = None,
 ) -> LlmCalibrator:
     """A checkpoint ready to score: on a GPU in bf16 where there is one, else on the CPU in fp32.
 
-    Raises CheckpointError or HubError for what cannot be loaded, or a device that is not there.
+    `threads` bounds the threads of torch on the CPU, in the whole process. Raises CheckpointError
+    or HubError for what cannot be loaded, or a device that is not there.
     """
     where = choose_device(device)
+    if threads is not None and where.type == "cpu":
+        torch.set_num_threads(threads)
     check_digest(config, folder)
     base = base_folder(config, folder)
     prompts = load_prompts(config, base)
@@ -91,12 +117,15 @@ def load_llm(
         adapted = load_adapter(model, folder, config.adapter)
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
+    use_linear_patches(model)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"
         labels.probe = load_probe(folder, labels.label_rows().shape[1] + labels.has_odds)
-    return LlmCalibrator(config, labels, prompts, pixels)
+    loaded = LlmCalibrator(config, labels, prompts, pixels)
+    loaded.keep_placeholder()
+    return loaded
 
 
 def _at_labels(model: Any, prompts: Prompts) -> LabelModel:

@@ -108,12 +108,12 @@ def read_labels(
 ) -> Labels:
     """The labels of replies asked for since a time; raises StoreError.
 
-    With `calibrator`, a version without its recalibration, of those that it scored alone.
+    With `calibrator`, a checkpoint's version, of those alone that it scored.
     """
     found = [
         each
         for each in labelled(engine, since, has_content=has_content)
-        if calibrator in (None, each.base)
+        if calibrator is None or each.is_by(calibrator)
     ]
     drawn = [each for each in found if each.stratum != "other"]
     return Labels(drawn, totals(engine, since, calibrator), len(found) - len(drawn))

@@ -6,7 +6,7 @@ the place of the one before and is not built upon it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,8 +61,8 @@ def learn_recalibration(
     `known` are recalibrations whose confidences can be undone where the score was not recorded.
     Raises NotLearntError for too few labels, of one kind, or of held replies alone.
     """
-    labels = _usable(labels, is_held_only)
-    replies, scores, unknown = _scored(labels.replies, known)
+    labels = usable(labels, is_held_only)
+    replies, scores, unknown = _scored(labels.replies, calibrator, known)
     _check_enough(len(replies), labels)
     weights = np.array(Labels(replies, labels.totals).weights())
     found = Observed(
@@ -82,33 +82,41 @@ def learn_recalibration(
     return Learnt(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
 
 
-def _usable(labels: Labels, is_held_only: bool) -> Labels:
-    """The labels of the replies that a recalibration would be for."""
+def usable(labels: Labels, is_held_only: bool = False) -> Labels:
+    """The labels of the replies that what is learnt would be for; raises NotLearntError."""
     if is_held_only:
         return labels.of("held")
     if labels.replies and not labels.of("delivered").replies:
         raise NotLearntError(
             f"all {len(labels.replies)} labels are of held replies: they say nothing about those "
             "that were delivered. Draw a random audit (`audit: {share: 0.01}` in proxy.yaml), or "
-            "state --held-only for a recalibration that is right for held replies alone"
+            "state --held-only for what is right for held replies alone"
         )
     return labels
 
 
 def _scored(
-    replies: Sequence[LabelledReply], known: Sequence[Recalibration]
+    replies: Sequence[LabelledReply], calibrator: str, known: Sequence[Recalibration]
 ) -> tuple[list[LabelledReply], list[float], int]:
     """The replies of which the calibrator's own score is known, or can be found out."""
-    by_name: dict[str, Callable[..., float | None]] = {one.name: one.undone for one in known}
-    kept, scores = [], []
-    for each in replies:
-        score = each.score
-        if score is None and (undone := by_name.get(each.calibrator.partition("+")[2])):
-            score = undone(each.confidence, each.model, each.domain, each.team)
-        if score is not None:
-            kept.append(each)
-            scores.append(score)
-    return kept, scores, len(replies) - len(kept)
+    by_name = {one.name: one for one in known}
+    scores = [own_score(each, calibrator, by_name) for each in replies]
+    found = [
+        (each, score) for each, score in zip(replies, scores, strict=True) if score is not None
+    ]
+    return [each for each, _ in found], [score for _, score in found], len(replies) - len(found)
+
+
+def own_score(
+    reply: LabelledReply, calibrator: str, by_name: Mapping[str, Recalibration]
+) -> float | None:
+    """What `calibrator` itself said, recorded or with its recalibration undone."""
+    if reply.score is not None:
+        return reply.score
+    if reply.calibrator == calibrator:
+        return reply.confidence
+    one = by_name.get(reply.calibrator.removeprefix(f"{calibrator}+"))
+    return one.undone(reply.confidence, reply.model, reply.domain, reply.team) if one else None
 
 
 def _check_enough(count: int, labels: Labels) -> None:

@@ -35,8 +35,9 @@ _SEVERAL: Final = '%"n":%'  # in the facts of a request for several choices
 class LabelledReply:
     """A reply to a request for one choice, its confidence and its latest verdict.
 
-    `confidence` is as it was told, `score` the calibrator's own before `calibrator`'s
-    recalibration; None where an older version did not record it. `model` is the answering one as
+    `confidence` is as it was told, `score` the calibrator's own before a recalibration of the
+    deployment; None without one, or where an older version did not record it. `calibrator` names
+    who said it, with that recalibration. `model` is the answering one as
     far as that is known, else the one asked. `question` is the same for replies to the same
     question. `share` is the probability with which an audited reply was drawn. Bytes are None
     where they were not kept, or not asked for.
@@ -65,10 +66,12 @@ class LabelledReply:
         """What the client said the question is about."""
         return self.facts.domain if self.facts else None
 
-    @property
-    def base(self) -> str:
-        """The calibrator without its recalibration."""
-        return base_of(self.calibrator)
+    def is_by(self, calibrator: str) -> bool:
+        """Whether this version gave the score, whatever the deployment recalibrated it with.
+
+        A checkpoint's name may end in its own curve, `embedded@3f2a+platt@9c1d`.
+        """
+        return self.calibrator == calibrator or self.calibrator.startswith(f"{calibrator}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +188,6 @@ def _labelled(row: Any, has_content: bool) -> LabelledReply:
     reply = json_object(row["reply"]) if row["reply"] else None
     answering = (reply or {}).get("model")
     facts, _ = facts_in(row)
-    score = row["score"]
-    if score is None and "+" not in row["calibrator"]:
-        score = row["confidence"]
     return LabelledReply(
         row["request_id"],
         row["started_at"],
@@ -196,7 +196,7 @@ def _labelled(row: Any, has_content: bool) -> LabelledReply:
         row["share"] if row["kind"] == AUDIT else None,
         bool(row["is_correct"]),
         row["confidence"],
-        score,
+        row["score"],
         row["calibrator"],
         answering if isinstance(answering, str) else row["model"] or "",
         row["team"],

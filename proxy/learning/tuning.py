@@ -1,0 +1,277 @@
+"""Verdicts with the content that they are about, as fine-tuning reads them.
+
+    gathered = gather(engine, since, start)     # of the replies that this very checkpoint scored
+    learnt = learn_tuning(gathered, start, current)
+
+Content passes through in batches and is let go: what stays of a reply is some hundred numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator import (
+    Item,
+    NotScorableError,
+    Read,
+    Readings,
+    Recalibration,
+    Row,
+    TunableCheckpoint,
+    TuningTrial,
+    message_text,
+    try_tuning,
+)
+from proxy.desk.conversation import format_of
+from proxy.formats import NoAnswerError
+from proxy.json_splice import json_object
+from proxy.learning.labels import Labels
+from proxy.learning.recalibrating import NotLearntError, own_score, usable
+from proxy.store.labels import LabelledReply, labelled, totals
+
+Floats = NDArray[np.float64]
+
+LEAST_LABELS: Final = 100
+"""With fewer, a fold of five leaves too few others to choose a ridge on."""
+MOST_LABELS: Final = 20_000
+"""The latest so many are learnt from, which takes some 60 MB."""
+BATCH: Final = 64
+SAME: Final = 0.02
+"""A confidence further from the recorded one is of another text than was scored then."""
+
+
+@dataclass
+class LeftOut:
+    """Verdicts that nothing is learnt from, by reason; `versions` are of other calibrators."""
+
+    undrawn: int = 0
+    without_content: int = 0
+    unreadable: int = 0
+    changed: int = 0
+    versions: Counter[str] = field(default_factory=Counter)
+
+    def sentences(self) -> Iterator[str]:
+        """What was left out, and what helps."""
+        if self.without_content:
+            yield (
+                f"{self.without_content} verdicts are on replies whose content is not kept any "
+                "more; `records: {keep_content_days: 90}` in proxy.yaml keeps it for longer"
+            )
+        for version, count in self.versions.most_common():
+            yield f"{count} verdicts are on confidences of {version}, another version"
+        if self.undrawn:
+            yield (
+                f"{self.undrawn} verdicts are on replies that were neither held nor drawn by the "
+                "audit, which say nothing about others"
+            )
+        if self.unreadable:
+            yield f"{self.unreadable} replies have no text to read: images, or an unknown format"
+        if self.changed:
+            yield (
+                f"{self.changed} replies score otherwise now than then: a part of what was read is "
+                "not kept, such as an earlier turn that the request only named"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Labelled replies in the order of time, without their content, and what was read in it."""
+
+    labels: Labels
+    read: Read | None  # None without any reply
+    left_out: LeftOut
+
+    def readings(self) -> Readings:
+        """There must be a reply."""
+        assert self.read is not None
+        replies, read = self.labels.replies, self.read
+        return Readings(
+            read.odds,
+            read.traits,
+            read.white,
+            read.distances,
+            [each.model.lower() for each in replies],
+            [each.question for each in replies],
+            np.array([int(each.is_correct) for each in replies]),
+            np.array(self.labels.weights()),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint says of the labels that it learnt from; none of their content."""
+        replies, weights = self.labels.replies, self.labels.weights()
+        digest = hashlib.sha256()
+        for each, weight in zip(replies, weights, strict=True):
+            digest.update(f"{each.request_id} {each.is_correct:d} {weight:.6g}\n".encode())
+        return {
+            "since": _day(replies[0].at),
+            "until": _day(replies[-1].at),
+            "labels": len(replies),
+            "questions": len({each.question for each in replies}),
+            "held": sum(each.stratum == "held" for each in replies),
+            "labels_sha256": digest.hexdigest(),
+        }
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def gather(
+    engine: Any,
+    since: float,
+    start: TunableCheckpoint,
+    *,
+    is_held_only: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Gathered:
+    """Reads the verdicts on replies asked for since a time; raises StoreError.
+
+    `progress` hears how many more verdicts were looked at.
+    """
+    left_out = LeftOut()
+    batches: deque[tuple[list[LabelledReply], Read]] = deque(maxlen=MOST_LABELS // BATCH)
+    waiting: list[tuple[LabelledReply, Item]] = []
+
+    def read_waiting() -> None:
+        if waiting:
+            read = start.read([item for _, item in waiting])
+            if (kept := _unchanged([one for one, _ in waiting], read, start, left_out)) is not None:
+                batches.append(kept)
+            waiting.clear()
+
+    strata = ("held",) if is_held_only else ("held", "audited")
+    for reply in labelled(engine, since, has_content=True):
+        progress(1)
+        item = _wanted(reply, start.version, strata, left_out)
+        if item is not None:
+            waiting.append((replace(reply, request=None, reply=None), item))
+        if len(waiting) == BATCH:
+            read_waiting()
+    read_waiting()
+    replies = [each for its, _ in batches for each in its]
+    labels = Labels(replies, totals(engine, since, start.version), left_out.undrawn)
+    return Gathered(
+        labels, Read.joined([read for _, read in batches]) if batches else None, left_out
+    )
+
+
+def _wanted(
+    reply: LabelledReply, version: str, strata: tuple[str, ...], left_out: LeftOut
+) -> Item | None:
+    """The reply as it is read; counts what is left out."""
+    if not reply.is_by(version):
+        left_out.versions[reply.calibrator] += 1
+    elif reply.stratum == "other":
+        left_out.undrawn += 1
+    elif reply.stratum not in strata:
+        pass
+    elif not reply.reply or not reply.request:
+        left_out.without_content += 1
+    elif (item := item_of(reply)) is None:
+        left_out.unreadable += 1
+    else:
+        return item
+    return None
+
+
+def item_of(reply: LabelledReply) -> Item | None:
+    """What was scored of a reply with content; None where it cannot be told from what is kept."""
+    format, completion = format_of(reply.path), json_object(reply.reply or b"")
+    request = json_object(reply.request or b"")
+    if format is None or completion is None or request is None:
+        return None
+    try:
+        choices = format.choices(completion)
+        question = format.question(request)
+        answers = [message_text(choice.message) for choice in choices]
+    except (NoAnswerError, NotScorableError, ValueError):
+        return None
+    if len(answers) != 1 or question.images:
+        return None
+    return Item(question.text, answers[0], reply.model, None, reply.domain)
+
+
+def _unchanged(
+    replies: list[LabelledReply], read: Read, start: TunableCheckpoint, left_out: LeftOut
+) -> tuple[list[LabelledReply], Read] | None:
+    """Those that score as they did when they were recorded."""
+    then = [own_score(each, start.version, {}) for each in replies]
+    kept = [
+        at
+        for at, score in enumerate(then)
+        if score is None or abs(score - read.confidence[at]) <= SAME
+    ]
+    left_out.changed += len(replies) - len(kept)
+    return ([replies[at] for at in kept], read.taken(kept)) if kept else None
+
+
+def learn_tuning(
+    gathered: Gathered,
+    start: TunableCheckpoint,
+    current: Recalibration | None = None,
+    *,
+    is_held_only: bool = False,
+    progress: Callable[[], None] = lambda: None,
+) -> TuningTrial:
+    """Fine-tunes, and compares with what counts now: the checkpoint as `current` recalibrates it.
+
+    Raises NotLearntError for labels that are too few, of one kind, or of held replies alone.
+    """
+    replies = gathered.labels.replies
+    if not is_held_only:
+        usable(gathered.labels)
+    _check_enough(replies, "; ".join(gathered.left_out.sentences()))
+    assert gathered.read is not None
+    own = gathered.read.confidence
+    now = _recalibrated(own, current, [(r.model, r.domain, r.team) for r in replies])
+    return try_tuning(start, gathered.readings(), own, now, progress)
+
+
+def learn_tuning_of_rows(
+    rows: Sequence[Row],
+    found: Readings,
+    own: Floats,
+    start: TunableCheckpoint,
+    current: Recalibration | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> TuningTrial:
+    """As `learn_tuning`, on labelled rows that all count alike; `own` (n,) is what `start` says."""
+    _check_enough(rows)
+    now = _recalibrated(own, current, [(r.model, r.domain, r.raw.get("team")) for r in rows])
+    return try_tuning(start, found, own, now, progress)
+
+
+def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:
+    count = len(labelled)
+    if count < LEAST_LABELS:
+        raise NotLearntError(
+            f"{count} labelled replies with content are too few to fine-tune on: {LEAST_LABELS} "
+            f"are the least, {LEAST_LABELS - count} more, and 500 are better"
+            + (f"; {left_out}" if left_out else "")
+        )
+    kinds = {bool(each.correct if isinstance(each, Row) else each.is_correct) for each in labelled}
+    if len(kinds) == 1:
+        which = "correct" if kinds.pop() else "wrong"
+        raise NotLearntError(
+            f"all {count} labelled replies are {which}: fine-tuning needs both kinds"
+        )
+
+
+def _recalibrated(
+    own: Floats,
+    current: Recalibration | None,
+    whose: Sequence[tuple[str | None, str | None, str | None]],
+) -> Floats:
+    """What is told of replies of these models, domains and teams now."""
+    if current is None:
+        return own
+    pairs = zip(own.tolist(), whose, strict=True)
+    return np.array([current.apply_to(score, *named) for score, named in pairs])
