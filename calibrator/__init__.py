@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from calibrator.batching import Batcher, Ticket
+from calibrator.batching import Batcher, Ticket, score_tickets
 from calibrator.errors import (
     CalibratorError,
     CheckpointError,
@@ -170,6 +170,7 @@ __all__ = [
     "recalibrate",
     "resolve_recalibration",
     "score_items",
+    "score_tickets",
     "trial",
     "try_tuning",
     "version_of",

@@ -160,7 +160,7 @@ class Batcher:
         while batch := self._next_batch():
             running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
-                self._score(running)
+                score_tickets(self._scorer, running)
 
     def _next_batch(self) -> list[Ticket]:
         """Waits for work, then takes from the head of the queue; empty when closed."""
@@ -186,31 +186,29 @@ class Batcher:
             batch.append(self._waiting.popleft())
         return batch
 
-    def _score(self, tickets: Sequence[Ticket]) -> None:
-        try:
-            scores = self._scorer.score_batch([ticket.item for ticket in tickets])
-            if len(scores) != len(tickets):
-                raise CalibratorError(
-                    f"{self.name} gave {len(scores)} scores for {len(tickets)} items"
-                )
-        except UnavailableError as error:  # no use to try each alone
+
+def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
+    """Finishes each with its score or its own error; raises nothing.
+
+    One bad item does not take its batch along: where a batch fails, each is tried alone, once.
+    """
+    try:
+        scores = scorer.score_batch([ticket.item for ticket in tickets])
+        if len(scores) != len(tickets):
+            raise CalibratorError(
+                f"{scorer.name} gave {len(scores)} scores for {len(tickets)} items"
+            )
+    except BaseException as error:  # whatever it is, those who wait must hear of it
+        if len(tickets) == 1 or isinstance(error, UnavailableError):  # then no item is to blame
             for ticket in tickets:
                 ticket.finish(error=error)
             return
-        except BaseException as error:  # whatever it is, those who wait must hear of it
-            self._isolate(tickets, error)
-            return
-        for ticket, score in zip(tickets, scores, strict=True):
-            ticket.finish(score)
-
-    def _isolate(self, tickets: Sequence[Ticket], error: BaseException) -> None:
-        """One bad item must not take its batch along: each is tried alone, once."""
-        if len(tickets) == 1:
-            tickets[0].finish(error=error)
-            return
         for ticket in tickets:
             if not ticket.is_cancelled:  # since
-                self._score([ticket])
+                score_tickets(scorer, [ticket])
+        return
+    for ticket, score in zip(tickets, scores, strict=True):
+        ticket.finish(score)
 
 
 def _size(item: Item, most: int) -> int:

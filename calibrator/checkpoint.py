@@ -84,7 +84,7 @@ def resolve_checkpoint(name: str) -> Path:
 
 
 def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
-    """Reads and checks `calibrator.json`; a hub `name` of a preset needs none.
+    """Reads and checks `calibrator.json`; what has the hub `name` of a preset needs none.
 
     Raises CheckpointError naming the file and the fault.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,14 +16,13 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
-    json_line,
     progress_bar,
     report_bad,
     say,
     sentences,
     writer,
 )
-from calibrator.errors import RowError
+from calibrator.errors import ClusterError, RowError
 from calibrator.evaluate_command import card, evaluate
 from calibrator.llm.train_command import (
     Base,
@@ -41,6 +41,7 @@ from calibrator.study_command import study
 from calibrator.survey_command import survey
 
 if TYPE_CHECKING:
+    from calibrator.parts import Options
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
@@ -71,16 +72,32 @@ def score(
         bool,
         typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
     ] = False,
+    engine: Annotated[
+        Literal["process", "ray"],
+        typer.Option(help="ray: on a Ray cluster, in parts, for millions of rows; needs -o."),
+    ] = "process",
+    ray_address: Annotated[
+        str, typer.Option(envvar="RAY_ADDRESS", help="A Ray cluster; else one of this machine's.")
+    ] = "",
+    actors: Annotated[
+        int, typer.Option(min=0, help="Calibrators on Ray; 0 is one for each core or GPU.")
+    ] = 0,
 ) -> None:
     """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
+    if engine == "ray":
+        from calibrator.parts import Options
+
+        calibrating = (calibrator, device, recalibration)
+        options = Options(tags, is_brief=brief, ignores_images=ignore_images)
+        _score_on_ray(rows, output, calibrating, options, ray_address, actors)
+        return
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import image_use, score_items
+    from calibrator.scores import image_use, score_items, scored_line
 
     with sentences():
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        use = image_use(scorer)
-        use = "ignore" if ignore_images and use == "refuse" else use
+        use = image_use(scorer, are_ignored=ignore_images)
         read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
@@ -90,13 +107,36 @@ def score(
             )
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
-                kept = {"id": row.raw.get("id")} if brief else row.raw
-                facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
-                kept = (
-                    kept | {"status": "truncated", "reason": "image"} if row.lacks_images else kept
-                )
-                stream.write(json_line({**kept, **facts, "calibrator": scorer.name, "tags": tags}))
+                stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
     report_bad(bad, len(read))
+
+
+def _score_on_ray(
+    rows: Sequence[Path],
+    output: Path | None,
+    calibrating: tuple[str, str, Path | None],
+    options: Options,
+    address: str,
+    actors: int,
+) -> None:
+    """The same rows in the same order; an interrupted run goes on where it was."""
+    with sentences():
+        from calibrator.parts import begin
+        from calibrator.ray_scoring import Calibrating, score_files
+
+        if output is None:
+            raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
+        told = Calibrating.told(*calibrating)
+        run = begin(output, rows, told.version(), options)
+        with progress_bar("scoring on Ray", None) as bar:
+            score_files(
+                run, told, address=address, actors=actors, progress=lambda n: bar.advance(0, n)
+            )
+        bad, total = run.check()
+        with writer(output) as stream:
+            run.write_all(stream)
+        run.remove()
+    report_bad(bad, total)
 
 
 Share = Annotated[float, typer.Option(min=0, max=1)]

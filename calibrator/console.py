@@ -59,7 +59,7 @@ def sentences() -> Iterator[None]:
         raise typer.Exit(status) from error
 
 
-def progress_bar(title: str, total: int) -> Any:
+def progress_bar(title: str, total: int | None) -> Any:
     """A bar on a terminal's stderr; silent elsewhere."""
     from rich.console import Console
     from rich.progress import Progress

@@ -8,6 +8,7 @@
     ├── JudgingError          rows or scores from which no figure or curve can be computed
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
+    ├── ClusterError          scoring on a Ray cluster cannot start, go on or end
     ├── UnavailableError      the scorer itself cannot answer now (has a `reason`)
     └── MissingExtraError     a package of an optional extra is not installed
 
@@ -29,6 +30,7 @@ class RowError(CalibratorError):
         super().__init__(f"{source}:{line}: {message}")
         self.source = source
         self.line = line
+        self.message = message
 
 
 class CheckpointError(CalibratorError):
@@ -57,6 +59,10 @@ class NotScorableError(CalibratorError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ClusterError(CalibratorError):
+    """Files cannot be scored on a Ray cluster; what is done stays done."""
 
 
 class UnavailableError(CalibratorError):

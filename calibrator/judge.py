@@ -24,12 +24,21 @@ class Pinocchio:
     `cuda`, .. With `ignore_images` a calibrator that reads text only scores the text of a question
     with images; without, it has no number for one. Raises CheckpointError when there is no such
     checkpoint.
+
+    The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
+    `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
     """
 
     def __init__(
-        self, checkpoint: str = "embedded", *, device: str = "auto", ignore_images: bool = False
+        self,
+        checkpoint: str = "embedded",
+        *,
+        device: str = "auto",
+        ignore_images: bool = False,
+        **released: Any,
     ) -> None:
-        self._scorer: Scorer = load_scorer(checkpoint, device)
+        self._scorer = _loaded(checkpoint, device, released)
+        self._variants: dict[str, Scorer] = {}
         self._reads_images = reads_images(self._scorer)
         self._ignores_images = ignore_images
 
@@ -48,18 +57,20 @@ class Pinocchio:
         answer: str | None = None,
         source_model: str | None = None,
         benchmark: str | None = None,
+        prompt_variant: str | None = None,
     ) -> float:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
         `response` is a chat completion (of the `openai` package or a dict) or the answer's text,
         `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
         The answering model's name comes from the response unless `source_model` is given.
+        `prompt_variant` is one of a language model's other prompts, by name.
 
         Raises ValueError when question or answer is missing; NotScorableError for what the
         calibrator does not read, and for images under a URL, since nothing is fetched here.
         """
         item = self._item(response, messages, tools, question, answer, source_model, benchmark)
-        return self._score([item])[0]
+        return self._score([item], prompt_variant)[0]
 
     def scores(
         self,
@@ -90,9 +101,18 @@ class Pinocchio:
 
     def score_batch(self, items: Iterable[Mapping[str, Any] | Item]) -> list[float]:
         """P(correct) of many: mappings with the keyword arguments of `score`, or `Item`s."""
-        return self._score(
-            [self._shown(item) if isinstance(item, Item) else self._item(**item) for item in items]
-        )
+        read, variants = [], []
+        for item in items:
+            asked = {} if isinstance(item, Item) else dict(item)
+            variants.append(asked.pop("prompt_variant", None))
+            read.append(self._shown(item) if isinstance(item, Item) else self._item(**asked))
+        confidences = [0.0] * len(read)
+        for variant in set(variants):
+            places = [at for at, each in enumerate(variants) if each == variant]
+            found = self._score([read[at] for at in places], variant)
+            for at, confidence in zip(places, found, strict=True):
+                confidences[at] = confidence
+        return confidences
 
     def _item(
         self,
@@ -124,7 +144,21 @@ class Pinocchio:
             raise NotScorableError("image", f"the question has an image; {self.name} reads text")
         return not self._reads_images
 
-    def _score(self, items: Sequence[Item], batch: int = 32) -> list[float]:
+    def _under(self, variant: str | None) -> Scorer:
+        """The scorer with another prompt; raises ValueError for a calibrator that has none."""
+        if variant is None:
+            return self._scorer
+        if variant not in self._variants:
+            make = getattr(self._scorer, "variant", None)
+            if make is None:
+                raise ValueError(f"{self.name} is no language model: it has no prompt_variant")
+            self._variants[variant] = make(variant)
+        return self._variants[variant]
+
+    def _score(
+        self, items: Sequence[Item], variant: str | None = None, batch: int = 32
+    ) -> list[float]:
+        scorer = self._under(variant)
         order = sorted(
             range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
         )
@@ -132,10 +166,18 @@ class Pinocchio:
         for start in range(0, len(order), batch):  # of similar length, so that little is padded
             chosen = order[start : start + batch]
             for i, score in zip(
-                chosen, self._scorer.score_batch([items[i] for i in chosen]), strict=True
+                chosen, scorer.score_batch([items[i] for i in chosen]), strict=True
             ):
                 confidences[i] = score.confidence
         return confidences
+
+
+def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
+    if not released:
+        return load_scorer(checkpoint, device)
+    from calibrator.llm.released import load_released
+
+    return load_released(**{"device_map": None if device == "auto" else device, **released})
 
 
 def _question(messages: Any, tools: Any, question: str | None) -> Question:

@@ -145,6 +145,18 @@ def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Ro
     Blank lines are passed over. A file that breaks off (truncated gzip) ends with an error.
     Raises OSError when the file cannot be opened.
     """
+    for number, line in read_lines(path):
+        if isinstance(line, RowError):
+            yield number, line
+        elif line.strip():
+            yield number, read_row(str(path), number, line, images)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
+    """Each line as it stands in the file, with its number; an error, if there is one, ends them.
+
+    Raises OSError when the file cannot be opened.
+    """
     source, number = str(path), 0
     with open_lines(path) as stream:
         while True:
@@ -157,20 +169,14 @@ def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Ro
             if not line:
                 return
             if len(line) > MAX_LINE_BYTES:
-                yield (
-                    number,
-                    RowError(
-                        source,
-                        number,
-                        f"longer than {MAX_LINE_BYTES} bytes; the file is read no further",
-                    ),
-                )
+                too_long = f"longer than {MAX_LINE_BYTES} bytes; the file is read no further"
+                yield number, RowError(source, number, too_long)
                 return
-            if line.strip():
-                yield number, _read_row(source, number, line, images)
+            yield number, line
 
 
-def _read_row(source: str, number: int, line: bytes, images: ImageUse) -> Row | RowError:
+def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:
+    """The row of one line, or what is wrong with it."""
     try:
         return parse_row(json.loads(line), images)
     except UnicodeDecodeError as error:

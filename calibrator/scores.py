@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from calibrator.console import json_line
 from calibrator.errors import JudgingError, RowError
 from calibrator.metrics import Floats
 from calibrator.rows import ImageUse, Row, Tags, open_lines
@@ -33,9 +34,12 @@ class Scores:
     calibrator: str = ""
 
 
-def image_use(scorer: Scorer) -> ImageUse:
-    """How rows with images are read for a scorer: with them, or not at all."""
-    return "read" if reads_images(scorer) else "refuse"
+def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
+    """How rows with images are read for a scorer: with them, or not at all; without them where
+    it looks at none and a person wants a score of the text alone."""
+    if reads_images(scorer):
+        return "read"
+    return "ignore" if are_ignored else "refuse"
 
 
 def score_items(
@@ -76,6 +80,15 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
         batch.append(i)
     if batch:
         yield batch
+
+
+def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
+    """The row as `pinocchio score` writes it; brief is the id alone, without the rest of it."""
+    kept = {"id": row.raw.get("id")} if is_brief else row.raw
+    if row.lacks_images:
+        kept = kept | {"status": "truncated", "reason": "image"}
+    facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
+    return json_line({**kept, **facts, "calibrator": calibrator, "tags": tags})
 
 
 def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Scores:

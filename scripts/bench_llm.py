@@ -174,8 +174,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     has_gpu = torch.cuda.is_available()
     shapes = options.shapes or (TRUE_SHAPES if has_gpu else ("small",))
-    rows = (64 if options.quick else 512) if has_gpu else (8 if options.quick else 32)
-    facts, found = results(shapes, rows, 1 if options.quick else 5)
+    rows = (64 if options.quick else 512) if has_gpu else (8 if options.quick else 16)
+    facts, found = results(shapes, rows, 1 if options.quick else 3)
     if options.json:
         print(json.dumps({**facts, "results": [asdict(each) for each in found]}, indent=1))
         return

@@ -238,7 +238,7 @@ def test_help_is_quick(command: list[str]) -> None:
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "heavy = {'torch', 'transformers', 'litellm', 'sklearn', 'numpy', 'aiohttp'}\n"
-        "heavy |= {'sqlalchemy'}\n"
+        "heavy |= {'sqlalchemy', 'ray'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

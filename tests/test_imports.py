@@ -48,6 +48,8 @@ ONLY_IN = {
     "PIL": MODEL_AND_TRAINING,
     "onnx": ["calibrator.onnx_encoder"],
     "onnxruntime": ["calibrator.onnx_encoder"],
+    "ray": ["calibrator.ray_scoring", "proxy.ray_serve"],
+    "pyarrow": ["calibrator.ray_scoring"],
     "litellm": ["proxy.translate*"],
     "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
     "aiohttp": ["proxy.aiohttp_relay"],

@@ -48,18 +48,13 @@ class Batch:
     start: int
     shared: int
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether it goes on from a prefix that was kept."""
-        return self.start > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a batch may hold, and what a pass costs beside its tokens."""
 
     tokens: int  # of a batch, padding included
-    pass_tokens: int  # a pass of its own pays where it saves more than so many
+    pass_tokens: int  # a pass of its own pays where it saves more tokens, padding too, than these
 
 
 def alike(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
@@ -106,8 +101,8 @@ def plan(
             if len(group) == 1:
                 alone += group
             else:
-                batches += _filled(rows, group, start, shared, budget.tokens)
-        batches += _filled(rows, alone, start, start, budget.tokens)
+                batches += _filled(rows, group, start, shared, budget)
+        batches += _filled(rows, alone, start, start, budget)
     return batches
 
 
@@ -151,14 +146,21 @@ def _groups(
 
 
 def _filled(
-    rows: Sequence[ModelRow], places: Sequence[int], start: int, shared: int, most: int
+    rows: Sequence[ModelRow], places: Sequence[int], start: int, shared: int, budget: Budget
 ) -> Iterator[Batch]:
-    """The longest first: if memory is short, that is seen at once."""
+    """The longest first: if memory is short, that is seen at once.
+
+    A batch ends before its padding costs more than the pass of another one.
+    """
     batch: list[int] = []
+    padding = 0
     for place in sorted(places, key=lambda at: -len(rows[at].ids)):
-        if batch and (len(rows[batch[0]].ids) - shared) * (len(batch) + 1) > most:
+        longest = len(rows[batch[0] if batch else place].ids)
+        padding += longest - len(rows[place].ids)
+        is_full = (longest - shared) * (len(batch) + 1) > budget.tokens
+        if batch and (is_full or padding > budget.pass_tokens):
             yield Batch(batch, start, shared)
-            batch = []
+            batch, padding = [], 0
         batch.append(place)
     if batch:
         yield Batch(batch, start, shared)

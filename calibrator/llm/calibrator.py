@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
+from calibrator.llm.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
 from calibrator.llm.patches import use_linear_patches
@@ -21,7 +24,10 @@ from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
+log = logging.getLogger(__name__)
+
 CHARACTERS_PER_TOKEN = 4
+COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
 CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
 
 
@@ -52,6 +58,23 @@ class LlmCalibrator:
     def batch_characters(self) -> int:
         """How much text it takes to fill a batch."""
         return CHARACTERS_PER_TOKEN * self.model.budget.tokens
+
+    def variant(self, name: str) -> LlmCalibrator:
+        """The same model under another prompt; `combined` is the one it was trained with (G05).
+
+        Raises CheckpointError for a name that `calibrator.json` does not have.
+        """
+        if name == COMBINED:
+            return self
+        if (prompt := self.config.variants.get(name)) is None:
+            known = ", ".join([COMBINED, *self.config.variants])
+            raise CheckpointError(f"{self.name} has no prompt variant {name!r}; it has: {known}")
+        config = replace(
+            self.config, name=f"{self.config.name}-{name}", prompt=prompt, recalibration=None
+        )
+        return LlmCalibrator(
+            config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels
+        )
 
     def keep_placeholder(self) -> None:
         """Reads what text prompts begin with, once; the weights may not change any more."""
@@ -118,6 +141,8 @@ def load_llm(
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
     use_linear_patches(model)
+    if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
+        log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":

@@ -101,6 +101,7 @@ class LlmConfig:
     images: ImageConfig | None = None
     metadata: Metadata = "auto"
     elicitation: Elicitation = "logit"  # K14
+    variants: dict[str, PromptConfig] = field(default_factory=dict)  # other prompts, by name (G05)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
@@ -146,6 +147,9 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
         adapter=None if adapter is None else _built(AdapterConfig, adapter),
         recalibration=None if recalibration is None else Platt.from_dict(recalibration),
         labels=_labels(values.pop("labels", ("i", "ii"))),
+        variants={
+            name: _built(PromptConfig, each) for name, each in values.pop("variants", {}).items()
+        },
         source_models=tuple(map(str, values.pop("source_models", ()))),
         benchmarks=tuple(map(str, values.pop("benchmarks", ()))),
         **values,

@@ -31,8 +31,9 @@ from calibrator.llm.probe import Probe, features_of
 
 __all__ = ["LabelModel", "ModelRow"]
 
-CPU_BUDGET: Final = Budget(tokens=2_048, pass_tokens=64)
+CPU_BUDGET: Final = Budget(tokens=4_096, pass_tokens=64)
 GPU_BUDGET: Final = Budget(tokens=16_384, pass_tokens=2_048)
+NEVER: Final = 2**62  # pays a pass of its own
 
 log = logging.getLogger(__name__)
 
@@ -87,16 +88,19 @@ class LabelModel:
         """
         found = torch.empty((len(rows), 2))
         batches = deque(self.batches(rows, range(len(rows))))
+        start: Prefix | None = None
         while batches:
             batch = batches[0]
             try:
-                found[batch.places] = self._batch_logits(rows, batch)
+                start = self._start(rows, batch, start)
+                found[batch.places] = self._batch_logits([rows[at] for at in batch.places], start)
                 batches.popleft()
                 continue
             except torch.OutOfMemoryError:
                 if len(batch.places) == 1 and self.is_on_cpu:
                     raise
             # behind the handler: the exception held the tensors of the pass that failed
+            start = None
             self._make_room([len(rows[at].ids) - batch.start for at in batch.places])
             left = [place for each in batches for place in each.places]
             batches = deque(self.batches(rows, left))
@@ -127,18 +131,22 @@ class LabelModel:
     def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
         """How `logits` computes the rows at these places."""
         if self.padding == "left":
-            return plan(rows, places, Budget(self.budget.tokens, 2**62), None, self.image_id)
+            return plan(rows, places, Budget(self.budget.tokens, NEVER), None, self.image_id)
         kept = None if self._kept is None else self._kept.row
         return plan(rows, places, self.budget, kept, self.image_id)
 
     @torch.inference_mode()
-    def _batch_logits(self, rows: Sequence[ModelRow], batch: Batch) -> Tensor:
-        start = self._kept if batch.is_kept else None
-        if batch.shared > batch.start:
-            first = rows[batch.places[0]].cut(batch.shared, self.image_id)
-            start = self._read(first, start)
-        states = self._hidden([rows[place] for place in batch.places], start)
-        return self.read_out(states)
+    def _start(self, rows: Sequence[ModelRow], batch: Batch, last: Prefix | None) -> Prefix | None:
+        """What all rows of a batch begin with; `last` is that of the batch before."""
+        kept = self._kept if batch.start else None
+        if batch.shared == batch.start:
+            return kept
+        first = rows[batch.places[0]].cut(batch.shared, self.image_id)
+        return last if last is not None and last.row == first else self._read(first, kept)
+
+    @torch.inference_mode()
+    def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
+        return self.read_out(self._hidden(rows, start))
 
     def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
         """As `hidden`, for rows that all begin with `start`."""

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import uvicorn
@@ -78,10 +79,24 @@ class NotReadyError(ProxyError):
     status, type, code = 503, "server_error", LOADING
 
 
+class ScoresItems(Protocol):
+    """What stands before the calibrator: `Scoring`, or another queue in its place."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def reads_images(self) -> bool: ...
+    @property
+    def is_ready(self) -> bool: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    async def tickets(self, items: Sequence[Item]) -> list[Ticket]: ...
+
+
 class ScoringApp:
     """The ASGI application."""
 
-    def __init__(self, config: Config, scoring: Scoring, *, is_open: bool) -> None:
+    def __init__(self, config: Config, scoring: ScoresItems, *, is_open: bool) -> None:
         self._scoring = scoring
         self._token = config.scorer.token.get_secret_value()
         self._is_open = is_open and not self._token
