@@ -63,19 +63,14 @@ VISION_SIZES: dict[str, Any] = {
 }
 
 
-def write_tiny_base(
-    folder: Path, family: Family = "qwen3_5", *, seed: int = 0, **text: Any
-) -> Path:
-    """A base model with its tokenizer, chat template and image processor; returns the folder.
-
-    `text` changes the configuration of its language model.
-    """
+def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) -> Path:
+    """A base model with its tokenizer, chat template and image processor; returns the folder."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(OPEN_THINKING if family.startswith("qwen3_5") else "")
     torch.manual_seed(seed)
-    model = _model(family, tokenizer, text)
+    model = _model(family, tokenizer)
     with torch.no_grad():  # a random head says 0.5 of everything; a wider one tells rows apart
         model.get_output_embeddings().weight.mul_(20)
     model.save_pretrained(folder)
@@ -110,7 +105,7 @@ def _tokenizer(ending: str) -> Any:
     return tokenizer
 
 
-def _model(family: Family, tokenizer: Any, changes: dict[str, Any]) -> Any:
+def _model(family: Family, tokenizer: Any) -> Any:
     import transformers
 
     text = {**TEXT_SIZES, "vocab_size": len(tokenizer), "tie_word_embeddings": family != "qwen3_vl"}
@@ -126,11 +121,7 @@ def _model(family: Family, tokenizer: Any, changes: dict[str, Any]) -> Any:
     # of 4 half dimensions that turn (Qwen3.5) and of 8 (Qwen3-VL)
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_interleaved": True}
     if family == "qwen3_vl":
-        text |= {
-            "num_hidden_layers": 3,
-            "rope_parameters": {**rope, "mrope_section": [4, 2, 2]},
-            **changes,
-        }
+        text |= {"num_hidden_layers": 3, "rope_parameters": {**rope, "mrope_section": [4, 2, 2]}}
         config = transformers.Qwen3VLConfig(
             text_config=text,
             vision_config={**VISION_SIZES, "deepstack_visual_indexes": [0, 1]},
@@ -139,7 +130,7 @@ def _model(family: Family, tokenizer: Any, changes: dict[str, Any]) -> Any:
         )
         return transformers.Qwen3VLForConditionalGeneration(config)
     partial = {"partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}
-    text |= {**LINEAR_SIZES, "rope_parameters": {**rope, **partial}, **changes}
+    text |= {**LINEAR_SIZES, "rope_parameters": {**rope, **partial}}
     if family == "qwen3_5_text":
         return transformers.Qwen3_5ForCausalLM(transformers.Qwen3_5TextConfig(**text))
     config = transformers.Qwen3_5Config(
