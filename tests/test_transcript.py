@@ -65,7 +65,7 @@ def test_system_prompts_are_left_out() -> None:
 
 
 def test_earlier_turns_stand_before_the_question() -> None:
-    """W06: In a conversation the last user message is asked, and what was said before it is told."""
+    """W06: the last user message is asked, and what was said before it is told."""
     messages = [user("a"), {"role": "assistant", "content": "b"}, user("c")]
     assert question_text(messages) == "[user] a\n[assistant] b\n\nc"
 

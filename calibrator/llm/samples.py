@@ -10,7 +10,7 @@ from pathlib import Path
 
 from calibrator.errors import TrainingError
 from calibrator.llm.train_config import LlmTrainConfig
-from calibrator.rows import ImageUse, Row
+from calibrator.rows import Row
 from calibrator.scorer import Item
 from calibrator.training_data import select_rows
 
@@ -51,9 +51,9 @@ def _named(found: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(sorted({name for name in found if name}))
 
 
-def read_samples(config: LlmTrainConfig, images: ImageUse = "refuse") -> Samples:
+def read_samples(config: LlmTrainConfig) -> Samples:
     """The rows of a run's files, split; raises TrainingError where one side would be empty."""
-    rows, held = select_rows([Path(path) for path in config.data], config.selection, images)
+    rows, held = select_rows([Path(path) for path in config.data], config.selection, "read")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
     held = random.Random(config.seed).sample(held, min(config.validation_rows, len(held)))

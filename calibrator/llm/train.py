@@ -71,7 +71,7 @@ def train_llm(
         begun = beginning(config)
         if processes.is_first:
             adopt_folder(folder, config.as_dict(), (STATE, CHECKPOINT))
-    samples = read_samples(config, "refuse" if begun.config.images is None else "read")
+    samples = read_samples(config)
     check_questions_apart(samples)
     known = _with_names(begun.config, samples)
     run = _prepared(folder, config, replace(begun, config=known), processes, say)
