@@ -26,6 +26,8 @@ OURS = {
     "RAY_health_check_failure_threshold": "3",
 }
 STORE_BYTES = 80 * 2**20
+# before any test imports Ray, which reads them once
+os.environ.update({name: value for name, value in OURS.items() if name.startswith("RAY_")})
 
 
 class RayCluster:
