@@ -375,15 +375,16 @@ async def test_closing_while_an_engine_hangs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("set_up", "status", "reason"),
+    ("set_up", "status", "reasons"),
     [
-        (lambda told: setattr(told, "reply", said({}, 500)), "error", "engine_failed"),
-        (lambda told: setattr(told, "reply", said({}, 429)), "skipped", "engine_busy"),
-        (lambda told: told.hangs.clear(), "timeout", "deadline"),
+        (lambda told: setattr(told, "reply", said({}, 500)), "error", ("engine_failed",)),
+        (lambda told: setattr(told, "reply", said({}, 429)), "skipped", ("engine_busy",)),
+        # the engine and whoever waits for it have the same time, and either may be the first
+        (lambda told: told.hangs.clear(), "timeout", ("deadline", "engine_timeout")),
     ],
 )
 def test_no_reply_is_lost(
-    start_proxy: StartProxy, set_up: Callable[[Told], None], status: str, reason: str
+    start_proxy: StartProxy, set_up: Callable[[Told], None], status: str, reasons: tuple[str, ...]
 ) -> None:
     """Whatever the engine does, the reply is delivered with its status and reason."""
     told = Told()
@@ -396,7 +397,7 @@ def test_no_reply_is_lost(
         told.hangs.set()
     assert reply.json()["choices"][0]["message"]["content"] == "Paris"
     assert reply.headers["x-pinocchio-confidence-status"] == status
-    assert reply.headers["x-pinocchio-confidence-reason"] == reason
+    assert reply.headers["x-pinocchio-confidence-reason"] in reasons
     assert "x-pinocchio-confidence" not in reply.headers
 
 

@@ -358,11 +358,11 @@ def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
     assert read_config(tmp_path / "tuned").training["tuned"]["rows"]["labels"] == 200
 
 
-def test_training_from_files_is_what_it_was() -> None:
+def test_training_from_files_is_what_it_was(tmp_path: Path) -> None:
     """Without --from-store the command has the options of the calibrator's own, and points here."""
     told = run_cli("train", "--help")
     assert "--epochs" in told.stdout
     assert "--from-store" in told.stdout
-    refused = run_cli("train", "missing.jsonl", "-o", "nowhere")
+    refused = run_cli("train", "missing.jsonl", "-o", str(tmp_path / "run"))
     assert refused.returncode == 2
     assert "missing.jsonl" in refused.stderr

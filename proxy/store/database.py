@@ -9,6 +9,7 @@ The driver of PostgreSQL is an extra, and imported where such a URL is opened.
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ metadata = sa.MetaData()
 
 CONNECT_TIMEOUT_S = 10
 _SQLITE = "sqlite:///"
-_PRAGMAS = ("journal_mode=WAL", "busy_timeout=5000")
+_PATIENCE_S = 5.0
+_PRAGMAS = (f"busy_timeout={_PATIENCE_S * 1_000:.0f}", "journal_mode=WAL")
 _NO_DRIVER = (
     'PostgreSQL needs a driver that is not installed: pip install "pinocchio-proxy[postgres]"'
 )
@@ -142,8 +144,21 @@ def _set_fast_pragmas(connection: Any, _: Any) -> None:
 def _set(connection: Any, *pragmas: str) -> None:
     cursor = connection.cursor()
     for pragma in pragmas:
-        cursor.execute(f"PRAGMA {pragma}")
+        _patiently(cursor, f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _patiently(cursor: Any, pragma: str) -> None:
+    """SQLite does not wait by itself where several change the journal's mode at the same moment."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            cursor.execute(pragma)
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _commit_without_waiting(connection: Any, _: Any) -> None:
