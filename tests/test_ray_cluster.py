@@ -189,6 +189,7 @@ def deploy(cluster: RayCluster, config: dict[str, Any], path: Path) -> str:
     return f"http://127.0.0.1:{cluster.serve_port}"
 
 
+@pytest.mark.slow
 def test_a_lost_machine_gives_no_wrong_score(cluster: RayCluster, tmp_path: Path) -> None:
     """SIGKILL to a machine with a replica under load: each request, asked again where it failed, is
     answered, and each score is that of the calibrator in this process."""
