@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calibrator import CheckpointError
-from proxy.engines.settings import Decisions, InProcess, ScoringServer, Sglang, TokenIds, Vllm
+from proxy.engines.settings import Decisions, InProcess, ScoringServer, Sglang, TokenIds
 
 if TYPE_CHECKING:
     from calibrator import Scorer
@@ -41,14 +41,13 @@ def open_engine(config: CalibratorConfig) -> Engine:
             from proxy.engines.scoring_server import ScoringServerEngine
 
             return ScoringServerEngine(settings, name_of_scores(config), config.timeout_s)
-        case Vllm() as settings:
-            from proxy.engines.vllm import open_vllm
+        case TokenIds() as settings:
+            from proxy.engines.sglang import LabelScores
+            from proxy.engines.token_ids import TokenIdEngine
+            from proxy.engines.vllm import GenerativeScoring
 
-            return open_vllm(settings, config.checkpoint, config.timeout_s)
-        case Sglang() as settings:
-            from proxy.engines.sglang import open_sglang
-
-            return open_sglang(settings, config.checkpoint, config.timeout_s)
+            dialect = LabelScores() if isinstance(settings, Sglang) else GenerativeScoring()
+            return TokenIdEngine(settings, dialect, config.checkpoint, config.timeout_s)
         case Decisions() as settings:
             from proxy.translate_decisions import DecisionsEngine
 

@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibrator import load_token_prompts
 from proxy.engines.errors import EngineError, field_of
-from proxy.engines.json_client import JsonClient
-from proxy.engines.settings import Sglang
-from proxy.engines.token_ids import TokenIdEngine
 
 
 class LabelScores:
@@ -51,12 +47,3 @@ def _correct(row: Any) -> float:
             "engine_answer", "gave probabilities of two labels that are not 1 together"
         )
     return float(row[0])
-
-
-def open_sglang(settings: Sglang, checkpoint: str, timeout_s: float) -> TokenIdEngine:
-    """Raises CheckpointError, HubError, MissingExtraError."""
-    prompts = load_token_prompts(
-        checkpoint, settings.kind, omits_placeholder=settings.omit_placeholder
-    )
-    client = JsonClient(settings.base_url, settings.api_key.get_secret_value(), timeout_s)
-    return TokenIdEngine(client, prompts, LabelScores(), settings.kind, settings.model)

@@ -12,9 +12,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from calibrator import Item, Score, TokenPrompts
+from calibrator import Item, Score, load_token_prompts
 from proxy.engines.errors import EngineError, checked, field_of
 from proxy.engines.json_client import JsonClient
+from proxy.engines.settings import TokenIds
 
 Json = dict[str, Any]
 
@@ -39,19 +40,18 @@ class TokenIdEngine:
     reads_images = False
 
     def __init__(
-        self,
-        client: JsonClient,
-        prompts: TokenPrompts,
-        dialect: Dialect,
-        kind: str,
-        model: str | None,
+        self, settings: TokenIds, dialect: Dialect, checkpoint: str, timeout_s: float
     ) -> None:
-        self.address = f"{kind} at {client.base_url}"
-        self._client = client
-        self._prompts = prompts
+        """Raises CheckpointError, HubError, MissingExtraError."""
+        self._prompts = load_token_prompts(
+            checkpoint, settings.kind, omits_placeholder=settings.omit_placeholder
+        )
+        key = settings.api_key.get_secret_value()
+        self._client = JsonClient(settings.base_url, key, timeout_s)
         self._dialect = dialect
-        self._wanted = model
-        self._model = model or ""
+        self._wanted = settings.model
+        self._model = settings.model or ""
+        self.address = f"{settings.kind} at {self._client.base_url}"
 
     async def connect(self) -> str:
         """Looks for the model; whether it has the checkpoint's weights, nobody can see."""

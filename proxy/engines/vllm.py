@@ -12,11 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibrator import load_token_prompts
 from proxy.engines.errors import EngineError, field_of
-from proxy.engines.json_client import JsonClient
-from proxy.engines.settings import Vllm
-from proxy.engines.token_ids import TokenIdEngine
 
 
 class GenerativeScoring:
@@ -40,12 +36,3 @@ class GenerativeScoring:
         if len(data) != count or found.keys() != set(range(count)):
             raise EngineError("engine_answer", f"gave {len(data)} scores for {count} items")
         return [found[at] for at in range(count)]
-
-
-def open_vllm(settings: Vllm, checkpoint: str, timeout_s: float) -> TokenIdEngine:
-    """Raises CheckpointError, HubError, MissingExtraError."""
-    prompts = load_token_prompts(
-        checkpoint, settings.kind, omits_placeholder=settings.omit_placeholder
-    )
-    client = JsonClient(settings.base_url, settings.api_key.get_secret_value(), timeout_s)
-    return TokenIdEngine(client, prompts, GenerativeScoring(), settings.kind, settings.model)
