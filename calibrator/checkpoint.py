@@ -146,6 +146,7 @@ def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
         )
 
 
-def write_config(folder: Path, config: CheckpointConfig) -> None:
+def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
+    """Writes `calibrator.json`; raises OSError."""
     text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
     (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

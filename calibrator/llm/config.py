@@ -161,6 +161,11 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
     return config
 
 
+def is_tag(names: Sequence[str]) -> bool:
+    """Whether a line of a template with these fields tells a tag, and may be left out with it."""
+    return bool(names) and not {"question", "answer"} & set(names)
+
+
 def _images(values: Mapping[str, Any]) -> ImageConfig:
     values = dict(values)
     placeholder = values.pop("placeholder", None)
@@ -198,9 +203,3 @@ def _preset(name: Any) -> dict[str, Any]:
         raise CheckpointError(f"there is no preset {name!r}; there are: {', '.join(sorted(known))}")
     values: dict[str, Any] = json.loads(known[name].read_text(encoding="utf-8"))
     return values
-
-
-def write_config(folder: Path, config: LlmConfig) -> None:
-    """Writes `calibrator.json`; raises OSError."""
-    text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
-    (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

@@ -14,23 +14,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import torch
 
-from calibrator.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoint import read_config, resolve_checkpoint, write_config
 from calibrator.digests import digest_of
 from calibrator.errors import CheckpointError
 from calibrator.llm.calibrator import CANARY, LlmCalibrator, load_llm
-from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, write_config
+from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
 from calibrator.llm.loading import quiet
 from calibrator.llm.probe import PROBE
 from calibrator.llm.prompts import load_prompts
 from calibrator.scorer import Item
 
 Form = Literal["merged", "sequence-classification"]
-FORMS: Final = get_args(Form)
-DTYPES: Final = ("float32", "bfloat16", "float16")
 PROBES: Final = (
     CANARY,
     Item("What is 2 + 2?", "2 + 2 = 5."),
@@ -117,9 +115,8 @@ def decision_template(prompt: PromptConfig) -> str:
     for number, line in enumerate(lines, start=1):
         pieces = FIELD.split(line)  # text and names of fields by turns
         body = "".join(shown[p] if at % 2 else _quoted(p) for at, p in enumerate(pieces))
-        is_tag = set(pieces[1::2]) and not set(pieces[1::2]) & {"question", "answer"}
         body += _quoted("\n") if number < len(lines) else ""
-        if is_tag and prompt.missing == "omit":
+        if is_tag(pieces[1::2]) and prompt.missing == "omit":
             known = " or ".join(f"state.{name}" for name in pieces[1::2])
             body = f"{{% if {known} %}}{body}{{% endif %}}"
         template += body
@@ -177,9 +174,8 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
 
 def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> None:
     """Weights, tokenizer, and the image processor with the sizes that this calibrator reads."""
-    stored = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
     with quiet():
-        model.to(stored).save_pretrained(folder)
+        model.to(getattr(torch, dtype)).save_pretrained(folder)
         model.to(torch.float32)
     calibrator.prompts.tokenizer.save_pretrained(folder)
     if calibrator.pixels is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from calibrator.errors import CheckpointError
 from calibrator.layout import readable
-from calibrator.llm.config import FIELD, LlmConfig, PromptConfig
+from calibrator.llm.config import FIELD, LlmConfig, PromptConfig, is_tag
 from calibrator.scorer import Item
 
 MARK = "PROMPT-STANDS-HERE"  # in a rendered chat template
@@ -138,7 +139,7 @@ class Prompts:
             raise CheckpointError("the base's chat template does not show every image")
         return row
 
-    @property
+    @cached_property
     def image_id(self) -> int:
         """The token that stands for a part of an image."""
         found = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
@@ -172,8 +173,7 @@ def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
     lines = []
     for line in prompt.template.split("\n"):
         names = FIELD.findall(line)
-        is_tag = names and not {"question", "answer"} & set(names)
-        if is_tag and prompt.missing == "omit" and not any(values[name] for name in names):
+        if is_tag(names) and prompt.missing == "omit" and not any(values[name] for name in names):
             continue
         lines.append(FIELD.sub(lambda found: values[found[1]], line))
     return "\n".join(lines)

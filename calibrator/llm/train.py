@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from calibrator.checkpoint import write_config
 from calibrator.devices import default_dtype
 from calibrator.digests import digest_of
 from calibrator.errors import NotScorableError, TrainingError
@@ -31,7 +32,7 @@ from calibrator.llm.adapters import (
     trainable_share,
 )
 from calibrator.llm.calibrator import LlmCalibrator
-from calibrator.llm.config import AdapterConfig, LlmConfig, write_config
+from calibrator.llm.config import AdapterConfig, LlmConfig
 from calibrator.llm.loading import ADAPTER, load_base
 from calibrator.llm.model import LabelModel
 from calibrator.llm.pixels import load_pixel_reader
