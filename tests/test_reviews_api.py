@@ -21,8 +21,10 @@ from proxy.callers import Caller
 from proxy.desk.desk import Desk, Verdict
 from proxy.desk.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
 from proxy.errors import DecidedError, NotFoundError, RateLimitedError
+from proxy.store.audit_chain import KEY_VARIABLE
 from proxy.store.held_replies import AUDIT, EXPIRED, HELD, RELEASED, HeldReply, Store
 from proxy.store.review_queue import ReviewQueue
+from proxy.store.schema import all_tables
 from tests import reviewing
 from tests.conftest import StartProxy
 from tests.desk_client import API, DESK, HOLD, TOKEN, code_of, decide, held_id, make_key
@@ -312,6 +314,26 @@ def test_what_has_expired_is_not_decided(queue: ReviewQueue) -> None:
     assert caught.value.machine_code == "review_expired"
     assert (caught.value.review["state"], caught.value.review["standing"]) == (EXPIRED, RELEASED)
     assert [each["event"] for each in caught.value.review["history"]] == ["held", "expired"]
+
+
+def test_a_rehearsal_leaves_nothing_behind(queue: ReviewQueue, monkeypatch: Any) -> None:
+    """No reply, no event, no label, no entry in the chain; a database that is away is no fault."""
+    monkeypatch.setenv(KEY_VARIABLE, "a key")
+    hold(queue, REPLY)
+
+    def counts() -> dict[str, int]:
+        with queue.engine.connect() as connection:
+            count = sa.select(sa.func.count())
+            return {
+                name: connection.execute(count.select_from(table)).scalar_one()
+                for name, table in all_tables().tables.items()
+            }
+
+    before = counts()
+    queue.rehearse()
+    assert counts() == before
+    assert before["held_replies"] == before["review_events"] == 1
+    ReviewQueue("postgresql://nobody:x@127.0.0.1:1/none").rehearse()
 
 
 BESIDE = """

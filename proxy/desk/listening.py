@@ -173,6 +173,7 @@ class DeskServer:
         config, admin = self._config, self._config.admin
         token = admin.token.get_secret_value()
         queue = ReviewQueue(config.store)
+        queue.rehearse()
         feed = Feed(queue)
 
         def on_decision(id: str) -> None:

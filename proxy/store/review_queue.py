@@ -6,9 +6,10 @@ that comes with it and the note that it happened are one transaction.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,16 @@ from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
-from proxy.store.held_replies import EXPIRED, HELD, HeldReply, expire_some, held_replies, storable
+from proxy.store.held_replies import (
+    EXPIRED,
+    HELD,
+    RELEASED,
+    HeldReply,
+    expire_some,
+    held_replies,
+    row_of,
+    storable,
+)
 from proxy.store.records import DAY_S, exchanges, first_id
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
 
@@ -217,20 +227,36 @@ class ReviewQueue:
         note: str | None = None,
     ) -> HeldReply | None:
         """Releases or rejects what is still open; None when somebody or time was faster."""
-        now = time.time()
-        table = held_replies.c
-        is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
-        change = held_replies.update().where(is_open)
-        values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
-        values |= {"revised": revised, "note": storable(note)}
         with self._changing() as connection:
-            if connection.execute(change.values(**values)).rowcount != 1:
-                return None
-            connection.execute(happened(held.id, state, now, reviewer))
-            if is_correct is not None and held.request_id is not None:
-                keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
-            note_change(connection, "decided", held_replies, table.id == held.id)
-        return replace(held, **values)
+            return _decided(connection, held, state, reviewer, is_correct, revised, note)
+
+    def rehearse(self) -> None:
+        """Reads and decides a reply that never was, so that the first decision of the day takes no
+        longer than the next: statements are compiled, a connection is there.
+
+        Where the database cannot be used, whoever asks first hears of it.
+        """
+        now = time.time()
+        unheard = HeldReply(
+            id=f"rehearsal-{secrets.token_hex(8)}",
+            key_hash="",
+            queue="",
+            model="",
+            policy="",
+            confidence=None,
+            calibrator=None,
+            question="",
+            reply=b"",
+            created_at=now,
+            expires_at=now + DAY_S,
+            request_id="",
+        )
+        with suppress(StoreError):
+            self.get(unheard.id)
+            with self._changing() as connection:
+                connection.execute(held_replies.insert().values(row_of(unheard)))
+                _decided(connection, unheard, RELEASED, "", True, None, None)
+                connection.rollback()
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
@@ -273,3 +299,25 @@ class ReviewQueue:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def _decided(
+    connection: sa.Connection,
+    held: HeldReply,
+    state: str,
+    reviewer: str,
+    is_correct: bool | None,
+    revised: bytes | None,
+    note: str | None,
+) -> HeldReply | None:
+    now, table = time.time(), held_replies.c
+    values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
+    values |= {"revised": revised, "note": storable(note)}
+    is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
+    if connection.execute(held_replies.update().where(is_open).values(**values)).rowcount != 1:
+        return None
+    connection.execute(happened(held.id, state, now, reviewer))
+    if is_correct is not None and held.request_id is not None:
+        keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
+    note_change(connection, "decided", held_replies, table.id == held.id)
+    return replace(held, **values)
