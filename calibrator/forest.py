@@ -38,6 +38,7 @@ class Forest:
         self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
         self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
         self.base = float(state["base"][0])
+        self.beside = float(state["beside"][0])  # what a difficulty weighs beside the trees
         self.depth = int(state["depth"][0])
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
         shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
@@ -50,14 +51,15 @@ class Forest:
     ) -> NDArray[np.float64]:
         """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
         abilities = self.ability[np.asarray(names, dtype=np.intp)]
-        difficulties = [self.difficulty.of(row.grams) for row in rows]
+        difficulties = self.difficulty.of([row.asked for row in rows])
         given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
         tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
         at = np.zeros((len(rows), len(tree)), dtype=np.intp)
         for _ in range(self.depth):
             is_left = given[row, self.feature[tree, at]] <= self.threshold[tree, at]
             at = self.branches[is_left.astype(np.intp), tree, at]
-        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
+        said = self.base + self.value[tree, at].sum(axis=1, dtype=np.float64)
+        return np.asarray(said + self.beside * difficulties)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
