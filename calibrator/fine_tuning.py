@@ -109,7 +109,7 @@ class TunableCheckpoint:
         rows, names = self._calibrator.tower_rows(items)
         odds, features = self._tower.read(rows, names)
         if (forest := self._calibrator.forest) is not None:
-            odds = odds + forest.read(rows, names)
+            odds = forest.joined(odds, rows, names)
         known = self._calibrator.familiarity
         white = known.white(features) if known else np.zeros((len(rows), 0))
         distances = known.distances(features) if known else np.zeros(len(rows))
@@ -152,9 +152,11 @@ class TunableCheckpoint:
         names = list(self.config.source_models)
         names += [name for name in tuned.models if name not in names]
         biases = np.array([0.0, *(tuned.models.get(name, 0.0) for name in names)])
+        forest = self._calibrator.forest
+        share = forest.share if forest else 1.0  # that is kept of what a tower adds up
         for number in sorted({key.split(".")[1] for key in state if key.startswith(TOWER)}):
-            _retune(state, f"{TOWER}{number}.", tuned, biases)
-        if self._calibrator.forest is not None:
+            _retune(state, f"{TOWER}{number}.", tuned, biases, share)
+        if forest is not None:
             _retune_forest(state, tuned.slope, len(biases))
         if known := self._calibrator.familiarity:
             state |= _with_centre(known, tuned)
@@ -184,18 +186,22 @@ def _check_kind(name: str, folder: Path) -> None:
         )
 
 
-def _retune(state: dict[str, Array], at: str, tuned: Tuned, biases: Floats) -> None:
-    """One tower's last layer in place: all that it adds up times the slope, then what is new.
+def _retune(state: dict[str, Array], at: str, tuned: Tuned, biases: Floats, share: float) -> None:
+    """One tower's last layer in place: all that it adds up times the slope, then what is new, of
+    which `share` is kept later.
 
     `biases` (1 + names,) begin with no name's; a name that is new begins as no name.
     """
     names = state[f"{at}names"].astype(np.float32)
     names = np.vstack([names, np.repeat(names[:1], len(biases) - len(names), axis=0)])
-    names[:, 0] = names[:, 0] * tuned.slope + biases
+    names[:, 0] = names[:, 0] * tuned.slope + biases / share
     table = state[f"{at}table"].astype(np.int8)  # a copy
     table[:, 0] = np.round(table[:, 0] * tuned.slope).astype(np.int8)
     state[f"{at}names"], state[f"{at}table"] = names, table
-    added_to: dict[str, Any] = {"linear": tuned.traits, "last.bias": tuned.intercept}
+    added_to: dict[str, Any] = {
+        "linear": tuned.traits / share,
+        "last.bias": tuned.intercept / share,
+    }
     for name in ("last.weight", "last.bias", "asked.weight", "asked.bias", "linear"):
         scaled = state[f"{at}{name}"].astype(np.float64) * tuned.slope
         state[f"{at}{name}"] = (scaled + added_to.get(name, 0.0)).astype(np.float32)

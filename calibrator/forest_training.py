@@ -30,6 +30,7 @@ class ForestConfig:
 
     weight: float = 0.75  # of its log-odds
     difficulty_weight: float = 0.75  # of the question's difficulty beside them
+    share: float = 0.58  # of the sum with the tower's, which is too sure
     trees: int = 400
     leaves: int = 31
     learning_rate: float = 0.08
@@ -90,6 +91,7 @@ def fit_forest(
     beside: dict[str, Array] = {
         "ability": ability.astype(np.float16),
         "beside": np.array([config.difficulty_weight], np.float32),
+        "share": np.array([config.share], np.float32),
     }
     return {**_trees(model, config.weight), **tables, **difficulty, **beside}
 

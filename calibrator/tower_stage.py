@@ -50,7 +50,7 @@ class TowerStage:
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
         """What the weights that ship say, (B,)."""
         found = Tower(self.members).logits(rows, names)
-        return found + Forest(self.forest).read(rows, names) if self.forest else found
+        return Forest(self.forest).joined(found, rows, names) if self.forest else found
 
 
 def is_fitted(folder: Path) -> bool:

@@ -165,9 +165,10 @@ class TowerStudy:
                 total += tower_logits(model, data, np.flatnonzero(mask), is_named) / config.members
         if self.forest is not None:
             found = self._forest(self.forest, np.flatnonzero(chosen), names)
-            for total, (mask, is_named) in zip(sums, groups, strict=True):
+            for at, (mask, is_named) in enumerate(groups):
                 rows = [self.read[i] for i in np.flatnonzero(mask)]
-                total += found.read(rows, names[mask] * is_named)
+                joined = found.joined(sums[at].astype(np.float64), rows, names[mask] * is_named)
+                sums[at] = joined.astype(np.float32)
         return sums
 
     def _forest(

@@ -98,7 +98,7 @@ def test_the_forest_is_added_to_the_towers(
     forest = both._forest(BUSH, np.flatnonzero(~at), names := name_numbers(study.models, ~at))
     rows = [study.read[i] for i in np.flatnonzero(at)]
     for number, told in enumerate((names[at] * 0, names[at])):
-        expected = plain[number] + forest.read(rows, told)
+        expected = BUSH.share * (plain[number] + forest.read(rows, told))
         assert found[number] == pytest.approx(expected, abs=1e-3)
     assert np.abs(found[0] - plain[0]).max() > 0.01
 

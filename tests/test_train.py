@@ -162,7 +162,7 @@ def test_no_encoder_is_needed(
     rows = [tower_row(items[0].question, items[0].answer, *pieces[1:])]
     odds = scorer.tower.logits(rows, names)
     if scorer.forest is not None:
-        odds = odds + scorer.forest.read(rows, names)
+        odds = scorer.forest.joined(odds, rows, names)
     assert logit(wrong.score) == pytest.approx(odds[0], abs=1e-6)
     again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
     assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
