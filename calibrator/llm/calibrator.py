@@ -15,10 +15,10 @@ from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
+from calibrator.llm.faster import use_faster_layers
 from calibrator.llm.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
-from calibrator.llm.patches import use_linear_patches
 from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
@@ -140,7 +140,7 @@ def load_llm(
         adapted = load_adapter(model, folder, config.adapter)
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
-    use_linear_patches(model)
+    use_faster_layers(model)
     if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
         log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
