@@ -18,6 +18,7 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     patches.py    the vision tower's first
     linear_attention.py, delta_rule.py  those of linear attention, on a CPU
     last_layer.py the last, at one position
+    float8.py     linear layers in float8
     kernels.py    which code computes linear attention
     calibrator.py the scorer that joins them
 

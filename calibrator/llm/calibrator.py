@@ -15,7 +15,8 @@ from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
 from calibrator.llm.config import LlmConfig
-from calibrator.llm.faster import use_faster_layers
+from calibrator.llm.faster import text_model_of, use_faster_layers
+from calibrator.llm.float8 import use_float8
 from calibrator.llm.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
@@ -144,6 +145,8 @@ def load_llm(
     if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
         log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
+    if config.float8:
+        use_float8(text_model_of(model))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from calibrator.llm.batches import Batch, Budget, ModelRow, plan
+from calibrator.llm.faster import text_model_of
 from calibrator.llm.last_layer import LastLayer
 from calibrator.llm.pixels import Pixels
 from calibrator.llm.positions import positions_of
@@ -65,7 +66,7 @@ class LabelModel:
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
         self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
         self._kept: Prefix | None = None
-        layers = getattr(self.body, "language_model", self.body).layers
+        layers = text_model_of(model).layers
         is_short = isinstance(layers[-1], LastLayer) and padding == "right"
         self._last_layer: LastLayer | None = layers[-1] if is_short else None
 
