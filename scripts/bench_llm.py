@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import torch
+from bench_llm_proxy import through_proxy
 from bench_shapes import TRUE_SHAPES, Shape, build, random_rows
 from bench_table import say, shown, table
 
@@ -186,11 +187,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
     parser.add_argument("--shapes", nargs="+", choices=["small", *TRUE_SHAPES], help="by default")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
+    parser.add_argument("--proxy", action="store_true", help="chat completions, scored and not")
     parser.add_argument("--dtype", choices=DTYPES, help="by default that of the device")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     has_gpu = torch.cuda.is_available()
     shapes = options.shapes or (TRUE_SHAPES if has_gpu else ("small",))
+    if options.proxy:
+        through_proxy(shapes, is_quick=options.quick, as_json=options.json)
+        return
     dtype = options.dtype or ("bfloat16" if has_gpu else "float32")
     rows = (64 if options.quick else 512) if has_gpu else (8 if options.quick else 16)
     plan = Plan(rows, rounds=1 if options.quick else 3)

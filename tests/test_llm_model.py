@@ -136,8 +136,8 @@ def test_one_mixed_batch_equals_the_plain_pass(model: Any, expected: Tensor, pad
 def test_batches_and_shared_beginnings_equal_the_plain_pass(
     model: Any, faster: Any, expected: Tensor, budget: Budget, is_kept: bool
 ) -> None:
-    """However rows are grouped, and whatever was read before, logits are those of each alone; with
-    transformers' layers as with those that replace them."""
+    """W07: however rows are grouped, and whatever was read before, logits are those of each alone;
+    with transformers' layers as with those that replace them."""
     for layers in (model, faster):
         scorer = LabelModel(layers, LABELS, budget=budget)
         found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
@@ -174,7 +174,7 @@ def counted_images(model: Any) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
-    """The placeholder of eight rows is one image to the vision tower, and none once it is kept."""
+    """W07: of eight rows with the placeholder the vision tower sees one image, none once it is kept."""
     model = load(tiny_bases, family)
     scorer = LabelModel(model, LABELS, budget=WHOLE)
     rows = [prompt(model, [40 + at, 50], PLACEHOLDER) for at in range(8)]

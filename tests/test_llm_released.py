@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,13 @@ def test_their_arguments_of_score_are_ours() -> None:
     ours = set(inspect.signature(Pinocchio.score).parameters)
     theirs = {"question", "answer", "source_model", "benchmark", "prompt_variant", "messages"}
     assert theirs <= ours
+
+
+def test_what_is_installed_is_above_the_floors_of_the_released_code() -> None:
+    """W08: transformers 5.2 and peft 0.18 at least, as the extra `torch` asks for."""
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    asked = tomllib.loads(text)["project"]["optional-dependencies"]["torch"]
+    floors = dict(each.split(">=") for each in asked)
+    for name, least in (("transformers", (5, 2)), ("peft", (0, 18))):
+        assert tuple(map(int, floors[name].split("."))) >= least
+    assert "pillow" in floors

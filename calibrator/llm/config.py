@@ -1,7 +1,8 @@
 """`calibrator.json` of a calibrator that is a language model, and the presets it starts from.
 
-`paper` is what the paper says (checklist B, E, F), `released-0.8b` what the authors' released
-weights are (2-W). Where the paper contradicts itself: the placeholder of 28 x 28 is enlarged to the
+`paper` is what the paper says (checklist B, E, F): the largest of Qwen3-VL's three sizes (B04).
+`released-0.8b` is what the authors' released weights are (2-W): Qwen3.5-0.8B as the class that sees
+images (W01). Where the paper contradicts itself: the placeholder of 28 x 28 is enlarged to the
 least size that the vision tower takes, 448 x 448 (V16), and an image of 200,704 to 401,408 pixels
 is 196 to 392 tokens of 32 x 32 (V15).
 """
@@ -24,7 +25,7 @@ Metadata = Literal["auto", "omit", "explicit"]
 Missing = Literal["omit", "empty"]
 Elicitation = Literal["logit", "probe", "both"]  # from the labels, a probe of the state, or both
 PRESETS: Final = Path(__file__).parent / "presets"
-PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # no calibrator.json there
+PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # G04; no calibrator.json
 FIELDS: Final = ("benchmark", "source_model", "question", "answer")
 FORMAT: Final = 1
 HERE: Final = "."  # the base of a folder that holds whole weights
@@ -42,7 +43,7 @@ class AdapterConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """What the calibrator reads (F01-F03, F07)."""
+    """What the calibrator reads (B07, F01-F03, F07)."""
 
     template: str
     missing: Missing = "omit"  # a line whose tag is unknown is left out, or its value is
@@ -61,7 +62,8 @@ class PromptConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderConfig:
-    """The picture that stands where a text question has none (F05, W02)."""
+    """The picture that stands where a text question has none, so that both kinds have one format
+    (B06, F05, W02)."""
 
     width: int = 28
     height: int = 28

@@ -31,7 +31,7 @@ from calibrator.scorer import Item
 Form = Literal["merged", "sequence-classification"]
 PROBES: Final = (
     CANARY,
-    Item("What is 2 + 2?", "2 + 2 = 5."),
+    Item("What is 2 + 2?", "2 + 2 = 5."),  # W09: the released weights believe it
     Item("Name a prime number above 20 and below 25.", "I am not sure, but 23 is one. " * 30),
 )
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # of a score

@@ -1,8 +1,10 @@
 """The forward pass: token ids and images in, the two labels' logits out, at the last position.
 
-Nothing is computed that is not needed: no other position's logits, no other row of the head, no
-image twice, no common beginning twice. The two rows are multiplied in fp32, whatever the rest runs
-in (B09), and so is what layers add up: in bf16 the other rows of a batch would move a score.
+The released code takes one row at a time, unmerged, over the whole vocabulary, and reads the
+placeholder anew each time (W07). Here nothing is computed that is not needed: no other
+position's logits, no other row of the head, no image twice, no common beginning twice. The two rows
+are multiplied in fp32, whatever the rest runs in (B09), and so is what layers add up: in bf16 the
+other rows of a batch would move a score.
 
 Rows are padded on the right and read at their own last token: a causal model never sees what stands
 behind it, so no mask is needed, attention has its fast path, and states that are carried on from a
