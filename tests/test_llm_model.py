@@ -174,7 +174,7 @@ def counted_images(model: Any) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
-    """W07: of eight rows with the placeholder the vision tower sees one image, none once it is kept."""
+    """W07: eight rows with the placeholder are one image to the tower, and none once it is kept."""
     model = load(tiny_bases, family)
     scorer = LabelModel(model, LABELS, budget=WHOLE)
     rows = [prompt(model, [40 + at, 50], PLACEHOLDER) for at in range(8)]

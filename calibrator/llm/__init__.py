@@ -11,6 +11,7 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     pixels.py     pictures to what the vision tower reads
     loading.py    base and adapter, checked, merged
     model.py      the forward pass
+    canaries.py   scores that tell whose weights an engine has
     batches.py    which rows are computed together, and what of them once
     prefixes.py   what was read of a common beginning
     positions.py  where the tokens of text and images stand

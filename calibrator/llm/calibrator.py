@@ -14,6 +14,7 @@ from peft import PeftModel
 from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
+from calibrator.llm.canaries import CANARIES, CANARY
 from calibrator.llm.config import LlmConfig
 from calibrator.llm.faster import text_model_of, use_faster_layers
 from calibrator.llm.float8 import use_float8
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
 COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
-CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
 
 
 class LlmCalibrator:
@@ -94,6 +94,10 @@ class LlmCalibrator:
             Score(score, recalibration.apply(score) if recalibration else score, was_cut)
             for score, was_cut in zip(scores, cut, strict=True)
         ]
+
+    def canary_scores(self) -> tuple[float, ...]:
+        """What this calibrator says of the canaries, for its `calibrator.json`."""
+        return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
         """What the model reads of each item, and whether something of it was cut off."""

@@ -108,6 +108,7 @@ class LlmConfig:
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
+    canary: tuple[float, ...] = ()  # scores of `canaries.CANARIES`, where they were written down
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
 
@@ -156,6 +157,7 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
         },
         source_models=tuple(map(str, values.pop("source_models", ()))),
         benchmarks=tuple(map(str, values.pop("benchmarks", ()))),
+        canary=tuple(map(float, values.pop("canary", ()))),
         **values,
     )
     if config.images is not None and config.architecture == "causal-lm":
