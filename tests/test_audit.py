@@ -13,6 +13,7 @@ import pytest
 from policies import InvalidDocumentError
 from proxy.config import load_config
 from proxy.learning.labels import read_labels
+from proxy.store import statistics
 from proxy.store.audits import AuditWriter
 from proxy.store.findings import Findings
 from proxy.store.held_replies import AUDIT, HeldReply, Store
@@ -192,6 +193,21 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
     assert found.undrawn == 1
     assert told[held["x-pinocchio-request-id"]].stratum == "held"
     assert sum(found.of("delivered").weights()) == pytest.approx(found.totals.delivered)
+
+
+def test_who_changes_their_mind_speaks_last(proxy: LiveProxy) -> None:
+    """A label that replaces an older one is the latest, for estimates and for pages."""
+    id = proxy.ask("twice more p=0.77").headers["x-pinocchio-request-id"]
+    audit_of(proxy, id)
+    proxy.recorded(id, "facts")
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    for is_correct, reviewer in ((False, "ann"), (False, "bob"), (True, "ann")):
+        findings.give_verdict(id, is_correct, reviewer)
+    [label] = [each for each in read_labels(findings.engine).replies if each.request_id == id]
+    shown, *_ = statistics.labelled(findings.engine, 0.0)
+    findings.close()
+    assert label.is_correct
+    assert (shown.confidence, shown.is_correct) == (0.77, True)
 
 
 def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> None:
