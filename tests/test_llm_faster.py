@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -78,3 +79,15 @@ def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family
     with torch.inference_mode():
         LabelModel(model, LABELS).hidden(rows)
     assert shapes == [(2, 1)]
+
+
+def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None:
+    """A model that several threads score with gives each row its own score."""
+    model = load(tiny_bases, "qwen3_vl")
+    use_faster_layers(model)
+    scorer = LabelModel(model, LABELS)
+    rows = [prompt(model, [40 + at] * (3 + 7 * at), PLACEHOLDER) for at in range(8)]
+    expected = scorer.logits(rows)
+    with ThreadPoolExecutor(4) as pool:
+        found = torch.cat(list(pool.map(lambda row: scorer.logits([row]), rows * 4)))
+    assert torch.allclose(found, expected.repeat(4, 1), rtol=0, atol=1e-5)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from calibrator import CheckpointError, Item, Pinocchio
+from calibrator.llm.config import preset
 from calibrator.llm.released import ADAPTER
 from tests.tiny_models import OfFamily, write_tiny_adapter
 
@@ -109,3 +110,12 @@ def test_what_is_installed_is_above_the_floors_of_the_released_code() -> None:
     for name, least in (("transformers", (5, 2)), ("peft", (0, 18))):
         assert tuple(map(int, floors[name].split("."))) >= least
     assert "pillow" in floors
+
+
+def test_its_quality_is_what_its_authors_state() -> None:
+    """W10: their figures, under a name that says so; a preset that is trained first has none."""
+    released = preset("released-0.8b")
+    assert released.quality == {
+        "stated by its authors": {"auroc": 0.867, "ece": 0.08, "rows": 2_293}
+    }
+    assert preset("paper").quality == {}

@@ -71,7 +71,11 @@ class LlmCalibrator:
             known = ", ".join([COMBINED, *self.config.variants])
             raise CheckpointError(f"{self.name} has no prompt variant {name!r}; it has: {known}")
         config = replace(
-            self.config, name=f"{self.config.name}-{name}", prompt=prompt, recalibration=None
+            self.config,
+            name=f"{self.config.name}-{name}",
+            prompt=prompt,
+            recalibration=None,
+            quality={},
         )
         return LlmCalibrator(
             config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels

@@ -2,9 +2,9 @@
 
 `paper` is what the paper says (checklist B, E, F): the largest of Qwen3-VL's three sizes (B04).
 `released-0.8b` is what the authors' released weights are (2-W): Qwen3.5-0.8B as the class that sees
-images (W01). Where the paper contradicts itself: the placeholder of 28 x 28 is enlarged to the
-least size that the vision tower takes, 448 x 448 (V16), and an image of 200,704 to 401,408 pixels
-is 196 to 392 tokens of 32 x 32 (V15).
+images (W01), with the quality that they state (W10). Where the paper contradicts
+itself: the placeholder of 28 x 28 is enlarged to the least size that the vision tower takes, 448 x
+448 (V16), and an image of 200,704 to 401,408 pixels is 196 to 392 tokens of 32 x 32 (V15).
 """
 
 from __future__ import annotations

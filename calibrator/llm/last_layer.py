@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+_LAST: ContextVar[Tensor | None] = ContextVar("last", default=None)  # each thread has its own
+
+
+@contextmanager
+def reading(last: Tensor) -> Iterator[None]:
+    """Within, a last layer gives (B, 1, width): row b's state at `last[b]` (B,), of a batch padded
+    on the right."""
+    token = _LAST.set(last)
+    try:
+        yield
+    finally:
+        _LAST.reset(token)
 
 
 class LastLayer(nn.Module):
@@ -25,17 +39,6 @@ class LastLayer(nn.Module):
         self.self_attn: Any = layer.self_attn
         self.post_attention_layernorm: nn.Module = layer.post_attention_layernorm
         self.mlp: nn.Module = layer.mlp
-        self._last: Tensor | None = None
-
-    @contextmanager
-    def reading(self, last: Tensor) -> Iterator[None]:
-        """Within, the layer gives (B, 1, width): row b's state at `last[b]` (B,), of a batch padded
-        on the right."""
-        self._last = last
-        try:
-            yield
-        finally:
-            self._last = None
 
     def forward(
         self,
@@ -46,7 +49,7 @@ class LastLayer(nn.Module):
     ) -> Tensor:
         """States (B, L, width) after this layer, or (B, 1, width) within `reading`."""
         normed = self.input_layernorm(hidden_states)
-        if self._last is None:
+        if (last := _LAST.get()) is None:
             found, _ = self.self_attn(
                 normed,
                 position_embeddings=position_embeddings,
@@ -54,8 +57,8 @@ class LastLayer(nn.Module):
                 **others,
             )
         else:
-            found = self._attended(normed, position_embeddings, past_key_values, self._last)
-            hidden_states = _at(hidden_states, self._last)
+            found = self._attended(normed, position_embeddings, past_key_values, last)
+            hidden_states = _at(hidden_states, last)
         hidden_states = hidden_states + found
         after: Tensor = self.mlp(self.post_attention_layernorm(hidden_states))
         return hidden_states + after

@@ -27,7 +27,7 @@ from transformers import DynamicCache
 
 from calibrator.llm.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.faster import text_model_of
-from calibrator.llm.last_layer import LastLayer
+from calibrator.llm.last_layer import LastLayer, reading
 from calibrator.llm.pixels import Pixels
 from calibrator.llm.positions import positions_of
 from calibrator.llm.prefixes import Prefix
@@ -68,9 +68,8 @@ class LabelModel:
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
         self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
         self._kept: Prefix | None = None
-        layers = text_model_of(model).layers
-        is_short = isinstance(layers[-1], LastLayer) and padding == "right"
-        self._last_layer: LastLayer | None = layers[-1] if is_short else None
+        is_replaced = isinstance(text_model_of(model).layers[-1], LastLayer)
+        self._reads_last = is_replaced and padding == "right"  # and computes no other position
 
     @property
     def device(self) -> torch.device:
@@ -177,8 +176,8 @@ class LabelModel:
         lengths = [len(row.ids) - read for row in rows]
         ends = lengths if self.padding == "right" else [max(lengths)] * len(rows)
         last = torch.tensor(ends, device=self.device) - 1
-        reading = nullcontext() if self._last_layer is None else self._last_layer.reading(last)
-        with _summed_in_fp32(self.model), reading:
+        read_last = reading(last) if self._reads_last else nullcontext()
+        with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
         states: Tensor = output.last_hidden_state
         if states.shape[1] > 1:
