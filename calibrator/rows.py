@@ -1,4 +1,4 @@
-"""Labelled rows: the one JSON lines format that training, judging and scoring share.
+"""Labelled rows (B02): the one JSON lines format that training, judging and scoring share.
 
     {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
      "correct": 0|1, "gold", "verbalized_confidence"}

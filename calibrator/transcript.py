@@ -5,6 +5,9 @@ history, results of tools) and the tools that were offered: a text, and the imag
 these turns (paper B01). The answer is all that the model returned: reasoning it exposed (F09),
 text, refusal, tool calls. Tool calls and tools are written as the training data writes them:
 `[name(argument="value")]` and `Available functions (JSON): [...]`.
+
+The released code reads the last message of the user alone, the first choice, and refuses an empty
+answer (W06); here history, images, every choice, refusals and empty answers are read.
 """
 
 from __future__ import annotations

@@ -189,11 +189,11 @@ def _decide(
     from proxy.desk.desk import Verdict
 
     with _desk(config) as desk:
-        decided = desk.decide(id, Verdict(verdict, correct, note=note), reviewer or _user())
+        decided = desk.decide(id, Verdict(verdict, correct, note=note), reviewer or user())
     typer.echo(f"{id} is {decided['state']}")
 
 
-def _user() -> str:
+def user() -> str:
     """The name under which a verdict from a terminal is kept."""
     try:
         return getpass.getuser()

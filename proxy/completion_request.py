@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from calibrator import Question
 from policies import Facts
 from proxy.asgi import Request
@@ -16,7 +14,7 @@ from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, UpstreamBrokenError
 from proxy.formats import Format
 from proxy.headers import DOMAIN, TAGS
-from proxy.json_splice import replace_member
+from proxy.json_splice import loads, replace_member
 
 NO_TAGS: frozenset[str] = frozenset()
 
@@ -62,8 +60,8 @@ class CompletionRequest:
 def parse_json_object(body: bytes) -> dict[str, Any]:
     """The request's JSON object; raises BadRequestError that says where it breaks."""
     try:
-        payload = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        payload = loads(body)
+    except ValueError:
         payload = _parse_leniently(body)
     if not isinstance(payload, dict):
         kind = type(payload).__name__
@@ -72,7 +70,7 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
 
 
 def _parse_leniently(body: bytes) -> Any:
-    """What the standard library still takes, such as NaN; upstream may take it too."""
+    """What the standard library still takes, such as half a surrogate pair; upstream may too."""
     try:
         return json.loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

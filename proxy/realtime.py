@@ -51,7 +51,7 @@ from proxy.store.records import Records
 from proxy.surfaces import path_after_v1
 from proxy.upstream import Headers
 from proxy.websocket_relay import Client, ClientLeftError, relay_messages
-from proxy.websocket_server import PING_EVERY_S, PONG_WITHIN_S
+from proxy.websocket_settings import PING_EVERY_S, PONG_WITHIN_S
 
 SWITCHED = 101  # the status of a handshake that succeeded
 OPEN_TIMEOUT_S = 30  # from the first packet to upstream's answer

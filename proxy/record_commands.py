@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from proxy.commands import ConfigOption, errors_told, reviews, stop
+from proxy.commands import ConfigOption, errors_told, reviews, stop, user
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -254,11 +254,19 @@ def verdict(
     config: ConfigOption = None,
 ) -> None:
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
+    from proxy.server import load_store_config
+    from proxy.store.held_replies import REJECTED, RELEASED
     from proxy.store.recorded import find
+    from proxy.store.review_queue import ReviewQueue
 
+    is_correct = label == "correct"
     with opened_record(config) as findings:
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
-        findings.give_verdict(recorded.request_id, label == "correct")
+        findings.give_verdict(recorded.request_id, is_correct)
+        queue = ReviewQueue(load_store_config(config).store)
+        if drawn := queue.audit_of(recorded.request_id):  # nobody else need look at it
+            queue.decide(drawn, RELEASED if is_correct else REJECTED, user())
+        queue.close()
     typer.echo(f"{recorded.request_id} is {label}")

@@ -44,7 +44,7 @@ from proxy.routes import ASGIApplication
 from proxy.routing import Router
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine, path_of
-from proxy.websocket_server import websocket_settings
+from proxy.websocket_settings import websocket_settings
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""The server's end of a WebSocket: what uvicorn is told, and where its protocol is completed.
+"""The server's end of a WebSocket, where uvicorn's protocol is completed.
 
 `websockets` stands at both ends (`realtime.py` has the other one): it needs no further package and
 checks a message's size before it is read. Messages are not compressed on either way: the proxy
@@ -15,22 +15,9 @@ from websockets import http11
 from proxy.errors import BadRequestError
 
 HEADER_LIMIT = 64 * 1024  # bytes in a line of a handshake, as for relayed requests
-PING_EVERY_S = 20.0
-PONG_WITHIN_S = 60.0  # of a peer that reads; one that does not has to be gone for longer
 QUIET_S, LINGER_S = 0.2, 2.0  # how long a client whose message is refused may keep silent; may talk
 
 http11.MAX_LINE_LENGTH = HEADER_LIMIT
-
-
-def websocket_settings(max_size: int) -> dict[str, Any]:
-    """The arguments of `uvicorn.Config`; messages of more than `max_size` bytes end with 1009."""
-    return {
-        "ws": WebSocketProtocol,
-        "ws_max_size": max_size,
-        "ws_ping_interval": PING_EVERY_S,
-        "ws_ping_timeout": PONG_WITHIN_S,
-        "ws_per_message_deflate": False,
-    }
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):

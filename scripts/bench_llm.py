@@ -3,10 +3,11 @@
 Models of random weights: on a GPU in the true shapes of Qwen3.5-0.8B, Qwen3-VL-2B and 8B, in bf16;
 on the CPU in a small shape, in fp32. Rows are prompts of about 620 tokens of text behind the
 placeholder image's 196: each question with one answer, and each with several, as a request with
-n > 1 has them. The plain loop takes one row at a time, encodes the placeholder again and computes
-the logits of all positions over the whole vocabulary. Rates are compared with what a product of
-large matrices reaches on this machine in the same numbers; tokens that are not computed (the
-placeholder's, a question's that was read before) do not count as work.
+n > 1 has them. The plain loop takes one row at a time through transformers' own layers (but for the
+patch embedding, which is as ours), encodes the placeholder again and computes the logits of all
+positions over the whole vocabulary. Rates are compared with what a product of large matrices
+reaches on this machine in the same numbers; tokens that are not computed (the placeholder's, a
+question's that was read before) do not count as work.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import torch
+from bench_llm_proxy import through_proxy
 from bench_shapes import TRUE_SHAPES, Shape, build, random_rows
 from bench_table import say, shown, table
 
 from calibrator.llm.batches import ModelRow
+from calibrator.llm.faster import use_faster_layers
 from calibrator.llm.kernels import linear_attention_of
 from calibrator.llm.model import LabelModel
 from calibrator.llm.patches import use_linear_patches
 
 LABELS: Final = (20, 30)
 CHOICES: Final = (1, 4, 8)
+DTYPES: Final = ("float32", "bfloat16", "float16")
 MATRIX: Final = {"cpu": 1_024, "cuda": 8_192}  # rows and columns
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    rows: int
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +116,23 @@ def computed_tokens(scorer: LabelModel, rows: Sequence[ModelRow]) -> int:
     return total
 
 
-def measure(shape: Shape, model: Any, rate: float, choices: int, rows: int, rounds: int) -> Result:
+def measure(
+    shape: Shape, scorer: LabelModel, plain_model: Any, rate: float, choices: int, plan: Plan
+) -> Result:
     """Ours and the plain loop by turns; medians of the rounds."""
+    model, rows = scorer.model, plan.rows
     device = model.device.type
-    scorer = LabelModel(model, LABELS)
     prompts = random_rows(model.config.text_config.vocab_size, rows, choices)
     plain_rows = prompts[:: max(1, rows // 4)]
     first = prompts[0]
     scorer.keep(first.cut(first.spans(scorer.image_id)[-1][1], scorer.image_id))
     found = probability(scorer.logits(prompts))
-    plain = torch.stack([plain_logits(model, row) for row in plain_rows])
+    plain = torch.stack([plain_logits(plain_model, row) for row in plain_rows])
     ours_s, plain_s, single_s = [], [], []
-    for _ in range(rounds):
+    for _ in range(plan.rounds):
         ours_s.append(timed(lambda: scorer.logits(prompts), device) / rows)
         plain_s.append(
-            timed(lambda: [plain_logits(model, row) for row in plain_rows], device)
+            timed(lambda: [plain_logits(plain_model, row) for row in plain_rows], device)
             / len(plain_rows)
         )
         single_s += [timed(lambda row=row: scorer.logits([row]), device) for row in prompts[:4]]
@@ -137,10 +151,11 @@ def measure(shape: Shape, model: Any, rate: float, choices: int, rows: int, roun
     )
 
 
-def results(shapes: Sequence[Shape], rows: int, rounds: int) -> tuple[dict[str, Any], list[Result]]:
+def results(
+    shapes: Sequence[Shape], dtype: torch.dtype, plan: Plan
+) -> tuple[dict[str, Any], list[Result]]:
     """The machine and its rate, and a result for each shape and number of answers."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     rate = matrix_rate(device, dtype)
     machine = torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} CPUs"
     facts = {
@@ -153,11 +168,13 @@ def results(shapes: Sequence[Shape], rows: int, rounds: int) -> tuple[dict[str, 
     found = []
     for shape in shapes:
         say(f"{shape} ...")
-        model = build(shape, device, dtype)
+        model, plain_model = build(shape, device, dtype), build(shape, device, dtype)
         facts["linear_attention"] = linear_attention_of(model) or facts.get("linear_attention", "-")
-        use_linear_patches(model)
-        found += [measure(shape, model, rate, choices, rows, rounds) for choices in CHOICES]
-        del model
+        use_faster_layers(model)
+        use_linear_patches(plain_model)
+        scorer = LabelModel(model, LABELS)
+        found += [measure(shape, scorer, plain_model, rate, choices, plan) for choices in CHOICES]
+        del model, plain_model, scorer
     return facts, found
 
 
@@ -170,12 +187,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
     parser.add_argument("--shapes", nargs="+", choices=["small", *TRUE_SHAPES], help="by default")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
+    parser.add_argument("--proxy", action="store_true", help="chat completions, scored and not")
+    parser.add_argument("--dtype", choices=DTYPES, help="by default that of the device")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     has_gpu = torch.cuda.is_available()
     shapes = options.shapes or (TRUE_SHAPES if has_gpu else ("small",))
+    if options.proxy:
+        through_proxy(shapes, is_quick=options.quick, as_json=options.json)
+        return
+    dtype = options.dtype or ("bfloat16" if has_gpu else "float32")
     rows = (64 if options.quick else 512) if has_gpu else (8 if options.quick else 16)
-    facts, found = results(shapes, rows, 1 if options.quick else 3)
+    plan = Plan(rows, rounds=1 if options.quick else 3)
+    facts, found = results(shapes, getattr(torch, dtype), plan)
     if options.json:
         print(json.dumps({**facts, "results": [asdict(each) for each in found]}, indent=1))
         return

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -93,6 +94,8 @@ OWN_LABELS = {
 def started(options: argparse.Namespace, scratch: Path) -> Iterator[Bench]:
     """The upstream, and what a run needs to know."""
     cores, port = share_cores(), free_port()
+    packages = [options.root / name for name in ("pinocchio", "proxy", "policies", "calibrator")]
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)  # as pip does
     command = [sys.executable, str(SCRIPTS / "bench_upstream.py"), str(port)]
     log = (scratch / "upstream.log").open("wb")
     with log, launched(command, stdout=log, stderr=log, cores=cores.upstream) as process:

@@ -42,7 +42,7 @@ class Server:
 
 
 @contextmanager
-def start(arguments: Sequence[str]) -> Iterator[Server]:
+def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
     """Runs `python ARGUMENTS..` until the block ends; raises RuntimeError if it fails to."""
     command = [sys.executable, *arguments]
     with (
@@ -52,14 +52,14 @@ def start(arguments: Sequence[str]) -> Iterator[Server]:
         assert process.stdout is not None
         with process.stdout as greeting:
             found = re.search(r"http://\S+", greeting.readline().decode())
-            if found is None or not _is_ready(found[0]):
+            if found is None or not _is_ready(found[0], within_s):
                 log.seek(0)
                 told = log.read()[-2_000:].decode(errors="replace")
                 raise RuntimeError(f"{' '.join(arguments)} did not come up:\n{told}")
             yield Server(process.pid, found[0])
 
 
-def _is_ready(url: str, within_s: float = 120) -> bool:
+def _is_ready(url: str, within_s: float) -> bool:
     """Waits until `/readyz` says so: a proxy is ready when its calibrator is loaded."""
     deadline = time.monotonic() + within_s
     with httpx.Client(trust_env=False) as client:
@@ -133,13 +133,17 @@ def proxy_config(
 
 
 @contextmanager
-def start_proxy(upstream_url: str, checkpoint: str, folder: Path) -> Iterator[Server]:
+def start_proxy(
+    upstream_url: str, checkpoint: str, folder: Path, device: str = "cpu", within_s: float = 120
+) -> Iterator[Server]:
     """`pinocchio serve` with its default policy in front of the upstream."""
     path = folder / f"{'off' if checkpoint == 'none' else 'on'}.yaml"
-    calibrator = {"checkpoint": checkpoint, "device": "cpu", "timeout_s": 30.0}
+    calibrator = {"checkpoint": checkpoint, "device": device, "timeout_s": 60.0}
     config = proxy_config(upstream_url, calibrator, folder / "bench.db")
+    config["limits"] = {"commit_after_s": 120}  # headers tell how each reply was scored
     path.write_text(json.dumps(config))  # JSON is YAML
-    with start(["-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]) as server:
+    arguments = ["-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]
+    with start(arguments, within_s) as server:
         yield server
 
 

@@ -13,13 +13,15 @@ import pytest
 from policies import InvalidDocumentError
 from proxy.config import load_config
 from proxy.learning.labels import read_labels
+from proxy.store import statistics
 from proxy.store.audits import AuditWriter
 from proxy.store.findings import Findings
 from proxy.store.held_replies import AUDIT, HeldReply, Store
+from proxy.store.review_queue import ReviewQueue
 from tests.client_keys import ask_with, make_key, wait_until_known
 from tests.conftest import StartProxy
 from tests.desk_client import API, DESK
-from tests.live_proxy import LiveProxy, streaming, until
+from tests.live_proxy import LiveProxy, run_cli, streaming, until
 from tests.reviewing import decide
 
 HOLD = """
@@ -193,6 +195,21 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
     assert sum(found.of("delivered").weights()) == pytest.approx(found.totals.delivered)
 
 
+def test_who_changes_their_mind_speaks_last(proxy: LiveProxy) -> None:
+    """A label that replaces an older one is the latest, for estimates and for pages."""
+    id = proxy.ask("twice more p=0.77").headers["x-pinocchio-request-id"]
+    audit_of(proxy, id)
+    proxy.recorded(id, "facts")
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    for is_correct, reviewer in ((False, "ann"), (False, "bob"), (True, "ann")):
+        findings.give_verdict(id, is_correct, reviewer)
+    [label] = [each for each in read_labels(findings.engine).replies if each.request_id == id]
+    shown, *_ = statistics.labelled(findings.engine, 0.0)
+    findings.close()
+    assert label.is_correct
+    assert (shown.confidence, shown.is_correct) == (0.77, True)
+
+
 def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> None:
     """From the client's request to an estimate: drawn, listed, decided on, counted."""
     proxy = start_proxy(audit={"share": 1.0}, **DESK)
@@ -208,6 +225,23 @@ def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> 
     findings.close()
     assert (labelled.request_id, labelled.is_correct) == (id, False)
     assert (labelled.stratum, labelled.share, labelled.confidence) == ("audited", 1.0, 0.8)
+
+
+def test_a_verdict_on_the_command_line_is_one_too(proxy: LiveProxy, tmp_path: Path) -> None:
+    """What was drawn leaves the queue: nobody has to look at it a second time."""
+    id = proxy.ask("by hand p=0.9").headers["x-pinocchio-request-id"]
+    audit_of(proxy, id)
+    path = tmp_path / "proxy.yaml"
+    path.write_text(f"store: sqlite:///{proxy.store_path}\n")
+    run_cli("reviews", "verdict", id, "wrong", "--config", str(path))
+    [kept] = [each for each in audits(proxy) if each["request_id"] == id]
+    assert kept["state"] == "rejected"
+    queue = ReviewQueue(f"sqlite:///{proxy.store_path}")
+    held = queue.get(kept["id"])
+    assert held is not None
+    assert [(each.reviewer, each.is_correct) for each in queue.labels(held)] == [("", False)]
+    assert queue.audit_of(id) is None
+    queue.close()
 
 
 def drawn(number: int, reply: bytes = b"{}") -> HeldReply:

@@ -19,6 +19,7 @@ FOLDER = CHECKPOINTS / EMBEDDED
 MAX_BYTES = 48_000_000
 
 # Kinds of text that no benchmark has, and that no outlier in training is made of.
+TRIVIAL = [("What is 2 + 2?", "2 + 2 = 5.", "2 + 2 = 4."), ("2+2=?", "5", "4")]
 UNSEEN = [
     ("Write four lines about the sea in winter.", "Grey the water, grey the sky,\nsnow on every wave goes by,\nropes are stiff and gulls are few,\nsalt is all the old pier knew."),
     ("good morning :)", "Good morning! What can I do for you today?"),
@@ -96,6 +97,15 @@ def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
     assert statistics.mean(distances) < 0.12
     assert distances[-3] < 0.25
     assert distances[-1] < 0.4
+
+
+@pytest.mark.parametrize(("question", "wrong", "right"), TRIVIAL)
+def test_a_wrong_sum_is_not_surer_than_a_right_one(
+    scorer: Scorer, question: str, wrong: str, right: str
+) -> None:
+    """W09: what the released weights get wrong; how sure it is of either is another matter."""
+    scores = scorer.score_batch([Item(question, wrong), Item(question, right)])
+    assert scores[0].score < scores[1].score
 
 
 def test_it_scores_where_there_is_no_torch() -> None:

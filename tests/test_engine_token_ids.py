@@ -22,6 +22,7 @@ from calibrator import (
 )
 from calibrator.llm.calibrator import LlmCalibrator
 from calibrator.llm.exporting import export_weights
+from calibrator.llm.loading import load_base
 from calibrator.recalibration import Platt
 from proxy.config import Config
 from proxy.engines.errors import EngineError
@@ -117,6 +118,24 @@ def test_the_proxy_needs_no_weights(
         [found] = scorer.score_batch(ITEMS[:1])
     assert scorer.name == f"{exported.version}~{engine[0]}"
     assert found.score == pytest.approx(own.score_batch(ITEMS[:1])[0].score, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_weights_behind_an_engine(
+    kind: str, text_checkpoint: Path, tiny_bases: Callable[[Family], Path], tmp_path: Path
+) -> None:
+    """An engine that serves the base alone is found out by the scores that an exported checkpoint
+    carries, before it is asked for any."""
+    exported = export_weights(str(text_checkpoint), tmp_path / "exported")
+    assert len(exported.canary) == 3
+    log_probs = log_probs_of(load_base(tiny_bases("qwen3_5_text"), "causal-lm"))
+    app = vllm_app(log_probs) if kind == "vllm" else sglang_app(log_probs)
+    with (
+        ServedApp(app) as server,
+        pytest.raises(EngineError, match="weights: it gives 0") as caught,
+    ):
+        engine_loader(config(tmp_path / "exported", kind, server.url))()
+    assert caught.value.reason == "engine_other"
 
 
 def test_images_are_not_shown(engine: tuple[str, str], text_checkpoint: Path) -> None:

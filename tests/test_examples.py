@@ -177,6 +177,27 @@ def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
         assert json.loads(call["function"]["arguments"])["amount"] == 6.9
 
 
+def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
+    """Every delivered reply is judged once; what is said of them agrees with the answer key."""
+    token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"
+    text = (EXAMPLES / "learning" / "proxy.yaml").read_text()
+    text = text.replace("runs/", f"{tmp_path}/") + f"store: sqlite:///{tmp_path}/held.db\n"
+    config = text + f"admin: {{port: 0, token: {token}}}\n"
+    with ProxyProcess(tmp_path, config) as proxy:
+        wait_until_ready(proxy)
+        desk = re.search(r"review desk (\S+)", proxy.stdout())
+        assert desk is not None
+        environ = {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token}
+        environ |= {"PINOCCHIO_CONFIG": str(path), "url": proxy.base_url}
+        output = run(sys.executable, str(EXAMPLES / "learning" / "learn.py"), **environ)
+    right = int(output.split()[0])
+    judged = re.search(r"delivered: (\d+) verdicts on \1 replies, (\S+)% right", output)
+    assert judged is not None, output
+    assert float(judged[2]) == pytest.approx(100 * right / int(judged[1]), abs=0.1)
+    assert f"fitted on {judged[1]} verdicts" in output
+    assert f"{judged[1]} audited verdicts" in output
+
+
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
     shown = sections(run(str(EXAMPLES / "every_surface.sh"), url=observing))
     assert list(shown) == ["chat/completions", "completions", "responses", "messages"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.json_splice import add_member, dumps, replace_member
+from proxy.json_splice import add_member, dumps, json_object, replace_member
 
 # Written on purpose as no dumper of Python's would write it.
 LEXEMES = ["1.0", "1E5", "-0", "1e-07", "12345678901234567890", '"\\u00e9"', '"\\/"', '"a\\"}{"']
@@ -181,3 +181,29 @@ def test_dumps_is_utf8_for_every_text(text: str) -> None:
 def test_dumps_keeps_other_scripts_readable() -> None:
     """Characters that UTF-8 has are not escaped."""
     assert dumps({"a": "größe 🙂", "b": [1]}) == '{"a":"größe 🙂","b":[1]}'.encode()
+
+
+@given(objects())
+def test_bodies_are_read_as_the_standard_library_reads_them(body: bytes) -> None:
+    """Members that stand twice, long integers, marks of byte order: nothing is read otherwise."""
+    assert json_object(body) == json.loads(body.decode("utf-8-sig"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":[1e400,-0,0.1234567890123456789,5e-324,123456789012345678901234567890]}',
+        '{"a":"\\ud800 \\u0000 \\ud83d\\ude00"}',
+        f'{{"a":{"[" * 400}{"]" * 400}}}',
+        "{}\n",
+        '{"a":Infinity}',
+    ],
+)
+def test_what_not_every_reader_takes(text: str) -> None:
+    """Depth, half a surrogate pair, and numbers beyond 64 bits."""
+    assert json_object(text.encode()) == json_object(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a":1,}', '{"a":01}', '{"a":1}x', "{'a':1}", '"a"'])
+def test_what_is_no_json_object(text: str) -> None:
+    assert json_object(text) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import time
 
 import numpy as np
@@ -18,14 +17,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 )
 
 from calibrator import NotScorableError
-from calibrator.llm.images import (
-    FACTOR,
-    MAX_FITTED_PIXELS,
-    MAX_PIXELS,
-    MIN_FITTED_PIXELS,
-    fitted_size,
-    read_image,
-)
+from calibrator.llm.config import ImageConfig
+from calibrator.llm.images import MAX_PIXELS, read_image
+from calibrator.llm.pixels import PixelReader
 from tests.pictures import (
     GREEN,
     PNG,
@@ -37,6 +31,7 @@ from tests.pictures import (
 )
 
 Size = tuple[int, int]
+IMAGES = ImageConfig()
 
 
 def colour_of(data: bytes) -> tuple[int, ...]:
@@ -190,42 +185,34 @@ def test_a_strip_is_no_picture(size: Size) -> None:
     """F04: over 200 times as long as wide is refused, as the model's own processor refuses it."""
     assert reason_of(picture("PNG", size)) == "image_shape"
     with pytest.raises(ValueError, match="aspect ratio"):
-        smart_resize(size[1], size[0], FACTOR, MIN_FITTED_PIXELS, MAX_FITTED_PIXELS)
+        smart_resize(size[1], size[0], 32, IMAGES.min_pixels, IMAGES.max_pixels)
 
 
-sides = st.integers(1, 100) | st.integers(1, 8_000)
-
-
-@given(sides, sides)
-def test_sizes_are_qwens_own(width: int, height: int) -> None:
-    """F04, V15: any size is fitted exactly as the model's image processor fits it."""
-    if max(width, height) > 200 * min(width, height):
-        return
-    theirs = smart_resize(height, width, FACTOR, MIN_FITTED_PIXELS, MAX_FITTED_PIXELS)
-    found = fitted_size(width, height)
-    assert found == theirs[::-1]
-    assert math.prod(found) <= MAX_FITTED_PIXELS
-    assert 196 <= math.prod(found) / FACTOR**2 <= 392
+@pytest.fixture(scope="module")
+def reader() -> PixelReader:
+    return PixelReader(IMAGES, Qwen2VLImageProcessorPil(patch_size=16, merge_size=2))
 
 
 @pytest.mark.parametrize(
     ("size", "tokens"),
-    [((28, 28), 196), ((336, 336), 196), ((1_024, 768), 374), ((640, 480), 300), ((1, 1), 196)],
+    [
+        ((28, 28), 196),
+        ((336, 336), 196),
+        ((1_024, 768), 374),
+        ((640, 480), 300),
+        ((1, 1), 196),
+        ((33, 900), 222),
+        ((1_200, 800), 384),
+        ((6_400, 32), 200),
+    ],
 )
-def test_tokens_of_known_sizes(size: Size, tokens: int) -> None:
-    """V15, V16, W02: both placeholders become 448 by 448, 196 tokens; photos have 196 to 392."""
-    assert math.prod(fitted_size(*size)) // FACTOR**2 == tokens
-
-
-@pytest.mark.parametrize("size", [(28, 28), (300, 200), (33, 900), (1_200, 800), (6_400, 32)])
-def test_the_real_processor_fits_a_picture_the_same(size: Size) -> None:
-    """F04: what is read goes into Qwen's processor, whose grid of patches is the fitted size."""
-    processor = Qwen2VLImageProcessorPil(
-        patch_size=16,
-        merge_size=2,
-        size={"shortest_edge": MIN_FITTED_PIXELS, "longest_edge": MAX_FITTED_PIXELS},
-    )
-    read = processor(images=[read_image(picture("PNG", size))], return_tensors="np")
-    width, height = fitted_size(*size)
-    assert read["image_grid_thw"].tolist() == [[1, height // 16, width // 16]]
-    assert np.isfinite(read["pixel_values"]).all()
+def test_pictures_are_fitted_into_the_papers_bounds(
+    reader: PixelReader, size: Size, tokens: int
+) -> None:
+    """F04, V15, V16, W02: tiles of 32 by 32 pixels, each a token; both placeholders become 448 by
+    448, and photos have 196 to 392 tokens."""
+    found = reader.read(picture("PNG", size))
+    assert found.tokens == tokens == found.grid[1] * found.grid[2] // 4
+    assert IMAGES.min_pixels <= tokens * 32**2 <= IMAGES.max_pixels
+    assert found.patches.shape[0] == found.grid[1] * found.grid[2]
+    assert np.isfinite(found.patches).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from calibrator.llm.batches import Budget, ModelRow
+from calibrator.llm.faster import use_faster_layers
 from calibrator.llm.kernels import linear_attention_of
 from calibrator.llm.loading import load_base
 from calibrator.llm.model import LabelModel
@@ -36,6 +38,14 @@ def load(tiny_bases: OfFamily, family: Family) -> Any:
 def model(request: pytest.FixtureRequest, tiny_bases: OfFamily) -> Any:
     """A tiny base of each family, in fp32; tests leave it as it is."""
     return load(tiny_bases, request.param)
+
+
+@pytest.fixture(scope="module")
+def faster(model: Any) -> Any:
+    """The same base with the layers that scoring replaces."""
+    changed = copy.deepcopy(model)
+    use_faster_layers(changed)
+    return changed
 
 
 def picture(seed: int, height: int = 4, width: int = 4) -> Pixels:
@@ -124,18 +134,26 @@ def test_one_mixed_batch_equals_the_plain_pass(model: Any, expected: Tensor, pad
 )
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_batches_and_shared_beginnings_equal_the_plain_pass(
-    model: Any, expected: Tensor, budget: Budget, is_kept: bool
+    model: Any, faster: Any, expected: Tensor, budget: Budget, is_kept: bool
 ) -> None:
-    """However rows are grouped, and whatever was read before, logits are those of each alone."""
-    scorer = LabelModel(model, LABELS, budget=budget)
-    found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
+    """W07: however rows are grouped, and whatever was read before, logits are those of each alone;
+    with transformers' layers as with those that replace them."""
+    for layers in (model, faster):
+        scorer = LabelModel(layers, LABELS, budget=budget)
+        found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
+        assert torch.allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def test_replaced_layers_can_be_padded_on_the_left(faster: Any, expected: Tensor) -> None:
+    """Then the last layer computes all positions."""
+    found = LabelModel(faster, LABELS, padding="left").logits(rows_of(faster))
     assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_nothing_is_carried_from_one_call_to_the_next(model: Any, expected: Tensor) -> None:
+def test_nothing_is_carried_from_one_call_to_the_next(faster: Any, expected: Tensor) -> None:
     """Scores do not depend on what was scored before: the models remember positions."""
-    scorer = kept(LabelModel(model, LABELS, budget=WHOLE))
-    rows = rows_of(model)
+    scorer = kept(LabelModel(faster, LABELS, budget=WHOLE))
+    rows = rows_of(faster)
     for order in ([9, 0], [0], [8, 5, 6, 7], [1], [5, 6, 7]):
         found = scorer.logits([rows[place] for place in order])
         assert torch.allclose(found, expected[order], rtol=0, atol=1e-5)
@@ -156,7 +174,7 @@ def counted_images(model: Any) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
 def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
-    """The placeholder of eight rows is one image to the vision tower, and none once it is kept."""
+    """W07: eight rows with the placeholder are one image to the tower, and none once it is kept."""
     model = load(tiny_bases, family)
     scorer = LabelModel(model, LABELS, budget=WHOLE)
     rows = [prompt(model, [40 + at, 50], PLACEHOLDER) for at in range(8)]
@@ -203,6 +221,7 @@ def test_patches_as_a_linear_layer_are_the_convolution(
 def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) -> None:
     """In bf16 a score alone, in any batch, and behind a kept beginning differ by 2e-3 at most."""
     model = load(tiny_bases, family).to(torch.bfloat16)
+    use_faster_layers(model)
     rng = random.Random(1)
     rows = rows_of(model)
     rows += [

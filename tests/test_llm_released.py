@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
 from calibrator import CheckpointError, Item, Pinocchio
+from calibrator.llm.config import preset
 from calibrator.llm.released import ADAPTER
 from tests.tiny_models import OfFamily, write_tiny_adapter
 
@@ -98,3 +100,22 @@ def test_their_arguments_of_score_are_ours() -> None:
     ours = set(inspect.signature(Pinocchio.score).parameters)
     theirs = {"question", "answer", "source_model", "benchmark", "prompt_variant", "messages"}
     assert theirs <= ours
+
+
+def test_what_is_installed_is_above_the_floors_of_the_released_code() -> None:
+    """W08: transformers 5.2 and peft 0.18 at least, as the extra `torch` asks for."""
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    asked = tomllib.loads(text)["project"]["optional-dependencies"]["torch"]
+    floors = dict(each.split(">=") for each in asked)
+    for name, least in (("transformers", (5, 2)), ("peft", (0, 18))):
+        assert tuple(map(int, floors[name].split("."))) >= least
+    assert "pillow" in floors
+
+
+def test_its_quality_is_what_its_authors_state() -> None:
+    """W10: their figures, under a name that says so; a preset that is trained first has none."""
+    released = preset("released-0.8b")
+    assert released.quality == {
+        "stated by its authors": {"auroc": 0.867, "ece": 0.08, "rows": 2_293}
+    }
+    assert preset("paper").quality == {}

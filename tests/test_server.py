@@ -7,6 +7,8 @@ import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -189,6 +191,26 @@ def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> N
         server.send_signal(signal.SIGINT)
         server.wait(within_s=10)
         assert "Traceback" not in server.stderr()
+
+
+def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
+    """Seconds and megabytes that nobody uses: what other commands, consoles and sockets need."""
+    config = write("admin: {enabled: false}\n", checkpoint="none")
+    command = [sys.executable, "-X", "importtime", "-m", "pinocchio", "serve", "--port", "0"]
+    with (
+        (tmp_path / "imports").open("w") as imports,
+        subprocess.Popen(
+            [*command, "--config", config], stdout=subprocess.PIPE, stderr=imports, text=True
+        ) as server,
+    ):
+        assert server.stdout is not None
+        assert "listens" in server.stdout.readline()
+        server.terminate()
+    lines = (tmp_path / "imports").read_text().splitlines()
+    loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "sqlalchemy" in loaded
+    unwanted = {"rich.console", "attr", "websockets", "fastapi", "numpy", "torch", "litellm"}
+    assert loaded & (unwanted | {"proxy.policy_commands", "calibrator.commands"}) == set()
 
 
 def test_check(write: Any, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) 
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer(OPEN_THINKING if family.startswith("qwen3_5") else "")
+    tokenizer = small_tokenizer(OPEN_THINKING if family.startswith("qwen3_5") else "")
     torch.manual_seed(seed)
     model = _model(family, tokenizer)
     with torch.no_grad():  # a random head says 0.5 of everything; a wider one tells rows apart
@@ -76,11 +76,12 @@ def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) 
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if family != "qwen3_5_text":
-        _image_processor().save_pretrained(folder)
+        image_processor().save_pretrained(folder)
     return folder
 
 
-def _tokenizer(ending: str) -> Any:
+def small_tokenizer(ending: str) -> Any:
+    """Of 400 tokens or so; `ending` is what its chat template opens the answer with."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -105,11 +106,9 @@ def _tokenizer(ending: str) -> Any:
     return tokenizer
 
 
-def _model(family: Family, tokenizer: Any) -> Any:
-    import transformers
-
-    text = {**TEXT_SIZES, "vocab_size": len(tokenizer), "tie_word_embeddings": family != "qwen3_vl"}
-    ids = {
+def image_ids(tokenizer: Any) -> dict[str, int]:
+    """What a model's configuration says of the tokens of images."""
+    return {
         f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
         for name, token in (
             ("image", "image_pad"),
@@ -118,6 +117,13 @@ def _model(family: Family, tokenizer: Any) -> Any:
             ("vision_end", "vision_end"),
         )
     }
+
+
+def _model(family: Family, tokenizer: Any) -> Any:
+    import transformers
+
+    text = {**TEXT_SIZES, "vocab_size": len(tokenizer), "tie_word_embeddings": family != "qwen3_vl"}
+    ids = image_ids(tokenizer)
     # of 4 half dimensions that turn (Qwen3.5) and of 8 (Qwen3-VL)
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_interleaved": True}
     if family == "qwen3_vl":
@@ -139,7 +145,7 @@ def _model(family: Family, tokenizer: Any) -> Any:
     return transformers.Qwen3_5ForConditionalGeneration(config)
 
 
-def _image_processor() -> Any:
+def image_processor() -> Any:
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     return Qwen2VLImageProcessorPil(

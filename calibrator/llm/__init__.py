@@ -11,10 +11,15 @@ question and answer, and P(correct) is the softmax over the logits of its two la
     pixels.py     pictures to what the vision tower reads
     loading.py    base and adapter, checked, merged
     model.py      the forward pass
+    canaries.py   scores that tell whose weights an engine has
     batches.py    which rows are computed together, and what of them once
     prefixes.py   what was read of a common beginning
     positions.py  where the tokens of text and images stand
-    patches.py    the vision tower's first layer
+    faster.py     layers that are replaced for scoring:
+    patches.py    the vision tower's first
+    linear_attention.py, delta_rule.py  those of linear attention, on a CPU
+    last_layer.py the last, at one position
+    float8.py     linear layers in float8
     kernels.py    which code computes linear attention
     calibrator.py the scorer that joins them
 

@@ -14,11 +14,13 @@ from peft import PeftModel
 from calibrator.devices import choose_device, default_dtype
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.bases import base_folder
+from calibrator.llm.canaries import CANARIES, CANARY
 from calibrator.llm.config import LlmConfig
+from calibrator.llm.faster import text_model_of, use_faster_layers
+from calibrator.llm.float8 import use_float8
 from calibrator.llm.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.loading import check_digest, load_adapter, load_base
 from calibrator.llm.model import LabelModel, ModelRow
-from calibrator.llm.patches import use_linear_patches
 from calibrator.llm.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.probe import load_probe
 from calibrator.llm.prompts import Prompts, load_prompts
@@ -28,7 +30,6 @@ log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
 COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
-CANARY = Item("What is 17 times 23?", "17 times 23 is 391.")
 
 
 class LlmCalibrator:
@@ -70,7 +71,11 @@ class LlmCalibrator:
             known = ", ".join([COMBINED, *self.config.variants])
             raise CheckpointError(f"{self.name} has no prompt variant {name!r}; it has: {known}")
         config = replace(
-            self.config, name=f"{self.config.name}-{name}", prompt=prompt, recalibration=None
+            self.config,
+            name=f"{self.config.name}-{name}",
+            prompt=prompt,
+            recalibration=None,
+            quality={},
         )
         return LlmCalibrator(
             config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels
@@ -93,6 +98,10 @@ class LlmCalibrator:
             Score(score, recalibration.apply(score) if recalibration else score, was_cut)
             for score, was_cut in zip(scores, cut, strict=True)
         ]
+
+    def canary_scores(self) -> tuple[float, ...]:
+        """What this calibrator says of the canaries, for its `calibrator.json`."""
+        return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
         """What the model reads of each item, and whether something of it was cut off."""
@@ -140,10 +149,12 @@ def load_llm(
         adapted = load_adapter(model, folder, config.adapter)
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
-    use_linear_patches(model)
+    use_faster_layers(model)
     if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
         log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
+    if config.float8:
+        use_float8(text_model_of(model))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"

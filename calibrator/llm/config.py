@@ -1,9 +1,10 @@
 """`calibrator.json` of a calibrator that is a language model, and the presets it starts from.
 
-`paper` is what the paper says (checklist B, E, F), `released-0.8b` what the authors' released
-weights are (2-W). Where the paper contradicts itself: the placeholder of 28 x 28 is enlarged to the
-least size that the vision tower takes, 448 x 448 (V16), and an image of 200,704 to 401,408 pixels
-is 196 to 392 tokens of 32 x 32 (V15).
+`paper` is what the paper says (checklist B, E, F): the largest of Qwen3-VL's three sizes (B04).
+`released-0.8b` is what the authors' released weights are (2-W): Qwen3.5-0.8B as the class that sees
+images (W01), with the quality that they state (W10). Where the paper contradicts
+itself: the placeholder of 28 x 28 is enlarged to the least size that the vision tower takes, 448 x
+448 (V16), and an image of 200,704 to 401,408 pixels is 196 to 392 tokens of 32 x 32 (V15).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Metadata = Literal["auto", "omit", "explicit"]
 Missing = Literal["omit", "empty"]
 Elicitation = Literal["logit", "probe", "both"]  # from the labels, a probe of the state, or both
 PRESETS: Final = Path(__file__).parent / "presets"
-PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # no calibrator.json there
+PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # G04; no calibrator.json
 FIELDS: Final = ("benchmark", "source_model", "question", "answer")
 FORMAT: Final = 1
 HERE: Final = "."  # the base of a folder that holds whole weights
@@ -42,7 +43,7 @@ class AdapterConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """What the calibrator reads (F01-F03, F07)."""
+    """What the calibrator reads (B07, F01-F03, F07)."""
 
     template: str
     missing: Missing = "omit"  # a line whose tag is unknown is left out, or its value is
@@ -61,7 +62,8 @@ class PromptConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderConfig:
-    """The picture that stands where a text question has none (F05, W02)."""
+    """The picture that stands where a text question has none, so that both kinds have one format
+    (B06, F05, W02)."""
 
     width: int = 28
     height: int = 28
@@ -101,10 +103,12 @@ class LlmConfig:
     images: ImageConfig | None = None
     metadata: Metadata = "auto"
     elicitation: Elicitation = "logit"  # K14
+    float8: bool = False  # linear layers multiply in it, and the scores are others (`float8.py`)
     variants: dict[str, PromptConfig] = field(default_factory=dict)  # other prompts, by name (G05)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
+    canary: tuple[float, ...] = ()  # scores of `canaries.CANARIES`, where they were written down
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
 
@@ -112,7 +116,8 @@ class LlmConfig:
     def version(self) -> str:
         """Checkpoint and recalibration, e.g. `pinocchio-0.8b@3f2a91c0+platt@9c1d02ab`."""
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
-        return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
+        numbers = "-float8" if self.float8 else ""
+        return f"{self.name}{numbers}@{self.weights_sha256[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
@@ -152,10 +157,18 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
         },
         source_models=tuple(map(str, values.pop("source_models", ()))),
         benchmarks=tuple(map(str, values.pop("benchmarks", ()))),
+        canary=tuple(map(float, values.pop("canary", ()))),
         **values,
     )
     if config.images is not None and config.architecture == "causal-lm":
         raise ValueError("a causal-lm reads no images; leave 'images' out")
+    if type(config.float8) is not bool:
+        raise TypeError(f"float8 must be true or false, not {config.float8!r}")
+    if config.float8 and config.recalibration is not None:
+        raise ValueError(
+            "float8 gives other scores than the recalibration here was fitted on; leave it out and "
+            "fit one with `pinocchio recalibrate`"
+        )
     if (config.adapter is None) != (config.base == HERE):
         raise ValueError(f"whole weights have base {HERE!r} and no adapter, an adapter has both")
     return config

@@ -79,7 +79,7 @@ def compare_elicitations(
         entry_of(label, len(fitted), test, confidence, found["labels"])
         for label, confidence in found.items()
     ]
-    return Study("elicitations", config.version, entries)
+    return Study("elicitations", calibrator.name, entries)
 
 
 def _states(calibrator: LlmCalibrator, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:

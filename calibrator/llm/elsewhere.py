@@ -15,6 +15,7 @@ from pathlib import Path
 from calibrator.checkpoint import read_config, resolve_checkpoint
 from calibrator.errors import CheckpointError, MissingExtraError, NotScorableError
 from calibrator.llm.bases import base_folder
+from calibrator.llm.canaries import CANARIES
 from calibrator.llm.config import LlmConfig
 from calibrator.llm.prompts import Prompt, Prompts, load_prompts
 from calibrator.scorer import Item, Score
@@ -37,6 +38,16 @@ class TokenPrompts:
         if any(item.images for item in items):
             raise NotScorableError("image", f"{self.name} is asked with text only")
         return self.prompts.read(items)
+
+    @property
+    def canaries(self) -> list[tuple[Item, float]]:
+        """Items with the score (not yet recalibrated) that an engine with the checkpoint's weights
+        gives; none where nobody wrote them down, or a placeholder is left
+        out."""
+        is_shown = self.config.images is not None and self.config.images.placeholder is not None
+        if is_shown or len(self.config.canary) != len(CANARIES):
+            return []
+        return list(zip(CANARIES, self.config.canary, strict=True))
 
     def score(self, prompt: Prompt, probability: float) -> Score:
         """What the probability of the correct label (B09), 0 to 1, is for an item."""
@@ -77,6 +88,11 @@ def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str,
     if config.elicitation != "logit":
         raise CheckpointError(
             f"checkpoint {checkpoint!r} reads a probe, and {engine} gives label probabilities alone"
+        )
+    if config.float8:
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} is scored in float8, which is done in this process alone; "
+            f"without `float8` in its calibrator.json, {engine} decides what it computes in"
         )
     if config.images is None or config.images.placeholder is None:
         return f"{config.version}~{engine}", config, folder

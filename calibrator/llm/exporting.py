@@ -21,19 +21,14 @@ import torch
 from calibrator.checkpoint import read_config, resolve_checkpoint, write_config
 from calibrator.digests import digest_of
 from calibrator.errors import CheckpointError
-from calibrator.llm.calibrator import CANARY, LlmCalibrator, load_llm
+from calibrator.llm.calibrator import LlmCalibrator, load_llm
+from calibrator.llm.canaries import CANARIES
 from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
 from calibrator.llm.loading import quiet
 from calibrator.llm.probe import PROBE
 from calibrator.llm.prompts import load_prompts
-from calibrator.scorer import Item
 
 Form = Literal["merged", "sequence-classification"]
-PROBES: Final = (
-    CANARY,
-    Item("What is 2 + 2?", "2 + 2 = 5."),
-    Item("Name a prime number above 20 and below 25.", "I am not sure, but 23 is one. " * 30),
-)
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # of a score
 
 
@@ -52,6 +47,7 @@ def export_weights(
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
         raise CheckpointError(f"{config.name} is no language model; its folder is its only form")
+    config = replace(config, float8=False)  # what is written are the weights before it
     calibrator = load_llm(config, folder, "cpu", dtype="float32")
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))
@@ -79,6 +75,7 @@ def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
         base_revision=None,
         adapter=None,
         weights_sha256=digest_of(folder),
+        canary=calibrator.canary_scores(),
     )
     write_config(folder, config)
     if config.images is None and config.elicitation == "logit":
@@ -162,7 +159,7 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
         again: Any = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True
         ).eval()
-    rows, _ = calibrator.rows(PROBES)
+    rows, _ = calibrator.rows(CANARIES)
     with torch.inference_mode():
         found = [
             float(torch.sigmoid(again(**calibrator.model.inputs([row])).logits[0, 0]))
@@ -183,7 +180,7 @@ def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> No
 
 
 def _scores(calibrator: LlmCalibrator) -> list[float]:
-    return [score.score for score in calibrator.score_batch(PROBES)]
+    return [score.score for score in calibrator.score_batch(CANARIES)]
 
 
 def _check(what: str, expected: list[float], found: list[float], dtype: str) -> None:

@@ -8,7 +8,6 @@ is decoded, and whatever Pillow stumbles over is one error, NotScorableError, wh
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 MAX_PIXELS: Final = 50_000_000  # of an image that is decoded: 150 MB
-
-# F04 and V15: a model sees tiles of 32 by 32 pixels (16 by 16, merged by 2 and 2), 196 to 392 of
-# them with the paper's bounds.
-MIN_FITTED_PIXELS: Final = 200_704
-MAX_FITTED_PIXELS: Final = 401_408
-FACTOR: Final = 32
 MOST_STRETCHED: Final = 200  # times as long as wide
 
 
@@ -65,30 +58,6 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
             "image_shape",
             f"an image of {width} by {height} pixels is a strip, over {MOST_STRETCHED} to 1",
         )
-
-
-def fitted_size(
-    width: int,
-    height: int,
-    min_pixels: int = MIN_FITTED_PIXELS,
-    max_pixels: int = MAX_FITTED_PIXELS,
-    factor: int = FACTOR,
-) -> tuple[int, int]:
-    """Width and height in pixels of the image as the model sees it (F04), multiples of `factor`.
-
-    Between `min_pixels` and `max_pixels` as a rule, as near to its shape as tiles allow: Qwen's
-    "smart resize". Raises NotScorableError (`image_shape`).
-    """
-    check_size(width, height, width * height)
-    tiles = (round(width / factor), round(height / factor))
-    pixels = tiles[0] * tiles[1] * factor**2
-    if pixels > max_pixels:
-        scale = math.sqrt(width * height / max_pixels) * factor
-        tiles = (max(1, math.floor(width / scale)), max(1, math.floor(height / scale)))
-    elif pixels < min_pixels:
-        scale = math.sqrt(min_pixels / (width * height)) / factor
-        tiles = (math.ceil(width * scale), math.ceil(height * scale))
-    return tiles[0] * factor, tiles[1] * factor
 
 
 def _upright(image: Image) -> Image:

@@ -7,6 +7,7 @@ A baseline for studies, not served: it costs as many passes as it takes, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,7 @@ def load_unmerged(
 
     Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
     """
+    config = replace(config, float8=False)
     if config.adapter is None:
         raise CheckpointError(f"{config.name} has no adapter of its own; it was merged")
     check_digest(config, folder)

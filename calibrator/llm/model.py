@@ -1,8 +1,10 @@
 """The forward pass: token ids and images in, the two labels' logits out, at the last position.
 
-Nothing is computed that is not needed: no other position's logits, no other row of the head, no
-image twice, no common beginning twice. The two rows are multiplied in fp32, whatever the rest runs
-in (B09), and so is what layers add up: in bf16 the other rows of a batch would move a score.
+The released code takes one row at a time, unmerged, over the whole vocabulary, and reads the
+placeholder anew each time (W07). Here nothing is computed that is not needed: no other
+position's logits, no other row of the head, no image twice, no common beginning twice. The two rows
+are multiplied in fp32, whatever the rest runs in (B09), and so is what layers add up: in bf16 the
+other rows of a batch would move a score.
 
 Rows are padded on the right and read at their own last token: a causal model never sees what stands
 behind it, so no mask is needed, attention has its fast path, and states that are carried on from a
@@ -15,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -24,6 +26,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from calibrator.llm.batches import Batch, Budget, ModelRow, plan
+from calibrator.llm.faster import text_model_of
+from calibrator.llm.last_layer import LastLayer, reading
 from calibrator.llm.pixels import Pixels
 from calibrator.llm.positions import positions_of
 from calibrator.llm.prefixes import Prefix
@@ -31,7 +35,7 @@ from calibrator.llm.probe import Probe, features_of
 
 __all__ = ["LabelModel", "ModelRow"]
 
-CPU_BUDGET: Final = Budget(tokens=4_096, pass_tokens=64)
+CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
 GPU_BUDGET: Final = Budget(tokens=16_384, pass_tokens=2_048)
 NEVER: Final = 2**62  # pays a pass of its own
 
@@ -64,6 +68,8 @@ class LabelModel:
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
         self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
         self._kept: Prefix | None = None
+        is_replaced = isinstance(text_model_of(model).layers[-1], LastLayer)
+        self._reads_last = is_replaced and padding == "right"  # and computes no other position
 
     @property
     def device(self) -> torch.device:
@@ -151,28 +157,32 @@ class LabelModel:
     def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
         """As `hidden`, for rows that all begin with `start`."""
         read = 0 if start is None else len(start.row.ids)
-        cache = None if start is None else start.copies(len(rows))
-        states = self._states(rows, read, cache)
-        if self.padding == "left":
-            return states[:, -1].float()
-        last = torch.tensor([len(row.ids) - read - 1 for row in rows], device=states.device)
-        return states[torch.arange(len(rows), device=states.device), last].float()
+        return self._last_states(rows, read, None if start is None else start.copies(len(rows)))
 
     def _read(self, row: ModelRow, start: Prefix | None = None) -> Prefix:
         if start is None:
             read, cache = 0, DynamicCache(config=self.model.config.get_text_config())
         else:
             read, cache = len(start.row.ids), start.copies(1)
-        self._states([row], read, cache)
+        self._last_states([row], read, cache)
         return Prefix(row, cache)
 
-    def _states(self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None) -> Tensor:
-        """States (B, L, hidden) of all positions from `read` on, which go into the cache too."""
+    def _last_states(
+        self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None
+    ) -> Tensor:
+        """States (B, hidden), fp32, at each row's last token; what was read of all tokens from
+        `read` on goes into the cache."""
         inputs = self.inputs(rows, read)
-        with _summed_in_fp32(self.model):
+        lengths = [len(row.ids) - read for row in rows]
+        ends = lengths if self.padding == "right" else [max(lengths)] * len(rows)
+        last = torch.tensor(ends, device=self.device) - 1
+        read_last = reading(last) if self._reads_last else nullcontext()
+        with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
         states: Tensor = output.last_hidden_state
-        return states
+        if states.shape[1] > 1:
+            states = states[torch.arange(len(rows), device=states.device), last]
+        return states.flatten(1).float()
 
     def inputs(self, rows: Sequence[ModelRow], read: int = 0) -> dict[str, Any]:
         """What the model takes, without the first `read` tokens of each row."""

@@ -39,12 +39,21 @@ def load_released(
     if base_model is not None and base_model != config.base:
         changed = f"{config.name}-on-{base_model.rstrip('/').rpartition('/')[2]}"
         config = replace(
-            config, name=changed, base=base_model, base_revision=None, recalibration=None
+            config,
+            name=changed,
+            base=base_model,
+            base_revision=None,
+            recalibration=None,
+            quality={},
         )
     if not use_placeholder_image and config.images is not None:
         images = replace(config.images, placeholder=None)
         config = replace(
-            config, name=f"{config.name}-no-placeholder", images=images, recalibration=None
+            config,
+            name=f"{config.name}-no-placeholder",
+            images=images,
+            recalibration=None,
+            quality={},
         )
     return load_llm(config, folder, _device(device_map), dtype=_dtype(torch_dtype))
 

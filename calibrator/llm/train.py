@@ -174,6 +174,7 @@ def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> 
             known,
             elicitation=run.config.elicitation,
             recalibration=_recalibration(targets, plain, named, run.say),
+            canary=run.calibrator.canary_scores(),
             training=_facts(run, samples, base),
             quality=quality,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from calibrator import Item, Score, load_token_prompts
 from proxy.engines.errors import EngineError, checked, field_of
@@ -18,6 +18,7 @@ from proxy.engines.json_client import JsonClient
 from proxy.engines.settings import TokenIds
 
 Json = dict[str, Any]
+CANARY_TOLERANCE: Final = 0.05  # of a score; bf16 moves one by 0.02, float8 by 0.03
 
 
 class Dialect(Protocol):
@@ -54,7 +55,8 @@ class TokenIdEngine:
         self.address = f"{settings.kind} at {self._client.base_url}"
 
     async def connect(self) -> str:
-        """Looks for the model; whether it has the checkpoint's weights, nobody can see."""
+        """Looks for the model, and whether it has the checkpoint's weights as far as that can be
+        told: by scores that the checkpoint carries, where it does."""
         listed = field_of(await self._client.get("/v1/models"), "data", list)
         served = [field_of(model, "id", str) for model in listed]
         if self._wanted is None and len(served) != 1:
@@ -63,7 +65,19 @@ class TokenIdEngine:
         if self._wanted is not None and self._wanted not in served:
             raise EngineError("engine_other", f"does not serve {self._wanted}")
         self._model = self._wanted or served[0]
+        await self._try_canaries()
         return self._prompts.name
+
+    async def _try_canaries(self) -> None:
+        canaries = self._prompts.canaries
+        found = await self.score([item for item, _ in canaries]) if canaries else []
+        for (_, expected), score in zip(canaries, found, strict=True):
+            if abs(score.score - expected) > CANARY_TOLERANCE:
+                text = (
+                    f"does not serve this checkpoint's weights: it gives {score.score:.3f} where "
+                    f"the checkpoint says {expected:.3f}"
+                )
+                raise EngineError("engine_other", text)
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         prompts = self._prompts.read(items)

@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from proxy.formats.merging import Pieces
+from proxy.json_splice import loads
 
 LEARNT_FROM = 3  # events: one with the role as a rule, then text
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
@@ -42,7 +41,7 @@ class AlikeEvents:
         try:
             # `in` would first try what it is given as a number, and clear the error
             if text.find(b'"') >= 0 or text.find(b"\\") >= 0:  # no string by itself: more than text
-                self.pieces.extend([orjson.loads(b'"%b"' % text) for text in texts])
+                self.pieces.extend([loads(b'"%b"' % text) for text in texts])
             else:
                 self.pieces.append(text.decode())
         except ValueError:
@@ -75,7 +74,7 @@ def plain_objects(raw: bytes) -> list[Any] | None:
     if not is_plain or listed.find(b"\n") >= 0:
         return None
     try:
-        objects: list[Any] = orjson.loads(b"[%b]" % listed)
+        objects: list[Any] = loads(b"[%b]" % listed)
     except ValueError:
         return None
     is_each = len(objects) == raw.count(b"\n\n")

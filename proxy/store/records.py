@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
+from types import NoneType
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -71,14 +73,26 @@ def first_id(at: float) -> str:
 
 
 ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
-_INTO = f"{exchanges.name} ({', '.join(COLUMNS)})".replace("key,", '"key",')
+_NAMES = tuple(f'"{name}"' for name in COLUMNS)
 
 
-@lru_cache(maxsize=ROWS_AT_ONCE)
-def _insert(rows: int) -> str:
-    """The statement that inserts so many rows."""
-    one = f"({', '.join('?' * len(COLUMNS))})"
-    return f"INSERT INTO {_INTO} VALUES {', '.join([one] * rows)}"
+@lru_cache(maxsize=1_024)
+def _insert(columns: tuple[int, ...], rows: int) -> str:
+    """The statement that inserts so many rows of these columns."""
+    one = f"({', '.join('?' * len(columns))})"
+    names = ", ".join(_NAMES[column] for column in columns)
+    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
+
+
+def by_columns(batch: list[Row]) -> dict[tuple[int, ...], list[Row]]:
+    """The rows by the columns that are not null in them: a null costs as much as a value."""
+    alike: defaultdict[tuple[type, ...], list[Row]] = defaultdict(list)
+    for row in batch:
+        alike[tuple(map(type, row))].append(row)
+    grouped: defaultdict[tuple[int, ...], list[Row]] = defaultdict(list)
+    for types, rows in alike.items():
+        grouped[tuple(n for n, type_ in enumerate(types) if type_ is not NoneType)] += rows
+    return grouped
 
 
 def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
@@ -94,12 +108,17 @@ def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
 def _put(connection: sa.Connection, batch: list[Row]) -> None:
     """In as few steps as a database knows; raises SQLAlchemyError, StoreError, ValueError."""
     if connection.dialect.name == "sqlite":
-        for rows in in_powers(batch):
-            connection.exec_driver_sql(_insert(len(rows)), tuple(chain(*rows)))
+        for columns, alike in by_columns(batch).items():
+            values = map(itemgetter(*columns), alike)
+            for rows in in_powers([*values]):
+                connection.exec_driver_sql(_insert(columns, len(rows)), tuple(chain(*rows)))
         return
     psycopg: Any = connection.connection
     try:
-        with psycopg.cursor() as cursor, cursor.copy(f"COPY {_INTO} FROM STDIN") as copy:
+        with (
+            psycopg.cursor() as cursor,
+            cursor.copy(f"COPY {exchanges.name} ({', '.join(_NAMES)}) FROM STDIN") as copy,
+        ):
             for row in batch:
                 copy.write_row(row)
     except connection.dialect.loaded_dbapi.Error as error:

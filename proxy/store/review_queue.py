@@ -21,6 +21,7 @@ from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, open_engine
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import (
+    AUDIT,
     EXPIRED,
     HELD,
     RELEASED,
@@ -229,6 +230,13 @@ class ReviewQueue:
         """Releases or rejects what is still open; None when somebody or time was faster."""
         with self._changing() as connection:
             return _decided(connection, held, state, reviewer, is_correct, revised, note)
+
+    def audit_of(self, request_id: str) -> HeldReply | None:
+        """What was drawn of an exchange and waits for its verdict."""
+        is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
+        query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
+        rows = self._rows(query.limit(1))
+        return HeldReply(**rows[0]._mapping) if rows else None
 
     def rehearse(self) -> None:
         """Reads and decides a reply that never was, so that the first decision of the day takes no

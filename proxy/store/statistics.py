@@ -208,10 +208,11 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
     Facts alone, of the latest `limit`: what proxy/store/labels.py reads whole.
     """
     same = verdicts.alias()
-    latest_one = sa.select(sa.func.max(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
-    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct, verdicts.c.id)
-    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == latest_one.scalar_subquery())
-    few = given.order_by(verdicts.c.id.desc()).limit(limit).subquery()
+    last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
+    last = last.order_by(same.c.given_at.desc(), same.c.id.desc()).limit(1)
+    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
+    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery())
+    few = given.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
     joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
     joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
     query = sa.select(

@@ -1,0 +1,82 @@
+"""The gated delta rule, which layers of linear attention compute, in matrix products for a CPU.
+
+Each head keeps a matrix S, which a token with key k, query q, value v, write strength beta and log
+decay g first fades, then corrects where it says something else of k than v, and then reads:
+
+    S <- exp(g) S,    S <- S + k (beta (v - k S)),    out = q S
+
+Tokens are taken by chunks: within one, all corrections follow from a triangular system, and S is
+carried from chunk to chunk (Yang et al. 2025, Gated Delta Networks, arXiv 2412.06464, section 3.3).
+Decays below exp(-40), which change no digit, are zero: smaller ones would become denormal numbers,
+with which a CPU multiplies many times slower.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+CHUNK: Final = 32  # tokens; 64 and 128 cost more, measured
+FORGOTTEN: Final = -40.0  # in log
+EPSILON: Final = 1e-6  # of the squares of keys and queries, as in transformers
+
+
+def gated_delta_rule(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Outputs (B, L, H, V), fp32, and the state (B, H, K, V) behind the last token.
+
+    `query` and `key` are (B, L, G, K), of any length each; G divides H, and a group serves H / G
+    heads in a row. `value` is (B, L, H, V), `decay` (in log) and `beta` are (B, L, H). `state` is
+    the one to go on from; None is zero. No gradients.
+    """
+    batch, length, heads, width = value.shape
+    repeats = heads // key.shape[2]
+    scale = key.shape[3] ** -0.5
+    asked, keys = _chunks(_unit(query, repeats, scale)), _chunks(_unit(key, repeats, 1.0))
+    values, strength = _chunks(value), _chunks(beta.unsqueeze(-1))
+    faded = _chunks(decay.unsqueeze(-1)).squeeze(-1).cumsum(-1)  # (B * H, N, C), since its start
+    between = _decayed(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
+    weights = (asked @ keys.mT).mul_(between)
+    system = (keys @ keys.mT).mul_(between).mul_(strength)
+    written = keys * _decayed(faded[..., -1:] - faded).unsqueeze(-1)  # as the chunk's end sees it
+    since = _decayed(faded).unsqueeze(-1)
+    asked.mul_(since)
+    keys.mul_(since)
+    end = since[:, :, -1:]
+    if state is None:
+        carried = values.new_zeros(batch * heads, key.shape[3], width)
+    else:
+        carried = state.float().flatten(0, 1).clone()
+    for at in range(values.shape[1]):
+        news = torch.baddbmm(values[:, at], keys[:, at], carried, alpha=-1).mul_(strength[:, at])
+        fixed = torch.linalg.solve_triangular(system[:, at], news, upper=False, unitriangular=True)
+        read = torch.bmm(asked[:, at], carried)
+        values[:, at] = read.baddbmm_(weights[:, at], fixed)  # which are not needed any more
+        carried.mul_(end[:, at]).baddbmm_(written[:, at].mT, fixed)
+    out = values.view(batch, heads, -1, width)[:, :, :length].transpose(1, 2)
+    return out, carried.view(batch, heads, -1, width)
+
+
+def _unit(x: Tensor, repeats: int, scale: float) -> Tensor:
+    """(B, L, G, K) to (B, L, G * repeats, K), fp32, of length `scale` each."""
+    x = x.float()
+    x = x * torch.rsqrt((x * x).sum(-1, keepdim=True) + EPSILON).mul_(scale)
+    return x.repeat_interleave(repeats, dim=2) if repeats > 1 else x
+
+
+def _chunks(x: Tensor) -> Tensor:
+    """(B, L, H, ..) to (B * H, N, C, ..), fp32 and a copy; zeros fill the last chunk."""
+    batch, length, heads, *rest = x.shape
+    count = -(-length // CHUNK)
+    found = torch.zeros(batch, heads, count * CHUNK, *rest, dtype=torch.float32)
+    found[:, :, :length] = x.transpose(1, 2)
+    return found.view(batch * heads, count, CHUNK, *rest)
+
+
+def _decayed(log: Tensor) -> Tensor:
+    """exp, in place, with zero for what is forgotten."""
+    return functional.threshold(log, FORGOTTEN, -torch.inf, inplace=True).exp_()

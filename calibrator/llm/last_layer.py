@@ -1,0 +1,119 @@
+"""The last layer, computed where the model is read: at one position of each row.
+
+All its tokens are asked for are keys and values; queries, the output and the MLP are needed at the
+last one alone. For attention layers as Qwen3.5 (whose queries bring a gate) and Qwen3-VL have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_LAST: ContextVar[Tensor | None] = ContextVar("last", default=None)  # each thread has its own
+
+
+@contextmanager
+def reading(last: Tensor) -> Iterator[None]:
+    """Within, a last layer gives (B, 1, width): row b's state at `last[b]` (B,), of a batch padded
+    on the right."""
+    token = _LAST.set(last)
+    try:
+        yield
+    finally:
+        _LAST.reset(token)
+
+
+class LastLayer(nn.Module):
+    """A decoder layer of full attention with the weights of transformers', under the names that
+    they are saved by. Outside of `reading` it computes all positions, as transformers does."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.input_layernorm: nn.Module = layer.input_layernorm
+        self.self_attn: Any = layer.self_attn
+        self.post_attention_layernorm: nn.Module = layer.post_attention_layernorm
+        self.mlp: nn.Module = layer.mlp
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, Tensor],
+        past_key_values: Any = None,
+        **others: Any,
+    ) -> Tensor:
+        """States (B, L, width) after this layer, or (B, 1, width) within `reading`."""
+        normed = self.input_layernorm(hidden_states)
+        if (last := _LAST.get()) is None:
+            found, _ = self.self_attn(
+                normed,
+                position_embeddings=position_embeddings,
+                past_key_values=past_key_values,
+                **others,
+            )
+        else:
+            found = self._attended(normed, position_embeddings, past_key_values, last)
+            hidden_states = _at(hidden_states, last)
+        hidden_states = hidden_states + found
+        after: Tensor = self.mlp(self.post_attention_layernorm(hidden_states))
+        return hidden_states + after
+
+    def _attended(
+        self, normed: Tensor, turns: tuple[Tensor, Tensor], cache: Any, last: Tensor
+    ) -> Tensor:
+        attention = self.self_attn
+        size = attention.head_dim
+        keys = attention.k_norm(attention.k_proj(normed).unflatten(-1, (-1, size))).transpose(1, 2)
+        values = attention.v_proj(normed).unflatten(-1, (-1, size)).transpose(1, 2)
+        keys = _turned(keys, *turns)
+        if cache is not None:
+            keys, values = cache.update(keys, values, attention.layer_idx)
+        asked = attention.q_proj(_at(normed, last))
+        is_gated = asked.shape[-1] == 2 * attention.o_proj.in_features
+        asked = asked.unflatten(-1, (-1, size * (1 + is_gated)))
+        query = attention.q_norm(asked[..., :size]).transpose(1, 2)
+        before = keys.shape[2] - normed.shape[1]
+        is_seen = torch.arange(keys.shape[2], device=last.device) <= (before + last)[:, None]
+        found = functional.scaled_dot_product_attention(
+            _turned(query, *(_at(each, last) for each in turns)).to(keys.dtype),
+            keys,
+            values.to(keys.dtype),
+            attn_mask=is_seen[:, None, None],
+            scale=attention.scaling,
+            enable_gqa=True,
+        )
+        found = found.transpose(1, 2)
+        if is_gated:
+            found = found * asked[..., size:].sigmoid()
+        out: Tensor = attention.o_proj(found.flatten(2))
+        return out
+
+
+def _at(states: Tensor, last: Tensor) -> Tensor:
+    """(B, L, D) to (B, 1, D), at a position of each row's own."""
+    return states[torch.arange(len(states), device=states.device), last][:, None]
+
+
+def _turned(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotary positions (B, L, R) on the first R of D numbers of (B, H, L, D)."""
+    width = cosine.shape[-1]
+    cosine, sine = cosine[:, None], sine[:, None]
+    turned, rest = states[..., :width], states[..., width:]
+    left, right = turned.chunk(2, dim=-1)
+    turned = turned * cosine + torch.cat([-right, left], dim=-1) * sine
+    return torch.cat([turned, rest], dim=-1)
+
+
+def use_last_layer(text_model: Any, deepstack: int = 0) -> None:
+    """Replaces the last of a text model's layers, where it has the parts of an attention layer.
+
+    `deepstack` is how many of the first layers are given more to add to all positions.
+    """
+    layers: nn.ModuleList = text_model.layers
+    if len(layers) > deepstack and hasattr(layers[-1], "self_attn"):
+        layers[-1] = LastLayer(layers[-1])

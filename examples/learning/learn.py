@@ -1,0 +1,70 @@
+"""Replies are audited, verdicts mend the confidence: what a reviewer's afternoon is worth.
+
+    PINOCCHIO_ADMIN_TOKEN=a-long-secret scripts/serve --config examples/learning/proxy.yaml
+    PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/python examples/learning/learn.py
+
+The verdicts come from the demo's answer key here; in your place people give them in the console, or
+a program that looks the answer up.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+from openai import OpenAI
+
+from proxy.demo import rows
+
+CONFIG = os.environ.get("PINOCCHIO_CONFIG", str(Path(__file__).with_name("proxy.yaml")))
+URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
+DESK = os.environ.get("PINOCCHIO_DESK_URL", "http://127.0.0.1:8001")
+TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
+TIMES = 2  # that every question is asked
+
+
+def ask() -> None:
+    client = OpenAI(base_url=URL, api_key="none-needed", max_retries=0)
+    for question in dict.fromkeys(row.question for row in rows() if row.content):
+        for _ in range(TIMES):
+            client.chat.completions.create(
+                model="demo", messages=[{"role": "user", "content": question}]
+            )
+
+
+def drawn(desk: httpx.Client) -> Iterator[dict[str, str]]:
+    """The audited replies that wait for a verdict."""
+    while items := desk.get("/reviews", params={"queue": "audit"}).json()["items"]:
+        yield from items
+
+
+def judge(desk: httpx.Client) -> int:
+    """Gives every audited reply its verdict; returns how many were right."""
+    right = {row.content for row in rows() if row.correct}
+    count = 0
+    for item in drawn(desk):
+        review = desk.get(f"/reviews/{item['id']}").json()
+        is_right = review["reply"]["choices"][0]["message"]["content"] in right
+        verdict = {"verdict": "approve" if is_right else "reject", "correct": is_right}
+        desk.post(f"/reviews/{item['id']}/verdict", json=verdict).raise_for_status()
+        count += is_right
+    return count
+
+
+def pinocchio(*command: str) -> None:
+    print(f"\n$ pinocchio {' '.join(command)}", flush=True)
+    subprocess.run([sys.executable, "-m", "pinocchio", *command, "--config", CONFIG], check=False)
+
+
+if __name__ == "__main__":
+    ask()
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=f"{DESK}/pinocchio/v1", headers=headers, trust_env=False) as at_desk:
+        print(judge(at_desk), "of the delivered replies were right")
+    pinocchio("reviews", "estimate")
+    pinocchio("recalibrate", "--from-store")
+    pinocchio("drift")
