@@ -4,7 +4,7 @@ P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09): the sigmoid
 difference, which is the log-odds of `tower` and `forest` plus those of the encoder's head. One
 forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
 torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint is
-a tower alone.
+a tower with a forest.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class EmbeddedCalibrator:
         rows, names = self._tower_rows(items, pieces)
         odds, features = self.tower.read(rows, names)
         if self.forest is not None:
-            odds = odds + self.forest.read(rows, names)
+            odds = self.forest.joined(odds, rows, names)
         return odds, features
 
     def _tower_rows(

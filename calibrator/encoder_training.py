@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -27,7 +26,7 @@ from calibrator.devices import choose_device
 from calibrator.embedded import read_checkpoint
 from calibrator.layout import TokenRow, assemble
 from calibrator.metrics import Floats
-from calibrator.torch_encoder import CrossEncoderModel, collate, load_weights
+from calibrator.torch_encoder import CrossEncoderModel, collate, load_base, load_weights
 from calibrator.tower_stage import TowerStage
 from calibrator.training_data import Batch, Example, Visits
 
@@ -37,19 +36,6 @@ if TYPE_CHECKING:
 STATE = "state.pt"
 FEATURE_BATCH = 32
 NAMED = (0.0, 1.0)  # (model, benchmark) dropout: how rows of known models are served
-
-
-def load_base(model: CrossEncoderModel, folder: Path) -> None:
-    """Copies the base weights into the encoder; every encoder weight must be among them.
-
-    The head begins at zero, so that the first scores are the side tower's alone.
-    """
-    state = load_file(folder / "model.safetensors")
-    wanted = model.encoder.state_dict().keys()
-    model.encoder.load_state_dict(
-        {name: state[name] for name in wanted if name in state}, strict=True
-    )
-    model.weaken(0)
 
 
 def load_start(model: CrossEncoderModel, name: str) -> None:

@@ -31,6 +31,7 @@ from calibrator.embedded import EmbeddedCalibrator, load_embedded
 from calibrator.errors import TrainingError
 from calibrator.familiarity import PREFIX as FAMILIARITY
 from calibrator.familiarity import Familiarity, modest_all
+from calibrator.forest import PREFIX as FOREST
 from calibrator.llm.config import LlmConfig
 from calibrator.loading import FAKE
 from calibrator.metrics import Floats
@@ -67,8 +68,8 @@ class Read:
 
 
 class TunableCheckpoint:
-    """The checkpoint that tuning begins with; raises TrainingError unless it is a tower alone,
-    CheckpointError where it cannot be used."""
+    """The checkpoint that tuning begins with; raises TrainingError unless it is a tower without an
+    encoder, CheckpointError where it cannot be used."""
 
     def __init__(self, name: str) -> None:
         if name.startswith(FAKE):
@@ -76,10 +77,10 @@ class TunableCheckpoint:
         self.folder = resolve_checkpoint(name)
         _check_kind(name, self.folder)
         calibrator = load_embedded(self.folder)
-        if calibrator.tower is None or calibrator.encoder is not None or calibrator.forest:
+        if calibrator.tower is None or calibrator.encoder is not None:
             raise TrainingError(
-                f"checkpoint {name!r} has an encoder or a forest beside its tower; verdicts "
-                "fine-tune a tower alone, as the shipped calibrator is: train this one on files, "
+                f"checkpoint {name!r} has an encoder; verdicts fine-tune a calibrator without one, "
+                "as the shipped one is: train this one on files, "
                 f"`pinocchio export --labelled -o FILE.jsonl` and `pinocchio train --start {name}`"
             )
         self._calibrator: EmbeddedCalibrator = calibrator
@@ -107,6 +108,8 @@ class TunableCheckpoint:
         """What it makes of some items; a few dozen at a time bound the memory."""
         rows, names = self._calibrator.tower_rows(items)
         odds, features = self._tower.read(rows, names)
+        if (forest := self._calibrator.forest) is not None:
+            odds = forest.joined(odds, rows, names)
         known = self._calibrator.familiarity
         white = known.white(features) if known else np.zeros((len(rows), 0))
         distances = known.distances(features) if known else np.zeros(len(rows))
@@ -149,8 +152,12 @@ class TunableCheckpoint:
         names = list(self.config.source_models)
         names += [name for name in tuned.models if name not in names]
         biases = np.array([0.0, *(tuned.models.get(name, 0.0) for name in names)])
+        forest = self._calibrator.forest
+        share = forest.share if forest else 1.0  # that is kept of what a tower adds up
         for number in sorted({key.split(".")[1] for key in state if key.startswith(TOWER)}):
-            _retune(state, f"{TOWER}{number}.", tuned, biases)
+            _retune(state, f"{TOWER}{number}.", tuned, biases, share)
+        if forest is not None:
+            _retune_forest(state, tuned.slope, len(biases))
         if known := self._calibrator.familiarity:
             state |= _with_centre(known, tuned)
         config = replace(
@@ -179,21 +186,35 @@ def _check_kind(name: str, folder: Path) -> None:
         )
 
 
-def _retune(state: dict[str, Array], at: str, tuned: Tuned, biases: Floats) -> None:
-    """One tower's last layer in place: all that it adds up times the slope, then what is new.
+def _retune(state: dict[str, Array], at: str, tuned: Tuned, biases: Floats, share: float) -> None:
+    """One tower's last layer in place: all that it adds up times the slope, then what is new, of
+    which `share` is kept later.
 
     `biases` (1 + names,) begin with no name's; a name that is new begins as no name.
     """
     names = state[f"{at}names"].astype(np.float32)
     names = np.vstack([names, np.repeat(names[:1], len(biases) - len(names), axis=0)])
-    names[:, 0] = names[:, 0] * tuned.slope + biases
+    names[:, 0] = names[:, 0] * tuned.slope + biases / share
     table = state[f"{at}table"].astype(np.int8)  # a copy
     table[:, 0] = np.round(table[:, 0] * tuned.slope).astype(np.int8)
     state[f"{at}names"], state[f"{at}table"] = names, table
-    added_to: dict[str, Any] = {"linear": tuned.traits, "last.bias": tuned.intercept}
+    added_to: dict[str, Any] = {
+        "linear": tuned.traits / share,
+        "last.bias": tuned.intercept / share,
+    }
     for name in ("last.weight", "last.bias", "asked.weight", "asked.bias", "linear"):
         scaled = state[f"{at}{name}"].astype(np.float64) * tuned.slope
         state[f"{at}{name}"] = (scaled + added_to.get(name, 0.0)).astype(np.float32)
+
+
+def _retune_forest(state: dict[str, Array], slope: float, names: int) -> None:
+    """All that a forest adds up times the slope, in place; a name that is new begins as no name."""
+    for name in ("value", "base", "beside"):
+        scaled = state[f"{FOREST}{name}"].astype(np.float64) * slope
+        state[f"{FOREST}{name}"] = scaled.astype(np.float32)
+    ability = state[f"{FOREST}ability"]
+    added = np.repeat(ability[:1], names - len(ability))
+    state[f"{FOREST}ability"] = np.concatenate([ability, added])
 
 
 def _with_centre(known: Familiarity, tuned: Tuned) -> dict[str, Array]:

@@ -121,11 +121,11 @@ def write_checkpoint(
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
     unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
     training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
+    if encoder is not None or run.config.has_forest:  # whose word pieces it gave a meaning
+        training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
     if encoder is not None:
         training |= {
             "start": Path(run.config.start).name,
-            "base": "all-MiniLM-L6-v2",
-            "base_sha256": BASE_SHA256,
             "row_visits": encoder.rows_seen,
             "loss_curve": encoder.watched,
         }

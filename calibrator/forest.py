@@ -1,8 +1,10 @@
 """The forest: boosted trees on traits, topics, the question's difficulty and the model's ability.
 
 The tower reads words; trees read the same answered question as a few hundred numbers that are not
-words, and so err on other rows, those of models above all that training never saw. The two log-odds
-are added. Serving is numpy alone; `forest_training` makes the weights.
+words, and so err on other rows, those of models above all that training never saw. The difficulty
+stands beside the trees too, for questions of a kind that training never saw. All three log-odds are
+added, and the sum is made smaller, for they know much the same. Serving is numpy alone;
+`forest_training` makes the weights.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class Forest:
         self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
         self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
         self.base = float(state["base"][0])
+        self.beside = float(state["beside"][0])  # what a difficulty weighs beside the trees
+        self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
         self.depth = int(state["depth"][0])
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
         shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
@@ -45,19 +49,29 @@ class Forest:
         if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
             raise ValueError("trees of another shape")
 
+    def joined(
+        self,
+        odds: NDArray[np.float64],
+        rows: Sequence[TowerRow],
+        names: Sequence[int] | NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """The tower's log-odds (B,) and the forest's as one, (B,)."""
+        return np.asarray(self.share * (odds + self.read(rows, names)))
+
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
         abilities = self.ability[np.asarray(names, dtype=np.intp)]
-        difficulties = [self.difficulty.of(row.grams) for row in rows]
+        difficulties = self.difficulty.of([row.asked for row in rows])
         given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
         tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
         at = np.zeros((len(rows), len(tree)), dtype=np.intp)
         for _ in range(self.depth):
             is_left = given[row, self.feature[tree, at]] <= self.threshold[tree, at]
             at = self.branches[is_left.astype(np.intp), tree, at]
-        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
+        said = self.base + self.value[tree, at].sum(axis=1, dtype=np.float64)
+        return np.asarray(said + self.beside * difficulties)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:

@@ -29,6 +29,8 @@ class ForestConfig:
     """How the forest is fitted, and what it weighs beside the tower."""
 
     weight: float = 0.75  # of its log-odds
+    difficulty_weight: float = 0.75  # of the question's difficulty beside them
+    share: float = 0.58  # of the sum with the tower's, which is too sure
     trees: int = 400
     leaves: int = 31
     learning_rate: float = 0.08
@@ -53,8 +55,12 @@ class ForestData:
     targets: NDArray[np.float32]
 
 
-def fit_forest(data: ForestData, names: int, config: ForestConfig, seed: int) -> dict[str, Array]:
+def fit_forest(
+    data: ForestData, names: int, vectors: NDArray[np.float32], config: ForestConfig, seed: int
+) -> dict[str, Array]:
     """The arrays of a `Forest` that knows `names` names; the same seed, the same forest.
+
+    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them.
 
     Its log-odds come multiplied by `config.weight`. A target between 0 and 1 counts as both, in
     its proportion. Raises MissingExtraError without scikit-learn.
@@ -67,8 +73,8 @@ def fit_forest(data: ForestData, names: int, config: ForestConfig, seed: int) ->
     tables = fit_topics(data.rows, config, rng)
     ability = abilities(data, names)
     hidden = rng.random(len(data.rows)) < config.name_dropout
-    grams = [row.grams for row in data.rows]
-    difficulty, told = fit_difficulty(grams, data.questions, data.targets, seed)
+    asked = [row.asked for row in data.rows]
+    difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
     others = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
     features = features_of(data.rows, Topics.from_state(tables), others)
     at, labels, weights = _as_labels(data.targets)
@@ -82,8 +88,12 @@ def fit_forest(data: ForestData, names: int, config: ForestConfig, seed: int) ->
         early_stopping=False,
         random_state=seed,
     ).fit(features[at], labels, sample_weight=weights)
-    arrays = {**_trees(model, config.weight), **tables, **difficulty}
-    return arrays | {"ability": ability.astype(np.float16)}
+    beside: dict[str, Array] = {
+        "ability": ability.astype(np.float16),
+        "beside": np.array([config.difficulty_weight], np.float32),
+        "share": np.array([config.share], np.float32),
+    }
+    return {**_trees(model, config.weight), **tables, **difficulty, **beside}
 
 
 def fit_topics(

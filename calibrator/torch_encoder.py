@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
@@ -100,6 +102,19 @@ def load_weights(model: CrossEncoderModel, weights: Mapping[str, Array]) -> Cros
     state = {name: torch.tensor(array) for name, array in all_in_fp32(weights).items()}
     model.load_state_dict(state, strict=True)
     return model
+
+
+def load_base(model: CrossEncoderModel, folder: Path) -> None:
+    """Copies the base weights into the encoder; every encoder weight must be among them.
+
+    The head begins at zero, so that the first scores are the side tower's alone.
+    """
+    state = load_file(folder / "model.safetensors")
+    wanted = model.encoder.state_dict().keys()
+    model.encoder.load_state_dict(
+        {name: state[name] for name in wanted if name in state}, strict=True
+    )
+    model.weaken(0)
 
 
 def load_torch_encoder(

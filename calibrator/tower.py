@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.ngrams import PARTS, Grams, grams_of
+from calibrator.ngrams import PARTS, Grams, Ids, grams_of
 from calibrator.traits import TRAITS, traits_of
 
 Floats = NDArray[np.float32]
@@ -36,10 +36,14 @@ PREFIX = "tower."
 
 @dataclass(frozen=True, slots=True)
 class TowerRow:
-    """One answered question as the tower reads it; `traits` is (TRAITS,)."""
+    """One answered question as the tower reads it; `traits` is (TRAITS,).
+
+    `asked`, the distinct word pieces of the question, is for the forest alone.
+    """
 
     grams: Grams
     traits: Floats
+    asked: Ids
 
 
 def tower_row(
@@ -47,7 +51,8 @@ def tower_row(
 ) -> TowerRow:
     """From the texts and their word pieces."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
-    return TowerRow(grams, traits_of(question, answer))
+    asked = np.unique(np.array(question_ids, dtype=np.int32))
+    return TowerRow(grams, traits_of(question, answer), asked)
 
 
 class Tower:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calibrator.forest import PREFIX as FOREST
 from calibrator.forest import Forest
 from calibrator.forest_training import ForestData, fit_forest
+from calibrator.piece_vectors import piece_vectors
 from calibrator.tower import Tower, TowerRow, Weights
 from calibrator.tower_training import (
     MIN_NAME_ROWS,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Logits = NDArray[np.float32]
 FITTED = "tower.npz"
+MEMBER = "tower-{}.npz"  # one of the towers, until all are fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class TowerStage:
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
         """What the weights that ship say, (B,)."""
         found = Tower(self.members).logits(rows, names)
-        return found + Forest(self.forest).read(rows, names) if self.forest else found
+        return Forest(self.forest).joined(found, rows, names) if self.forest else found
 
 
 def is_fitted(folder: Path) -> bool:
@@ -61,9 +63,12 @@ def wants_tower_rows(folder: Path, config: TrainConfig) -> bool:
 
 
 def fit_stage(
-    folder: Path, data: TrainData, config: TrainConfig, say: Callable[[str], None]
+    folder: Path, data: TrainData, config: TrainConfig, base: Path, say: Callable[[str], None]
 ) -> TowerStage:
-    """Fits the towers, or reads what an earlier start of the run fitted."""
+    """Fits towers and forest, or reads what an earlier start of the run fitted of them.
+
+    `base` is the folder of the base encoder, which tells a forest what word pieces mean.
+    """
     if not config.has_tower:
         return TowerStage(_nothing(data.train), _nothing(data.validation), [], {})
     if is_fitted(folder):
@@ -84,16 +89,18 @@ def fit_stage(
     everything = np.arange(len(given.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
-        seed = config.seed + 100 + number
-        model = fit_tower(given, everything, len(names) + 1, config.tower, seed)
-        members.append(export(model, rare))
+        if not (part := folder / MEMBER.format(number)).exists():
+            seed = config.seed + 100 + number
+            model = fit_tower(given, everything, len(names) + 1, config.tower, seed)
+            _save(part, export(model, rare))
+        members.append(dict(np.load(part)))
         say(f"tower: {number + 1} of {config.tower.members} that ship")
     forest: Weights = {}
     if config.has_forest and not config.has_encoder:
         benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
         questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
         told = ForestData(given.rows, given.names, benchmarks, questions, given.targets)
-        forest = fit_forest(told, len(names) + 1, config.forest, config.seed)
+        forest = fit_forest(told, len(names) + 1, piece_vectors(base), config.forest, config.seed)
         say(f"forest: {config.forest.trees} trees")
     stage = TowerStage(logits, _nothing(data.validation), members, forest)
     stage = replace(stage, validation_logits=validation_logits(stage, data.validation, names))
@@ -136,8 +143,14 @@ def _write(path: Path, stage: TowerStage) -> None:
         for name, value in member.items()
     }
     arrays |= {f"{FOREST}{name}": value for name, value in stage.forest.items()}
+    _save(path, arrays | {"train": stage.train_logits, "validation": stage.validation_logits})
+    for part in path.parent.glob(MEMBER.format("*")):
+        part.unlink()
+
+
+def _save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes all of it or nothing."""
     partial = path.with_suffix(".tmp.npz")
-    arrays |= {"train": stage.train_logits, "validation": stage.validation_logits}
     np.savez(partial, allow_pickle=False, **arrays)
     partial.replace(path)
 

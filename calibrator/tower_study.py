@@ -22,6 +22,7 @@ from calibrator.forest import Forest
 from calibrator.forest_training import ForestConfig, ForestData, fit_forest
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
+from calibrator.piece_vectors import piece_vectors
 from calibrator.rows import Row
 from calibrator.tower import TowerRow
 from calibrator.tower_stage import tower_rows
@@ -101,6 +102,7 @@ class TowerStudy:
     def __init__(self, rows: list[Row], seed: int, forest: ForestConfig | None = None) -> None:
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
+        self.vectors = piece_vectors(base_folder()) if forest else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
         self.share = np.array([share_of(row.question_id) for row in rows])
         self.models = np.array([(row.model or "").lower() for row in rows])
@@ -163,9 +165,10 @@ class TowerStudy:
                 total += tower_logits(model, data, np.flatnonzero(mask), is_named) / config.members
         if self.forest is not None:
             found = self._forest(self.forest, np.flatnonzero(chosen), names)
-            for total, (mask, is_named) in zip(sums, groups, strict=True):
+            for at, (mask, is_named) in enumerate(groups):
                 rows = [self.read[i] for i in np.flatnonzero(mask)]
-                total += found.read(rows, names[mask] * is_named)
+                joined = found.joined(sums[at].astype(np.float64), rows, names[mask] * is_named)
+                sums[at] = joined.astype(np.float32)
         return sums
 
     def _forest(
@@ -174,7 +177,9 @@ class TowerStudy:
         rows = [self.read[i] for i in at]
         benchmarks, questions = self.benchmark_numbers[at], self.questions[at]
         data = ForestData(rows, names[at], benchmarks, questions, self.labels[at])
-        return Forest(fit_forest(data, int(names.max()) + 1, config, self.seed))
+        assert self.vectors is not None
+        fitted = fit_forest(data, int(names.max()) + 1, self.vectors, config, self.seed)
+        return Forest(fitted)
 
     def tell(self, name: str, at: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         if len(at):

@@ -7,7 +7,8 @@ The tower (n-grams, traits, names) is fitted in minutes, and so is a forest besi
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
 on what the tower leaves over (`encoder_training`).
 
-A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted),
+A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
+then `tower-0.npz` and so on, each tower on its own),
 `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
 same command goes on where it was interrupted.
 """
@@ -35,7 +36,7 @@ from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.rows import Row
 from calibrator.run_folder import adopt_folder
-from calibrator.tower_stage import FITTED, fit_stage, wants_tower_rows
+from calibrator.tower_stage import FITTED, MEMBER, fit_stage, wants_tower_rows
 from calibrator.tower_training import TowerConfig
 from calibrator.training_data import (
     Example,
@@ -144,7 +145,7 @@ class Run:
         self.folder, self.config, self.say = folder, config, say
         self.tokenizer = load_tokenizer(base_folder())
         self.tags = TagEncoder(self.tokenizer, config.layout)
-        adopt_folder(folder, config.as_dict(), (FITTED, STATE))
+        adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0), STATE))
 
     def log(self, **values: float) -> None:
         with (self.folder / "log.jsonl").open("a") as stream:
@@ -171,7 +172,7 @@ def train(
     run = Run(folder, config, say)
     data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
-    tower = fit_stage(run.folder, data, config, say)
+    tower = fit_stage(run.folder, data, config, base_folder(), say)
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)

@@ -1,89 +1,115 @@
-"""The difficulty of questions: told out of fold in training, the same in numpy when it serves."""
+"""The difficulty of questions: told by others like them, in words that training never saw too."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibrator.difficulty import PREFIX, Difficulty
-from calibrator.difficulty_training import fit_difficulty
-from calibrator.ngrams import Grams, grams_of
+from calibrator.difficulty import BOUNDS, PREFIX, Difficulty
+from calibrator.difficulty_training import WIDTH, fit_difficulty
+from calibrator.ngrams import Ids
 from calibrator.recalibration import sigmoid
-from calibrator.tower import BUCKETS
+
+PIECES = 120  # the first half means one thing, the other half another
+UNHELD = 50  # of each half, the pieces from here on stand in no question of training
 
 
-def asked(pieces: list[int], answer: str = "yes") -> Grams:
-    return grams_of("what", answer, pieces, [len(answer)], BUCKETS)
-
-
-def questions(count: int) -> tuple[list[Grams], NDArray[np.int64], NDArray[np.float32]]:
-    """Three replies to each; questions with the piece 7 are hard, those with 8 easy."""
+def meaning() -> NDArray[np.float32]:
+    """A vector for each piece, around that of its half."""
     rng = np.random.default_rng(1)
-    grams, numbers, targets = [], [], []
+    halves = np.repeat(rng.normal(size=(2, 96)), PIECES // 2, axis=0)
+    return (halves + 0.4 * rng.normal(size=(PIECES, 96))).astype(np.float32)
+
+
+def asked(half: int, first: int, count: int = 8) -> Ids:
+    """A question of pieces of one half, from `first` on."""
+    return (half * PIECES // 2 + first + np.arange(count)).astype(np.int32)
+
+
+def questions(count: int) -> tuple[list[Ids], NDArray[np.int64], NDArray[np.float32]]:
+    """Three replies to each; questions of the first half are hard, those of the other easy."""
+    rng = np.random.default_rng(2)
+    rows, numbers, targets = [], [], []
     for n in range(count):
-        for reply in range(3):
-            grams.append(asked([7 + n % 2, 50 + n % 9, 1000 + n], "so" * reply))
+        pieces = asked(n % 2, int(rng.integers(0, UNHELD - 8)))
+        for _ in range(3):
+            rows.append(pieces)
             numbers.append(n)
             targets.append(rng.random() < (0.2, 0.8)[n % 2])
-    return grams, np.array(numbers), np.array(targets, dtype=np.float32)
+    return rows, np.array(numbers), np.array(targets, dtype=np.float32)
 
 
-def test_hard_and_easy_questions_are_told_apart_by_their_words() -> None:
-    """A new question gets about the share of right replies that its words had."""
-    state, _ = fit_difficulty(*questions(200), seed=1)
-    difficulty = Difficulty.from_state(state)
-    hard, easy = (float(sigmoid(difficulty.of(asked([piece, 51])))) for piece in (7, 8))
-    assert hard == pytest.approx(0.2, abs=0.12)
-    assert easy == pytest.approx(0.8, abs=0.12)
+def fitted(given: tuple[Any, Any, Any]) -> tuple[Difficulty, NDArray[np.float32]]:
+    state, told = fit_difficulty(*given, meaning())
+    return Difficulty.from_state(state), told
 
 
-def test_the_answer_says_nothing_of_it() -> None:
-    """Replies to one question have one difficulty, in training and at serving."""
-    given = questions(60)
-    state, told = fit_difficulty(*given, seed=1)
-    difficulty = Difficulty.from_state(state)
-    assert len({difficulty.of(grams) for grams in given[0][:3]}) == 1
-    assert all(len(set(told[given[1] == n])) == 1 for n in range(60))
+@pytest.mark.parametrize("first", [3, UNHELD])
+def test_a_question_is_as_hard_as_those_like_it(first: int) -> None:
+    """About the share of right replies that questions of its meaning had, though training held
+    none of its pieces."""
+    difficulty, _ = fitted(questions(200))
+    hard, easy = sigmoid(difficulty.of([asked(0, first), asked(1, first)]))
+    assert hard == pytest.approx(0.2, abs=0.1)
+    assert easy == pytest.approx(0.8, abs=0.1)
+
+
+def test_far_from_all_questions_it_is_the_base_rate() -> None:
+    """A question without a word, and one that is like none, say nothing."""
+    rows, numbers, targets = questions(200)
+    only_hard = numbers % 2 == 0
+    given = [r for r, is_hard in zip(rows, only_hard, strict=True) if is_hard]
+    difficulty, _ = fitted((given, numbers[only_hard], targets[only_hard]))
+    none, other = sigmoid(difficulty.of([np.zeros(0, np.int32), asked(1, UNHELD)]))
+    assert none == pytest.approx(difficulty.base, abs=0.02)
+    assert other == pytest.approx(difficulty.base, abs=0.02)
 
 
 def test_what_is_told_of_training_rows_did_not_see_their_question() -> None:
-    """Labels that are coin tosses are not known to the out-of-fold difficulty, though the one that
-    serves has learned them."""
+    """Labels that are coin tosses are known to the difficulty that serves, which has seen them,
+    and not to the one that training rows are told."""
     rng = np.random.default_rng(3)
-    pieces = rng.integers(0, 40, (300, 12))
-    grams = [asked(each.tolist()) for each in pieces]
+    rows = [np.unique(rng.integers(0, PIECES, 6)).astype(np.int32) for _ in range(300)]
     targets = rng.integers(0, 2, 300).astype(np.float32)
-    state, told = fit_difficulty(grams, np.arange(300), targets, seed=1)
-    difficulty = Difficulty.from_state(state)
-    inside = np.array([difficulty.of(each) for each in grams])
-    agreement = [float(np.mean((found > 0) == (targets > 0.5))) for found in (inside, told)]
-    assert agreement[0] > 0.75
+    difficulty, told = fitted((rows, np.arange(300), targets))
+    agreement = [np.mean((each > 0) == (targets > 0.5)) for each in (difficulty.of(rows), told)]
+    assert agreement[0] > 0.8
     assert agreement[1] < 0.6
 
 
-def test_words_of_one_question_do_not_count() -> None:
-    """What fewer than three questions hold is left out, whatever its replies were."""
-    state, _ = fit_difficulty(*questions(200), seed=1)
-    rarity = state[f"{PREFIX}rarity"]
-    own, shared = (grams_of("", "", [piece], [], BUCKETS)[0] for piece in (1004, 7))
-    assert not rarity[0, own].any()
-    assert rarity[0, shared].all()
+def test_replies_to_a_question_share_its_difficulty() -> None:
+    """In training and at serving; and a question's neighbours in a batch change nothing."""
+    rows, numbers, targets = questions(200)
+    difficulty, told = fitted((rows, numbers, targets))
+    assert all(len(set(told[numbers == n])) == 1 for n in range(200))
+    alone = [difficulty.of([each])[0] for each in rows]
+    assert difficulty.of(rows) == pytest.approx(alone, abs=1e-5)
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_questions_of_one_kind_have_one_difficulty(label: int) -> None:
-    """All right or all wrong: nothing can be told apart, and nothing breaks."""
-    grams, numbers, targets = questions(20)
-    state, told = fit_difficulty(grams, numbers, np.full_like(targets, label), seed=1)
-    difficulty = Difficulty.from_state(state)
-    assert len({difficulty.of(each) for each in grams}) == 1
+def test_all_right_or_all_wrong_is_no_certainty(label: int) -> None:
+    """Log-odds stay within bounds."""
+    rows, numbers, targets = questions(20)
+    difficulty, told = fitted((rows, numbers, np.full_like(targets, label)))
+    assert sigmoid(difficulty.of(rows[:1]))[0] == pytest.approx(BOUNDS[label])
     assert np.isfinite(told).all()
-    assert (difficulty.of(grams[0]) > 0) == bool(label)
 
 
-def test_a_difficulty_of_another_shape_is_refused() -> None:
+def test_vectors_of_few_numbers_are_filled_with_zeros() -> None:
+    """Fewer directions than a checkpoint holds do no harm."""
+    state, _ = fit_difficulty(*questions(20), meaning()[:, :5])
+    assert state[f"{PREFIX}table"].shape == (PIECES, WIDTH)
+    assert not state[f"{PREFIX}table"][:, 5:].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("scale", "of another shape"), ("share", "of another shape")]
+)
+def test_a_difficulty_of_another_shape_is_refused(name: str, message: str) -> None:
     """Arrays that do not fit are an error at loading."""
-    table = np.zeros((2, 8), np.float16)
-    with pytest.raises(ValueError, match="a difficulty of another shape"):
-        Difficulty(table[:1], table, np.zeros(1))
+    state, _ = fit_difficulty(*questions(20), meaning())
+    with pytest.raises(ValueError, match=message):
+        Difficulty.from_state(state | {PREFIX + name: state[PREFIX + name][:3]})

@@ -17,6 +17,8 @@ from calibrator.ngrams import PARTS
 from calibrator.topics import Topics
 from calibrator.tower import TowerRow, tower_row
 
+VECTORS = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
+
 CONFIG = ForestConfig(weight=1.0, trees=30, leaf_rows=5, topics=(6, 6, 4, 4, 4), grams=300)
 SEED = 5
 
@@ -45,7 +47,7 @@ def data() -> ForestData:
 
 @pytest.fixture(scope="module")
 def state(data: ForestData) -> dict[str, Any]:
-    return fit_forest(data, 4, CONFIG, SEED)
+    return fit_forest(data, 4, VECTORS, CONFIG, SEED)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +69,16 @@ def test_numpy_serves_what_scikit_learn_grew(
         return fit(model, *given, **named)
 
     monkeypatch.setattr(HistGradientBoostingClassifier, "fit", keep)
-    half = Forest(fit_forest(data, 4, replace(CONFIG, weight=0.5), SEED))
-    difficulties = [forest.difficulty.of(row.grams) for row in data.rows]
+    changed = replace(CONFIG, weight=0.5, difficulty_weight=0.25)
+    half = Forest(fit_forest(data, 4, VECTORS, changed, SEED))
+    difficulties = forest.difficulty.of([row.asked for row in data.rows])
     others = np.stack([forest.ability[data.names], difficulties], axis=1)
     read = features_of(data.rows, forest.topics, others)
     expected = grown[0].decision_function(read)
     assert expected.std() > 0.5, "the model tells rows apart"
-    assert forest.read(data.rows, data.names) == pytest.approx(expected, abs=1e-4)
-    assert half.read(data.rows, data.names) == pytest.approx(expected / 2, abs=1e-4)
+    read_whole, read_half = (each.read(data.rows, data.names) for each in (forest, half))
+    assert read_whole == pytest.approx(expected + 0.75 * difficulties, abs=1e-4)
+    assert read_half == pytest.approx(expected / 2 + 0.25 * difficulties, abs=1e-4)
 
 
 def test_it_learns_from_traits_and_names(data: ForestData, forest: Forest) -> None:
@@ -110,14 +114,15 @@ def test_topics_tell_subjects_apart_without_labels(data: ForestData) -> None:
 
 def test_a_row_of_unknown_words_has_no_topic(data: ForestData, forest: Forest) -> None:
     """Words that training never saw say nothing: zeros, and finite log-odds."""
-    strange = TowerRow(tuple(np.zeros(0, np.int32) for _ in range(PARTS)), data.rows[0].traits)
+    none = np.zeros(0, np.int32)
+    strange = TowerRow((none,) * PARTS, data.rows[0].traits, none)
     assert not forest.topics.of(strange.grams).any()
     assert np.isfinite(forest.read([strange], [0])).all()
 
 
 def test_the_same_seed_gives_the_same_forest(data: ForestData, state: dict[str, Any]) -> None:
     """Nothing but the seed decides."""
-    again, other = (fit_forest(data, 4, CONFIG, seed) for seed in (SEED, SEED + 1))
+    again, other = (fit_forest(data, 4, VECTORS, CONFIG, seed) for seed in (SEED, SEED + 1))
     assert all(np.array_equal(again[name], state[name]) for name in state)
     assert not np.array_equal(other["threshold"], state["threshold"])
 
@@ -125,15 +130,15 @@ def test_the_same_seed_gives_the_same_forest(data: ForestData, state: dict[str, 
 def test_a_target_between_the_labels_counts_as_both(data: ForestData) -> None:
     """Rows of target 0.3 alone give a forest that says 0.3 of all."""
     targets = np.full(600, 0.3, dtype=np.float32)
-    found = Forest(fit_forest(replace(data, targets=targets), 4, CONFIG, SEED))
+    found = Forest(fit_forest(replace(data, targets=targets), 4, VECTORS, CONFIG, SEED))
     said = found.read(data.rows, [0] * 600)
-    assert 1 / (1 + np.exp(-said)) == pytest.approx(0.3, abs=0.01)
+    assert 1 / (1 + np.exp(-said / 1.75)) == pytest.approx(0.3, abs=0.01)  # trees and difficulty
 
 
 def test_few_rows_make_a_small_forest() -> None:
     """Four rows with hardly a word: fewer directions than wanted are filled with zeros."""
     few = rows(4)
-    found = Forest(fit_forest(few, 4, CONFIG, SEED))
+    found = Forest(fit_forest(few, 4, VECTORS, CONFIG, SEED))
     assert found.topics.width == sum(CONFIG.topics)
     assert np.isfinite(found.read(few.rows, few.names)).all()
 
@@ -175,4 +180,4 @@ def test_any_text_has_finite_log_odds(
     row = tower_row(question, answer, said[:9], said)
     alone, together = forest.read([row], [name]), forest.read([row, row], [name, 0])
     assert np.isfinite(together).all()
-    assert alone[0] == together[0]
+    assert alone[0] == pytest.approx(together[0], abs=1e-5)

@@ -34,6 +34,7 @@ MODEL_AND_TRAINING = [
         "encoder_training",
         "finishing",
         "llm.*",
+        "piece_vectors",
         "torch_encoder",
         "tower_training",
     )

@@ -14,12 +14,12 @@ from calibrator import Item
 from calibrator.checkpoint import EncoderConfig
 from calibrator.devices import choose_device
 from calibrator.embedded import EmbeddedCalibrator, load_embedded, read_checkpoint
-from calibrator.encoder_training import load_base
 from calibrator.layout import PAD, SEP, TokenRow
 from calibrator.torch_encoder import (
     CrossEncoderModel,
     TorchEncoder,
     collate,
+    load_base,
     load_torch_encoder,
     load_weights,
 )

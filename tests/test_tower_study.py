@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import typer
 
+from calibrator import tower_study
 from calibrator.forest_training import ForestConfig
 from calibrator.rows import Row, parse_row
 from calibrator.tower_study import (
@@ -20,6 +21,7 @@ from calibrator.tower_training import TowerConfig
 from calibrator.training_data import share_of
 
 MODELS, BENCHMARKS = ("claude-x", "gpt-1", "phi-2"), ("GSM8K", "TriviaQA", "other")
+VECTORS = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
 SMALL = TowerConfig(members=1)
 BUSH = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
 
@@ -83,8 +85,11 @@ def test_each_alone_is_told_and_then_all(
     assert counts["all benchmarks"] == counts["GSM8K"] + counts["TriviaQA"] > 0
 
 
-def test_the_forest_is_added_to_the_towers(study: TowerStudy) -> None:
+def test_the_forest_is_added_to_the_towers(
+    study: TowerStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a forest the logits are the towers' and its own; names change both."""
+    monkeypatch.setattr(tower_study, "piece_vectors", lambda _: VECTORS)
     at = study.share < HELD_SHARE
     groups = [(at, False), (at, True)]
     plain = study.scores(SMALL, ~at, groups)
@@ -93,7 +98,7 @@ def test_the_forest_is_added_to_the_towers(study: TowerStudy) -> None:
     forest = both._forest(BUSH, np.flatnonzero(~at), names := name_numbers(study.models, ~at))
     rows = [study.read[i] for i in np.flatnonzero(at)]
     for number, told in enumerate((names[at] * 0, names[at])):
-        expected = plain[number] + forest.read(rows, told)
+        expected = BUSH.share * (plain[number] + forest.read(rows, told))
         assert found[number] == pytest.approx(expected, abs=1e-3)
     assert np.abs(found[0] - plain[0]).max() > 0.01
 

@@ -9,11 +9,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from calibrator import Item, TrainingError, load_scorer
+from calibrator import Item, TrainingError, load_scorer, tower_stage
 from calibrator.checkpoint import read_config
 from calibrator.digests import sha256_of
 from calibrator.embedded import EmbeddedCalibrator
@@ -134,9 +135,13 @@ def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Pat
 
 
 @pytest.mark.parametrize("has_forest", [False, True])
-def test_no_encoder_is_needed(config: TrainConfig, tmp_path: Path, has_forest: bool) -> None:
+def test_no_encoder_is_needed(
+    config: TrainConfig, tmp_path: Path, has_forest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tower, alone as it ships or with a forest added, is a calibrator: no encoder is trained,
     written or loaded, and the run needs no second start."""
+    vectors = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
+    monkeypatch.setattr(tower_stage, "piece_vectors", lambda _: vectors)
     bush = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
     alone = replace(config, has_encoder=False, has_forest=has_forest, forest=bush)
     made = train(tmp_path, alone, lambda _: None)
@@ -157,10 +162,34 @@ def test_no_encoder_is_needed(config: TrainConfig, tmp_path: Path, has_forest: b
     rows = [tower_row(items[0].question, items[0].answer, *pieces[1:])]
     odds = scorer.tower.logits(rows, names)
     if scorer.forest is not None:
-        odds = odds + scorer.forest.read(rows, names)
+        odds = scorer.forest.joined(odds, rows, names)
     assert logit(wrong.score) == pytest.approx(odds[0], abs=1e-6)
     again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
     assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
+
+
+def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    """Each is kept as soon as it is there; the weights are those of a run in one go, and another
+    configuration may not take them over."""
+    pair = replace(config, has_encoder=False, tower=replace(config.tower, members=2))
+
+    def stop(text: str) -> None:
+        if text.startswith("tower: 1"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", pair, stop)
+    first = (tmp_path / "run" / "tower-0.npz").stat().st_mtime_ns
+    with pytest.raises(TrainingError, match="another configuration"):
+        train(tmp_path / "run", replace(pair, outlier_share=0.1), lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", pair, stop)
+    assert (tmp_path / "run" / "tower-0.npz").stat().st_mtime_ns == first
+    resumed, whole = (train(tmp_path / name, pair, lambda _: None) for name in ("run", "whole"))
+    assert read_config(resumed).weights_sha256 == read_config(whole).weights_sha256
+    assert not list((tmp_path / "run").glob("tower-*.npz"))
 
 
 def test_two_towers_of_one_seed_are_one(config: TrainConfig, tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Pa
     """A language model, an encoder and a fake are not tuned here; each sentence says what is."""
     with pytest.raises(TrainingError, match=r"pinocchio train .* --preset .* --start"):
         TunableCheckpoint(str(language_model))
-    with pytest.raises(TrainingError, match="encoder or a forest"):
+    with pytest.raises(TrainingError, match="has an encoder"):
         TunableCheckpoint(str(save_tiny(tmp_path / "tiny")))
     with pytest.raises(TrainingError, match="no calibrator that could be trained"):
         TunableCheckpoint("fake:0.5")
