@@ -290,9 +290,12 @@ def test_an_event_in_single_bytes_is_kept_once() -> None:
     """An event that arrives byte by byte costs its own size, not its number of parts."""
     event = b"data: " + b"x" * 200_000 + b"\n\n"
     _, whole = peak_of(live(), [event])
-    size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
-    assert size == len(event)
-    assert peak < 2 * whole  # 200,000 parts would take four times that
+    for _ in range(3):  # threads of other tests may take something meanwhile
+        size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
+        assert size == len(event)
+        if peak < 2 * whole:  # 200,000 parts would take four times that
+            return
+    pytest.fail(f"{peak:,} bytes were kept at once, {whole:,} where it came as one")
 
 
 def test_a_broken_stream_that_is_not_kept_raises() -> None:
