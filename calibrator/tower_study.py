@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,13 @@ LEFT_OUT_SHARE = 0.5  # of the questions of benchmarks that are left out, to sav
 Mask = NDArray[np.bool_]
 
 
+class Kind(StrEnum):
+    """What training can be kept from seeing."""
+
+    FAMILIES = "families"
+    BENCHMARKS = "benchmarks"
+
+
 def changed(config: TowerConfig, setting: str) -> TowerConfig:
     """The configuration with `name=value`; raises typer.BadParameter for an unknown name."""
     name, _, value = setting.partition("=")
@@ -78,8 +86,8 @@ def main(
         bool, typer.Option(help="Leave out six model families and eight benchmarks.")
     ] = False,
     each: Annotated[
-        bool, typer.Option(help="Instead: each of them alone, one after the other.")
-    ] = False,
+        Kind | None, typer.Option(help="Instead: each of these alone, one after the other.")
+    ] = None,
     forest: Annotated[bool, typer.Option(help="With a forest beside the towers.")] = False,
     seed: int = 1,
 ) -> None:
@@ -91,7 +99,7 @@ def main(
     for setting, config in variants.items():
         typer.echo(setting)
         if each:
-            study.each_alone(config)
+            study.each_alone(config, each)
         else:
             study.all_at_once(config, leave_out)
 
@@ -128,26 +136,23 @@ class TowerStudy:
         for name, (mask, _) in groups.items():
             self.tell(name, np.flatnonzero(mask), scores.pop(0))
 
-    def each_alone(self, config: TowerConfig) -> None:
-        """Each family on questions held out, each benchmark; then the rows of each kind pooled."""
-        held = self.share < HELD_SHARE
-        families = {
-            name: np.array([model.startswith(name) for model in self.models]) for name in FAMILIES
-        }
-        self._alone("families", config, {n: (mask, held & mask) for n, mask in families.items()})
-        some = self.share < LEFT_OUT_SHARE
-        benchmarks = {name: self.benchmarks == name for name in BENCHMARKS}
-        self._alone("benchmarks", config, {n: (m, some & m) for n, m in benchmarks.items()})
-
-    def _alone(self, kind: str, config: TowerConfig, parts: dict[str, tuple[Mask, Mask]]) -> None:
-        judged: list[NDArray[np.int64]] = []
+    def each_alone(self, config: TowerConfig, kind: Kind) -> None:
+        """Each family on questions held out, or each benchmark; then all of them pooled."""
+        if kind is Kind.FAMILIES:
+            of = {name: np.char.startswith(self.models, name) for name in FAMILIES}
+            judged = self.share < HELD_SHARE
+        else:
+            of = {name: self.benchmarks == name for name in BENCHMARKS}
+            judged = self.share < LEFT_OUT_SHARE
+        at: list[NDArray[np.int64]] = []
         given: list[NDArray[np.float32]] = []
-        for name, (left_out, mask) in parts.items():
+        for name, left_out in of.items():
+            mask = left_out & judged
             (found,) = self.scores(config, (self.share >= HELD_SHARE) & ~left_out, [(mask, True)])
-            judged.append(np.flatnonzero(mask))
+            at.append(np.flatnonzero(mask))
             given.append(found)
-            self.tell(name, judged[-1], found)
-        self.tell(f"all {kind}", np.concatenate(judged), np.concatenate(given))
+            self.tell(name, at[-1], found)
+        self.tell(f"all {kind}", np.concatenate(at), np.concatenate(given))
 
     def scores(
         self, config: TowerConfig, chosen: Mask, groups: list[tuple[Mask, bool]]

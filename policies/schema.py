@@ -196,12 +196,14 @@ _POLICY: Final[Schema] = {
     },
     "ask": _ASK,
     "certificate": _TEXT,
-    "costs": _keys(
-        {
-            "currency": _TEXT,
-            **dict.fromkeys(PRICES, _PRICE),
-            "queues": {"type": "object", "additionalProperties": _PRICE},
-        }
+    "costs": _nullable(
+        _keys(
+            {
+                "currency": _TEXT,
+                **dict.fromkeys(PRICES, _PRICE),
+                "queues": {"type": "object", "additionalProperties": _PRICE},
+            }
+        )
     ),
     "rules": _nullable({"type": "array", "items": _keys(_RULE, required=("name", "then"))}),
     "default": _ACTION,

@@ -63,6 +63,14 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found + [each for key, inner in items for each in places(inner, (*place, key))]
 
 
+@pytest.mark.parametrize("key", ["rules", "costs"])
+def test_a_key_with_nothing_in_it_is_valid(key: str) -> None:
+    """As where every line under it is commented out: the reader takes it for empty."""
+    document = {"version": 1, "name": "p", "default": "hold", key: None}
+    parsed(document)
+    VALIDATOR.validate(document)
+
+
 @given(st.data())
 def test_what_the_schema_refuses_the_reader_refuses(data: st.DataObject) -> None:
     """With any one value of a policy replaced by something else, a red mark is never wrong."""

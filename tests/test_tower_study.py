@@ -13,6 +13,7 @@ from calibrator.tower_study import (
     FAMILIES,
     HELD_SHARE,
     LEFT_OUT_SHARE,
+    Kind,
     TowerStudy,
     changed,
     name_numbers,
@@ -75,14 +76,16 @@ def test_each_group_is_told_with_its_rows(
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"), [(Kind.FAMILIES, "claude phi"), (Kind.BENCHMARKS, "GSM8K TriviaQA")]
+)
 def test_each_alone_is_told_and_then_all(
-    study: TowerStudy, capsys: pytest.CaptureFixture[str]
+    kind: Kind, names: str, study: TowerStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A family, or a benchmark, after the other; the pooled rows are those of its kind."""
-    study.each_alone(SMALL)
+    """A family, or a benchmark, after the other; then the rows of all."""
+    study.each_alone(SMALL, kind)
     counts = told(capsys.readouterr().out)
-    assert counts["all families"] == counts["claude"] + counts["phi"] > 0
-    assert counts["all benchmarks"] == counts["GSM8K"] + counts["TriviaQA"] > 0
+    assert counts[f"all {kind}"] == sum(counts[name] for name in names.split()) > 0
 
 
 def test_the_forest_is_added_to_the_towers(
