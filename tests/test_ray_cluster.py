@@ -111,6 +111,7 @@ def parts_of(output: Path) -> set[Path]:
     return set(Path(f"{output}.parts").glob("0*.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_lost_machine_loses_no_row(cluster: RayCluster, tmp_path: Path) -> None:
     """SIGKILL to a machine with a part in hand: the output is that of one process, in its order."""
     files, output = files_of(tmp_path, 4_000), tmp_path / "out.jsonl"

@@ -1,4 +1,4 @@
-"""Mistakes with `pinocchio score --engine ray` that are told before a cluster is started."""
+"""`pinocchio score --engine ray` on this machine alone, and what it says of mistakes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,26 @@ from calibrator.commands import cli
 from tests.labelled_rows import raw_rows, write
 from tests.live_proxy import environment, free_port
 from tests.ray_cluster import OURS
+from tests.test_ray_cluster import check_against_one_process, files_of
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("rows") / "rows.jsonl", raw_rows(5, seed=1))
+
+
+def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
+    """Good rows and bad, in their order, on a Ray of its own; a lost machine: test_ray_cluster."""
+    files, output = files_of(tmp_path, 300), tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "pinocchio", "score", *map(str, files), "-o", str(output)]
+    with subprocess.Popen(
+        [*command, "--engine", "ray"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | OURS,
+    ) as run:
+        check_against_one_process(run, files, output)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # of its own deprecated options
