@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from calibrator import version_of
 from policies import Facts, decide, load_policy
 from proxy.demo import rows
 from proxy.demo_answers import DemoRow
@@ -36,7 +37,7 @@ TOKEN = "a-token-for-the-pictures"
 PORT, ADMIN_PORT = 18_110, 18_111
 DAYS, PAST, LABELLED = 7, 6_000, 0.09
 DAY_S = 86_400
-CALIBRATOR = "embedded@3a56c2f5+platt@61dc186f"
+CALIBRATOR = version_of("embedded")
 POLICY = """
 version: 1
 name: pharmacy
