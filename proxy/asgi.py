@@ -141,7 +141,7 @@ class _Watch:
         self._working = asyncio.current_task()
         self._waiting: asyncio.Task[None] | None = None
         self.has_left = False
-        self._tell_leaving = scope.get(TELL_LEAVING)
+        self._tell_leaving = scope.pop(TELL_LEAVING, None)  # the server's end would keep itself
         if self._tell_leaving is not None:
             self._tell_leaving(self._leave)
         else:  # another server; there a task waits, which costs as much as a small request
