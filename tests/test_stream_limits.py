@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calibrator import FakeScorer
-from proxy.app import App, create_app
-from proxy.config import Config
 from proxy.deadlines import Deadlines
 from proxy.errors import UpstreamBrokenError
 from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Assembler, Choice, Format
@@ -28,7 +22,7 @@ from proxy.scoring import Status
 from proxy.sse import Event
 from tests.conftest import StartProxy
 from tests.faulty_upstream import DONE, Cut, Step, Wait
-from tests.live_proxy import ROOT, LiveProxy, WordScorer, events_in, members_in
+from tests.live_proxy import LiveProxy, WordScorer, events_in, members_in
 from tests.scripted_streams import (
     TEXT,
     RawStream,
@@ -421,74 +415,3 @@ def test_a_hundred_streams_at_once(
     ids = {stream.fields["x-pinocchio-request-id"] for stream in streams}
     assert len(ids) == len(streams)
     assert all(recorded(proxy, id)["confidence"] == 0.9 for id in ids)
-
-
-# What a stream leaves behind
-
-STREAMS = 8
-BODY = b'{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello?"}]}'
-SCOPE = {
-    "type": "http",
-    "method": "POST",
-    "path": "/v1/chat/completions",
-    "raw_path": b"/v1/chat/completions",
-    "query_string": b"",
-    "headers": [(b"host", b"localhost"), (b"content-length", b"%d" % len(BODY))],
-}
-
-
-async def stream_of(app: App) -> bytes:
-    """A whole stream of the demo's, without a server."""
-    said: list[bytes] = []
-    asked = [{"type": "http.request", "body": BODY}]
-
-    async def receive() -> dict[str, Any]:
-        if not asked:
-            await asyncio.Event().wait()  # the client stays
-        return asked.pop()
-
-    async def send(message: Any) -> None:
-        said.append(message.get("body", b""))
-
-    await app(dict(SCOPE), receive, send)
-    return b"".join(said)
-
-
-def test_a_stream_leaves_no_cycle(tmp_path: Path) -> None:
-    """What a stream needed is freed at its end; collecting it later would take longer than it."""
-    program = (
-        "import asyncio, pathlib, sys; from tests.test_stream_limits import left_by_streams\n"
-        "print(asyncio.run(left_by_streams(pathlib.Path(sys.argv[1]))))"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]  # where nothing else leaves cycles
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) < STREAMS
-
-
-async def left_by_streams(tmp_path: Path) -> int:
-    """The objects that only the collector of cycles frees, after STREAMS streams."""
-    config = Config.model_validate(
-        {
-            "upstreams": {"demo": {"demo": True}},
-            "models": [{"match": "demo", "upstream": "demo"}],
-            "store": f"sqlite:///{tmp_path / 'store.db'}",
-            "records": {"keep_days": 0},
-        }
-    )
-    app = create_app(config, load=lambda: FakeScorer(0.7))
-    await app._start()
-    try:
-        for _ in range(500):  # until the scorer is there
-            if b'"confidence":0.7' in await stream_of(app):
-                break
-            await asyncio.sleep(0.01)
-        gc.collect()
-        gc.disable()
-        for _ in range(STREAMS):
-            await stream_of(app)
-        await asyncio.sleep(0.1)  # tasks that end with the stream have ended
-        return gc.collect()
-    finally:
-        gc.enable()
-        await app._stop()
