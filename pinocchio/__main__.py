@@ -47,12 +47,14 @@ def main() -> None:
     _import_structlog()
     import typer
 
+    from pinocchio.options import options
     from proxy.commands import cli
     from proxy.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
     if sys.argv[1:2] != ["serve"]:  # which is to start in no time, and needs none of the others
         _add_others(cli)
+    cli.callback()(options)
     typer.main.get_command(cli)(prog_name="pinocchio")
 
 

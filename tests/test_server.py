@@ -18,6 +18,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+import pinocchio
 from proxy.commands import cli
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
@@ -211,6 +212,13 @@ def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
     assert "sqlalchemy" in loaded
     unwanted = {"rich.console", "attr", "websockets", "fastapi", "numpy", "torch", "litellm"}
     assert loaded & (unwanted | {"proxy.policy_commands", "calibrator.commands"}) == set()
+
+
+def test_the_version() -> None:
+    """`pinocchio --version` is that of the package."""
+    command = [sys.executable, "-m", "pinocchio", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told == f"pinocchio-proxy {pinocchio.__version__}\n"
 
 
 def test_check(write: Any, tmp_path: Path) -> None:

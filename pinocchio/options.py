@@ -1,0 +1,26 @@
+"""What the command `pinocchio` takes before the name of one of its commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pinocchio import __version__
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"pinocchio-proxy {__version__}")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A proxy that says how far each reply of a language model can be trusted."""
