@@ -33,7 +33,8 @@ WHOLE_REPLY = "pinocchio.whole_reply"
 and `body`, its pieces: a whole reply at once, where the server takes that."""
 TELL_LEAVING = "pinocchio.tell_leaving"
 """Where a scope has a function that takes what to call, once, when the client leaves before its
-reply is whole; it takes None when nobody wants to know any longer. Only our own server has it."""
+reply is whole; it takes None when nobody wants to know any longer. Whoever uses it takes it out, or
+it would keep the scope, and the scope it. Only our own server has it."""
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ class _Watch:
         self._working = asyncio.current_task()
         self._waiting: asyncio.Task[None] | None = None
         self.has_left = False
-        self._tell_leaving = scope.pop(TELL_LEAVING, None)  # the server's end would keep itself
+        self._tell_leaving = scope.pop(TELL_LEAVING, None)
         if self._tell_leaving is not None:
             self._tell_leaving(self._leave)
         else:  # another server; there a task waits, which costs as much as a small request
