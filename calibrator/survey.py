@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from calibrator.groups import NONE
 from calibrator.rows import Row
+from calibrator.training_data import without_copies
 
 LOWEST, HIGHEST = 0.20, 0.80  # accuracy of a benchmark that tells good answers from bad (C07, V24)
 
@@ -62,5 +63,6 @@ def trained_models(rows: Sequence[Row], known: Collection[str]) -> dict[str, int
 
 
 def shared_questions(rows: Sequence[Row], train: Sequence[Row]) -> int:
-    """How many questions stand on both sides (D04)."""
-    return len({row.question_id for row in rows} & {row.question_id for row in train})
+    """How many questions stand on both sides (D04), be it as copies under another id."""
+    ids = [row.question_id for row in without_copies([*rows, *train])]
+    return len(set(ids[: len(rows)]) & set(ids[len(rows) :]))

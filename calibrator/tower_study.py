@@ -35,7 +35,7 @@ from calibrator.tower_training import (
     tower_logits,
 )
 from calibrator.train import base_folder
-from calibrator.training_data import is_trainable, load_labelled, share_of, tokenize
+from calibrator.training_data import is_trainable, load_labelled, share_of, tokenize, without_copies
 
 FAMILIES = ("claude", "gemma", "phi", "yi", "deepseek", "grok")
 BENCHMARKS = (
@@ -112,11 +112,12 @@ class TowerStudy:
         self.read = read_rows_for_tower(rows)
         self.vectors = piece_vectors(base_folder()) if forest else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
-        self.share = np.array([share_of(row.question_id) for row in rows])
+        asked = [row.question_id for row in without_copies(rows)]
+        self.share = np.array([share_of(id) for id in asked])
         self.models = np.array([(row.model or "").lower() for row in rows])
         self.benchmarks = np.array([row.benchmark or "" for row in rows])
         self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]
-        self.questions = np.unique([row.question_id for row in rows], return_inverse=True)[1]
+        self.questions = np.unique(asked, return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
         """Known questions, families and benchmarks, judged by towers that saw none of them."""

@@ -25,6 +25,8 @@ NON_COMMERCIAL = "__nc"  # such files are never trained on
 ENCODE_CHUNK = 2_000
 MAX_WEIGHT = 3.0  # of a row of a small benchmark, so that none is learned by heart
 GROUP = 2_048  # rows that are sorted by length together
+COPY_CHARACTERS = 300  # letters and digits; questions that begin with the same ones are copies
+TELLING = 30  # a question of fewer, brackets or a formula, is told by all that stands in it
 REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # a reply that was not published
 
 
@@ -67,6 +69,37 @@ def load_labelled(
 def share_of(text: str) -> float:
     """A number in [0, 1) that depends on the text alone; splits stay the same for ever."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+
+
+def without_copies(rows: Sequence[Row]) -> list[Row]:
+    """The rows, copies of a question under the least of their ids.
+
+    Benchmarks borrow questions from each other, and what is learned of one copy tells the answer to
+    the next. Case, spaces and punctuation make no difference.
+    """
+    least: dict[str, str] = {}  # of an id, one that is less and of the same question
+
+    def least_of(id: str) -> str:
+        while (less := least.setdefault(id, id)) != id:
+            id = less
+        return id
+
+    asked: dict[str, str] = {}
+    for row in rows:
+        first = asked.setdefault(_told_by(row.question), row.question_id)
+        one, other = sorted((least_of(first), least_of(row.question_id)))
+        least[other] = one
+    ids = [least_of(row.question_id) for row in rows]
+    return [
+        row if row.question_id == id else replace(row, question_id=id)
+        for row, id in zip(rows, ids, strict=True)
+    ]
+
+
+def _told_by(question: str) -> str:
+    """What is the same in all copies of a question."""
+    letters = "".join(filter(str.isalnum, question.lower()))
+    return letters[:COPY_CHARACTERS] if len(letters) >= TELLING else "".join(question.split())
 
 
 def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[list[Row], list[Row]]:
@@ -115,13 +148,13 @@ def select_rows(
 ) -> tuple[list[Row], list[Row]]:
     """The rows to train on, and those of the validation questions; raises TrainingError.
 
-    Rows that cannot be used are left out, with `refuse` also those whose question has images.
+    Copies of a question have one id in them, and so are on one side. Rows that cannot be used are left out, with `refuse` also those whose question has images.
     """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
         raise TrainingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
     rows, _ = load_labelled(files, images)
-    train, validation = split_by_question(rows, selection.validation_share)
+    train, validation = split_by_question(without_copies(rows), selection.validation_share)
     if not train:
         raise TrainingError("too few questions: all of them fell to validation")
     if selection.rows:

@@ -83,6 +83,15 @@ def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
     assert run(file, "--train", train).exit_code == 0
 
 
+def test_copies_of_questions_in_the_training_are_found(tmp_path: Path) -> None:
+    """D04: another benchmark's ids and another way of writing do not make other questions."""
+    asked = "Which of these planets has the most moons, and since when?"
+    file = write(tmp_path / "rows.jsonl", rows_of("a", 1, 1, question=asked, question_id="a1"))
+    copied = rows_of("b", 1, 0, question=asked.upper(), question_id="b7")
+    train = write(tmp_path / "train.jsonl", copied)
+    assert "1 questions stand in the training" in run(file, "--train", train, "--strict").stderr
+
+
 def test_rows_without_a_model_are_of_none() -> None:
     """C11: who nobody named was not trained on."""
     assert trained_models([parse_row(row) for row in rows_of("b", 1, 1)], ["", "x"]) == {}

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from calibrator.training_data import (
     share_of,
     split_by_question,
     tokenize,
+    without_copies,
 )
 from tests.tiny_checkpoint import BASE
 
@@ -89,6 +91,55 @@ def test_the_split_is_for_ever() -> None:
     _, held = split_by_question(few, 0.2)
     _, more_held = split_by_question(many[::-1], 0.2)
     assert {r.question_id for r in held} <= {r.question_id for r in more_held}
+
+
+def asked(id: str, question: str) -> Row:
+    return replace(row(1), question_id=id, question=question)
+
+
+LONG = "Which of these planets has the most moons, and what are they called?"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_copy"),
+    [
+        (LONG, "WHICH of these planets  has the most moons — and what are they called", True),
+        (LONG + "x" * 300, LONG + "x" * 300 + "y", True),  # the same 300 letters
+        (LONG, LONG + " A. Saturn", False),
+        ("2 + 2 = ?", "2 + 2=?", True),
+        ("( [ { ) ]", "( [ { ) ] }", False),  # no letter is the same as no letter
+    ],
+)
+def test_copies_of_a_question_have_one_id(first: str, second: str, is_copy: bool) -> None:
+    """D04: benchmarks borrow from each other, so an id alone does not tell questions apart."""
+    ids = [r.question_id for r in without_copies([asked("b", first), asked("a", second)])]
+    assert ids == (["a", "a"] if is_copy else ["b", "a"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40))
+def test_what_shares_an_id_or_a_text_is_on_one_side(pairs: list[tuple[int, int]]) -> None:
+    """D04: however ids and texts are tied to each other, in any order; nothing else changes."""
+    rows = [asked(f"q{id}", f"{LONG} {text}") for id, text in pairs]
+    merged = without_copies(rows)
+    of_id = {r.question_id: m.question_id for r, m in zip(rows, merged, strict=True)}
+    of_text = {r.question: m.question_id for r, m in zip(rows, merged, strict=True)}
+    for r, m in zip(rows, merged, strict=True):
+        assert of_id[r.question_id] == of_text[r.question] == m.question_id
+        assert replace(m, question_id=r.question_id) == r
+    assert sorted(set(of_id.values())) == sorted(
+        {m.question_id for m in without_copies(rows[::-1])}
+    )
+
+
+def test_copies_are_never_on_both_sides(tmp_path: Path) -> None:
+    """D04: of two benchmarks with the same questions, both rows of each are on one side."""
+    files = [
+        write(tmp_path / f"{name}.jsonl", [row(n, question_id=f"{name}{n}") for n in range(60)])
+        for name in "ab"
+    ]
+    train, validation = select_rows(files, Selection(validation_share=0.3))
+    assert len(train) + len(validation) == 120
+    assert not {r.question for r in train} & {r.question for r in validation}
 
 
 def test_the_share_is_about_what_was_asked_for() -> None:
