@@ -148,7 +148,8 @@ def select_rows(
 ) -> tuple[list[Row], list[Row]]:
     """The rows to train on, and those of the validation questions; raises TrainingError.
 
-    Copies of a question have one id in them, and so are on one side. Rows that cannot be used are left out, with `refuse` also those whose question has images.
+    Copies of a question have one id in them, and so are on one side. Rows that cannot be used are
+    left out, with `refuse` also those whose question has images.
     """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
