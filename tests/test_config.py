@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies import InvalidDocumentError
-from proxy.config import Config, find_config, load_config, load_config_policy
+from proxy.config import Config, TeamConfig, find_config, load_config, load_config_policy
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "proxy.yaml"
@@ -79,6 +79,22 @@ def test_the_shipped_file_says_the_defaults(load: Load) -> None:
 def test_an_empty_file_is_the_defaults(load: Load, text: str) -> None:
     """Every section is optional."""
     assert load(text) == Config() == load_config(None)
+
+
+SECTIONS = [name for name in Config.model_fields if name not in ("policies", "store", "keys")]
+
+
+@pytest.mark.parametrize("text", [f"{name}:\n  # nothing\n" for name in SECTIONS], ids=SECTIONS)
+def test_a_section_that_is_commented_out_is_its_defaults(load: Load, text: str) -> None:
+    """What stands there is null in YAML, and says no more than no section at all."""
+    assert load(text) == Config()
+
+
+@pytest.mark.parametrize("inner", ["images: ", "engine: ", "images: {fetch: }"])
+def test_a_section_in_a_section_may_be_commented_out(load: Load, inner: str) -> None:
+    """As one at the top may; so may a team's."""
+    assert load(f"calibrator: {{{inner}}}") == Config()
+    assert load(f"keys: required\n{DEMO}teams: {{support: }}").teams["support"] == TeamConfig()
 
 
 @pytest.mark.parametrize("section", ["calibrator", "attach", "limits"])
@@ -343,6 +359,32 @@ MISTAKES = [
         "word, where upstream asks for none)",
     ),
     ("policies: 5", 1, "policies: Input should be a valid string"),
+    # no sections
+    ("calibrator: 5", 1, "calibrator: must be a mapping"),
+    ("calibrator: {images: [1]}", 1, "calibrator.images: must be a mapping"),
+    ("calibrator:\n  engine: vllm", 2, "calibrator.engine: must be a mapping"),
+    (
+        'calibrator:\n  images:\n    fetch: "yes"',
+        3,
+        "calibrator.images.fetch: must be a mapping, true or false",
+    ),
+    ("admin: []", 1, "admin: must be a mapping, true or false"),
+    ("upstreams: [demo]", 1, "upstreams: must be a mapping"),
+    ("upstreams:\n  demo: true", 2, "upstreams.demo: must be a mapping"),
+    (
+        "upstreams:\n  demo:",
+        2,
+        "upstreams.demo: an upstream needs 'base_url', 'litellm' or 'demo: true'",
+    ),
+    ("models: {match: demo}", 1, "models: must be a list"),
+    ("models:\n  - demo", 2, "models[0]: must be a mapping"),
+    ("webhooks:\n  - https://x.example", 2, "webhooks[0]: must be a mapping"),
+    (f"keys: required\n{DEMO}teams:\n  a: b", 5, "teams.a: must be a mapping"),
+    (
+        f"keys: required\n{DEMO}teams:\n  a: {{attach: no}}",
+        5,
+        "teams.a.attach: must be a mapping",
+    ),
     # the file itself
     ("- a", 1, "a configuration is a mapping of sections"),
     ("attach: {}\nattach: {}", 2, "duplicate key 'attach', first on line 1"),
