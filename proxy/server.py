@@ -33,7 +33,7 @@ from proxy.config import (
     load_config_policy,
 )
 from proxy.desk.listening import bind_admin, check_admin
-from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
@@ -49,6 +49,7 @@ from proxy.websocket_settings import websocket_settings
 log = structlog.get_logger(__name__)
 
 GRACE_S = 30
+PLACEHOLDER = "YOUR_KEY"  # for whoever pastes the invitation to fill in
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 KEPT_BYTES = 2**25
 GC_THRESHOLDS = (50_000, 20, 50)  # requests make hardly any cycles
@@ -292,15 +293,19 @@ def greeting(setup: Setup, url: str) -> list[str]:
 
 def invitation(setup: Setup, url: str) -> list[str]:
     """A line to paste, once there is a calibrator to answer it, and what its figure means."""
-    if not any(upstream.demo for upstream in setup.config.upstreams.values()):
+    if (model := demo_model(setup.config)) is None:
         return []
     from proxy.demo import EMBEDDED_AUROC, first_question, rows
 
-    body = {"model": "demo", "messages": [{"role": "user", "content": first_question()}]}
+    body = {"model": model, "messages": [{"role": "user", "content": first_question()}]}
     quoted = json.dumps(body).replace("'", "'\\''")
+    key, whose = "", ""
+    if setup.config.needs_keys:
+        key = f" -H 'authorization: Bearer {PLACEHOLDER}'"
+        whose = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
     lines = [
-        "Ready. Try a question that the demo answers wrongly:",
-        f"  curl -si {url}/chat/completions -H 'content-type: application/json' -d '{quoted}'",
+        f"Ready. Try a question that the demo answers wrongly{whose}:",
+        f"  curl -si {url}/chat/completions -H 'content-type: application/json'{key} -d '{quoted}'",
     ]
     if setup.config.calibrator.summary != "embedded":
         return lines
@@ -310,3 +315,17 @@ def invitation(setup: Setup, url: str) -> list[str]:
         f"with AUROC {EMBEDDED_AUROC:.2f}",
         "  (0.5 is chance): it knows few facts, mostly how right answers look.",
     ]
+
+
+def demo_model(config: Config) -> str | None:
+    """A model that the demo answers for, not always rightly; None where no route names one."""
+    if not any(upstream.demo for upstream in config.upstreams.values()):
+        return None
+    from proxy.demo import STRONG
+
+    router = Router(config)
+    for name in ("demo", *router.local_models):
+        with contextlib.suppress(UnknownModelError):
+            if name != STRONG and config.upstreams[router.name_for(name)].demo:
+                return name
+    return None

@@ -20,10 +20,12 @@ from typer.testing import CliRunner, Result
 
 import pinocchio
 from proxy.commands import cli
+from proxy.server import invitation, load_setup
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess, free_port, run_cli, until
 
+DEMO = 'upstreams: {demo: {demo: true}}\nmodels: [{match: "*", upstream: demo}]\n'
 HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 
 
@@ -192,6 +194,50 @@ def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> N
         server.send_signal(signal.SIGINT)
         server.wait(within_s=10)
         assert "Traceback" not in server.stderr()
+
+
+def test_the_line_to_paste_with_keys(tmp_path: Path) -> None:
+    """Where keys are required it has a place for one, says who makes it, and works with it."""
+    config = (
+        f"keys: required\n{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\n"
+        f"store: sqlite:///{tmp_path}/held.db\n"
+    )
+    with ProxyProcess(tmp_path, config) as server:
+        until(lambda: "curl" in server.stdout())
+        greeting = server.stdout()
+        made = run_cli("keys", "create", "--config", str(tmp_path / "proxy.yaml"))
+        found = re.search(r"curl -si (\S+) .* -H 'authorization: (.*?)' -d '(.*)'", greeting)
+        assert found is not None
+        authorization = found[2].replace("YOUR_KEY", made.stdout.strip())
+
+        def status() -> int:
+            headers = {"content-type": "application/json", "authorization": authorization}
+            return httpx.post(found[1], content=found[3], headers=headers).status_code
+
+        until(lambda: status() == 200)  # a key is known within a second
+    assert "(YOUR_KEY is what `pinocchio keys create` prints)" in greeting
+
+
+@pytest.mark.parametrize(
+    ("models", "invited"),
+    [
+        ("[{match: demo, upstream: demo}]", "demo"),
+        ("[{match: '*', upstream: demo}]", "demo"),
+        ("[{match: first, upstream: demo}, {match: '*', upstream: other}]", "first"),
+        ("[{match: demo-strong, upstream: demo}]", None),  # it answers rightly
+        ("[{match: '*', upstream: other}, {match: demo, upstream: demo}]", None),
+        ("[]", None),
+    ],
+)
+def test_the_line_to_paste_names_a_model_of_the_demo(
+    write: Any, models: str, invited: str | None
+) -> None:
+    """One that the routes send there; without one there is no line."""
+    upstreams = "{demo: {demo: true}, other: {base_url: 'http://127.0.0.1:1/v1'}}"
+    setup = load_setup(Path(write(f"upstreams: {upstreams}\nmodels: {models}\n")))
+    lines = invitation(setup, "http://127.0.0.1:8000/v1")
+    named = re.findall(r'"model": "(.*?)"', "\n".join(lines))
+    assert named == ([] if invited is None else [invited])
 
 
 def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
