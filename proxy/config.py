@@ -44,6 +44,13 @@ def _store(value: str) -> str:
     return value
 
 
+def _device(value: str) -> str:
+    """The form alone: whether it is there is found out where a checkpoint computes on it."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", value):
+        raise ValueError(f"a device is auto, cpu, cuda, cuda:NUMBER or mps, not {value!r}")
+    return value
+
+
 def _path(value: Any) -> Any:
     return Path(value) if isinstance(value, str) and value else value
 
@@ -130,7 +137,7 @@ class CalibratorConfig(Section):
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
     recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
-    device: str = "auto"
+    device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Final
 
-from policies import Document, Problem, nearest
+from policies import Document, InvalidDocumentError, Problem, load_document, nearest
 from proxy.engines.settings import ENGINES
 
 Location = tuple[str | int, ...]
@@ -50,3 +52,17 @@ def sentence(document: Document, loc: Location, message: str, at: Location = ())
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     text = f"{path.lstrip('.')}: {message}" if path else message
     return Problem(document.source, document.line(at or loc), text)
+
+
+def located(path: Path | None, key: Location, message: str) -> str:
+    """What is wrong with a key, with its file and line if it stands in one.
+
+    The file is read again, so that only a mistake costs the time.
+    """
+    if path is None or not key:
+        return message
+    try:
+        document = load_document(path, env=os.environ)
+    except InvalidDocumentError:  # it has changed meanwhile
+        return message
+    return str(sentence(document, key, message)) if document.has(key) else message

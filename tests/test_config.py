@@ -158,6 +158,12 @@ def test_sizes(load: Load, size: str, expected: int) -> None:
     assert load(f"limits: {{max_body: {size}}}").limits.max_body == expected
 
 
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:99", "mps"])
+def test_devices(load: Load, device: str) -> None:
+    """What has the form of a device's name loads; it need not be there."""
+    assert load(f"calibrator: {{device: '{device}'}}").calibrator.device == device
+
+
 def test_an_empty_list_of_keys_leaves_the_proxy_open(load: Load) -> None:
     """`keys: []` is what `keys: open` is."""
     assert load("keys: []").keys == load("keys: open").keys == "open"
@@ -359,6 +365,14 @@ MISTAKES = [
         "word, where upstream asks for none)",
     ),
     ("policies: 5", 1, "policies: Input should be a valid string"),
+    *(
+        (
+            f"calibrator:\n  device: {device}",
+            2,
+            f"calibrator.device: a device is auto, cpu, cuda, cuda:NUMBER or mps, not {device!r}",
+        )
+        for device in ("potato", "cuda:x", "cpu:0", "cuda0")
+    ),
     # no sections
     ("calibrator: 5", 1, "calibrator: must be a mapping"),
     ("calibrator: {images: [1]}", 1, "calibrator.images: must be a mapping"),

@@ -126,6 +126,12 @@ def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> N
     assert_stopped(done, 8, "store_unavailable", str(path.parent))
 
 
+def test_check_makes_no_store(write: Any, tmp_path: Path) -> None:
+    """Whether it could be made is looked at; making it is left to those that serve."""
+    assert CliRunner().invoke(cli, ["check", "--config", write()]).exit_code == 0
+    assert not list(tmp_path.glob("*.db"))
+
+
 def test_models_without_a_route(write: Any, tmp_path: Path) -> None:
     """A policy that has models asked without a route is exit status 2, with the place of each."""
     text = """
@@ -285,6 +291,58 @@ def test_check_names_all_mistakes(write: Any) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{path}:2: " in done.stderr
     assert f"{path}:3: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("\npolicies: observ\n", 2, "policies: observ: there is no pack of this name; did you"),
+        ("policies: nofile.yaml\n", 1, "nofile.yaml: there is no such file"),
+        (
+            f"keys: required\n{DEMO}teams:\n  a:\n    policy: observ\n",
+            6,
+            "teams.a.policy: observ: there is no pack of this name",
+        ),
+        ("calibrator:\n  checkpoint: ./nosuch\n", 2, "calibrator.checkpoint: "),
+        (
+            "calibrator:\n  checkpoint: fake:0.5\n  recalibration: nofile\n",
+            3,
+            "calibrator.recalibration: there is no recalibration ",
+        ),
+        (
+            "admin:\n  host: 0.0.0.0\n",
+            2,
+            "admin.host: the review desk on 0.0.0.0 is reached from other machines",
+        ),
+        ("\nstore: sqlite:///nodir/x.db\n", 2, "store: the store's folder "),
+    ],
+)
+def test_check_names_the_line_of_what_is_not_there(
+    write: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, said: str
+) -> None:
+    """What a key names, and where the desk listens, has the file and line of the key."""
+    monkeypatch.delenv("PINOCCHIO_ADMIN_TOKEN", raising=False)
+    path = write(text)
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    told = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout, len(told)) == (2, "", 2)
+    assert told[0].startswith(f"{path}:{line}: ")
+    assert said in told[0]
+
+
+def test_what_stands_in_no_file_has_no_line(write: Any) -> None:
+    """A policy that the command line names is a mistake there, not in the configuration."""
+    done = CliRunner().invoke(cli, ["check", "--config", write(), "--policy", "observ"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("observ: there is no pack of this name")
+
+
+def test_check_warns_of_models_that_nothing_routes(write: Any) -> None:
+    """An empty list is usable, and answers no request."""
+    path = write("models: []\n")
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    assert done.exit_code == 0
+    assert f"  warning: {path}:1: models: none, so no request can be answered" in done.stdout
 
 
 # Reviews
