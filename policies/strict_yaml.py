@@ -38,6 +38,10 @@ class Document:
             location = location[:-1]
         return self._lines.get(location, 1)
 
+    def has(self, location: Location) -> bool:
+        """Return whether a key or list item stands in the document."""
+        return location in self._lines
+
 
 def load_document(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Document:
     """Read and parse a UTF-8 file; see `parse_document`.

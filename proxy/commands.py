@@ -89,6 +89,7 @@ def check(
 ) -> None:
     """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
     from policies import lint, stream_report
+    from proxy.config_problems import located
     from proxy.server import check_setup, load_setup
 
     try:
@@ -107,6 +108,10 @@ def check(
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    if not setup.config.models:
+        name = next(iter(setup.config.upstreams), "NAME")
+        text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
+        typer.echo(f"  warning: {located(setup.path, ('models',), text)}")
     for each in setup.book:
         for warning in lint(each):
             typer.echo(f"  warning: {warning}")

@@ -22,15 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from policies import (
-    Document,
-    InvalidDocumentError,
-    Policy,
-    Problem,
-    load_document,
-    load_policy,
-    nearest,
-)
+from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
+from proxy.config_problems import hint, problem_of, sentence
 from proxy.engines.settings import ENGINES, Engine, InProcess
 from proxy.image_config import FetchConfig, ImagesConfig
 from proxy.section import Secret, Section, Size
@@ -48,6 +41,13 @@ def _store(value: str) -> str:
             "a store is sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE, "
             f"and this is {kind[:32]!r}"
         )
+    return value
+
+
+def _device(value: str) -> str:
+    """The form alone: whether it is there is found out where a checkpoint computes on it."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", value):
+        raise ValueError(f"a device is auto, cpu, cuda, cuda:NUMBER or mps, not {value!r}")
     return value
 
 
@@ -137,7 +137,7 @@ class CalibratorConfig(Section):
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
     recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
-    device: str = "auto"
+    device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
@@ -276,14 +276,8 @@ class LimitsConfig(Section):
     max_held: int = Field(default=100_000, gt=0)
 
 
-def _hint(name: str, known: Collection[str]) -> str:
-    """How a sentence about an unknown name ends."""
-    meant = nearest(name, known)
-    return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
-
-
 def _unknown_upstream(name: str, known: Collection[str]) -> str:
-    return f"there is no upstream {name!r}{_hint(name, known)}"
+    return f"there is no upstream {name!r}{hint(name, known)}"
 
 
 def _default_upstreams() -> dict[str, UpstreamConfig]:
@@ -395,12 +389,14 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
             (Problem(document.source, 1, "a configuration is a mapping of sections"),)
         )
     try:
-        config = Config.model_validate(_tuples(value))
+        config = Config.model_validate(_prepared(value))
     except ValidationError as error:
-        problems = [_problem(document, found) for found in error.errors()]
+        problems = [
+            problem_of(document, found, _keys_at(found["loc"][:-1])) for found in error.errors()
+        ]
         raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
     if found := config.contradictions():
-        raise InvalidDocumentError(tuple(_sentence(document, loc, text) for loc, text in found))
+        raise InvalidDocumentError(tuple(sentence(document, loc, text) for loc, text in found))
     return _placed(config, path.parent)
 
 
@@ -423,38 +419,13 @@ def load_policy_of(folder: Path, name: str) -> Policy:
     return load_policy(str(beside) if beside.is_file() else name)
 
 
-def _tuples(value: dict[str, Any]) -> dict[str, Any]:
-    """YAML has lists, the immutable configuration has tuples."""
+def _prepared(value: dict[str, Any]) -> dict[str, Any]:
+    """YAML has lists, the immutable configuration has tuples; where all is commented out, null."""
     return {
         key: tuple(item) if key in ("models", "webhooks") and isinstance(item, list) else item
         for key, item in value.items()
+        if item is not None or key not in ("upstreams", "models", "teams", "webhooks")
     }
-
-
-def _problem(document: Document, found: Any) -> Problem:
-    """One finding of pydantic as a sentence with its line."""
-    loc, known = tuple(found["loc"]), _keys_at(found["loc"][:-1])
-    if loc[:2] == ("calibrator", "engine"):
-        loc = loc[:2] + loc[3:]  # without the kind, which stands in no key
-    if found["type"] == "extra_forbidden":
-        message = f"unknown key {loc[-1]!r}{_hint(str(loc[-1]), known)}"
-        return _sentence(document, loc[:-1], message, at=loc)
-    if found["type"] == "union_tag_not_found":
-        return _sentence(document, loc, f"say which kind: {', '.join(ENGINES)}")
-    if found["type"] == "union_tag_invalid":
-        tag = found["ctx"]["tag"]
-        message = f"there is no engine {tag!r}{_hint(tag, ENGINES)}"
-        return _sentence(document, (*loc, "kind"), message)
-    return _sentence(document, loc, found["msg"].removeprefix("Value error, "))
-
-
-def _sentence(
-    document: Document, loc: tuple[str | int, ...], message: str, at: tuple[str | int, ...] = ()
-) -> Problem:
-    """A problem with its key's path as people write it: `upstreams.openai.base_url`."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    text = f"{path.lstrip('.')}: {message}" if path else message
-    return Problem(document.source, document.line(at or loc), text)
 
 
 _SECTIONS: dict[str, type[Section]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
@@ -13,6 +13,12 @@ _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_empty_as_null(cls, value: Any) -> Any:
+        """A section whose lines are all commented out is null in YAML: its defaults hold."""
+        return {} if value is None else value
 
 
 def _secret(value: Any) -> Any:

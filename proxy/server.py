@@ -5,7 +5,6 @@ Mistakes a person makes at the start become one sentence and a named exit status
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import gc
@@ -13,7 +12,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,8 +32,9 @@ from proxy.config import (
     load_config,
     load_config_policy,
 )
+from proxy.config_problems import located
 from proxy.desk.listening import bind_admin, check_admin
-from proxy.errors import ExitStatus, StartupError, StoreError
+from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
@@ -49,6 +50,7 @@ from proxy.websocket_settings import websocket_settings
 log = structlog.get_logger(__name__)
 
 GRACE_S = 30
+PLACEHOLDER = "YOUR_KEY"  # for whoever pastes the invitation to fill in
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 KEPT_BYTES = 2**25
 GC_THRESHOLDS = (50_000, 20, 50)  # requests make hardly any cycles
@@ -56,17 +58,24 @@ GC_THRESHOLDS = (50_000, 20, 50)  # requests make hardly any cycles
 
 def load_setup(path: Path | None, policy: str | None = None) -> Setup:
     """Reads configuration and policy; raises StartupError with every problem's file and line."""
-    found = find_config(path)
-    try:
-        config = load_config(found)
-        book = PolicyBook(
-            load_config_policy(config, found, policy), found.parent if found else None
-        )
-        for team in config.teams.values():
+    found, config = find_config(path), load_store_config(path)
+    with _told_of_policy(found, *(() if policy else ("policies",))):
+        default = load_config_policy(config, found, policy)
+    book = PolicyBook(default, found.parent if found else None)
+    for name, team in config.teams.items():
+        with _told_of_policy(found, "teams", name, "policy"):
             book.load(team.policy)
-        return Setup(found, config, book)
+    return Setup(found, config, book)
+
+
+@contextmanager
+def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
+    """A policy that cannot be read is a mistake of the key that names it; others have lines."""
+    try:
+        yield
     except InvalidDocumentError as error:
-        raise _unusable(error) from error
+        told = [str(p) if p.line else located(path, key, str(p)) for p in error.problems]
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(told)) from error
 
 
 def load_store_config(path: Path | None) -> Config:
@@ -92,7 +101,7 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
     check_exposure(setup, host)
     check_models(setup)
     check_keys(setup)
-    check_calibrator(setup.config.calibrator)
+    check_calibrator(setup.config.calibrator, setup.path)
     return with_recalibration(setup)
 
 
@@ -132,12 +141,24 @@ def check_keys(setup: Setup) -> None:
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
-    check_admin(setup.config.admin)
+    with _told_at(setup.path, "admin", "host"):
+        check_admin(setup.config.admin)
     check_models(setup)
-    check_calibrator(setup.config.calibrator)
+    with _told_at(setup.path, "store"):
+        check_folder(setup.config.store)
+    check_calibrator(setup.config.calibrator, setup.path)
 
 
-def check_calibrator(config: CalibratorConfig) -> None:
+@contextmanager
+def _told_at(path: Path | None, *key: str) -> Iterator[None]:
+    """A refusal is told with file and line of the key that it is about."""
+    try:
+        yield
+    except StartupError as error:
+        raise StartupError(error.status, located(path, key, str(error))) from error
+
+
+def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
     """The checkpoint and its recalibration must be there, and fit; raises StartupError.
 
     An engine need not be there yet.
@@ -146,20 +167,28 @@ def check_calibrator(config: CalibratorConfig) -> None:
         return
     from proxy.engines.opening import check_calibrator_config
 
-    try:
+    with _told_of_calibrator(path, "recalibration"):
+        load_recalibration(config)
+    with _told_of_calibrator(path, "checkpoint"):
         check_calibrator_config(config)
-    except HubError as error:
-        raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
-    except CheckpointError as error:
-        raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
+
+
+@contextmanager
+def _told_of_calibrator(path: Path | None, key: str) -> Iterator[None]:
+    """What the calibrator refuses, with file and line of the key that names it."""
+    with _told_at(path, "calibrator", key):
+        try:
+            yield
+        except HubError as error:
+            raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
+        except CheckpointError as error:
+            raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
 
 def with_recalibration(setup: Setup) -> Setup:
     """The setup with what its configuration corrects confidences with; raises StartupError."""
-    try:
+    with _told_of_calibrator(setup.path, "recalibration"):
         return replace(setup, recalibration=load_recalibration(setup.config.calibrator))
-    except CheckpointError as error:
-        raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
 
 
 def check_models(setup: Setup) -> None:
@@ -255,21 +284,26 @@ def keep_freed_memory() -> None:
 
     That costs more than the copying; a reply of 1 MB takes a fifth less CPU without.
     """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # another C library
+    with suppress(OSError, AttributeError, TypeError):  # another C library
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
-def check_store(config: Config) -> None:
-    """The store must open before anything is promised to be held; raises StartupError."""
-    if path := path_of(config.store):
+def check_folder(store: str) -> None:
+    """A database in a file needs a folder that can be written to; raises StartupError."""
+    if path := path_of(store):
         folder = path.resolve().parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise StartupError(
                 ExitStatus.STORE_UNAVAILABLE,
                 f"the store's folder {folder} does not exist or is not writable",
             )
+
+
+def check_store(config: Config) -> None:
+    """The store must open before anything is promised to be held; raises StartupError."""
+    check_folder(config.store)
     try:
         open_engine(config.store).dispose()
     except StoreError as error:
@@ -292,15 +326,19 @@ def greeting(setup: Setup, url: str) -> list[str]:
 
 def invitation(setup: Setup, url: str) -> list[str]:
     """A line to paste, once there is a calibrator to answer it, and what its figure means."""
-    if not any(upstream.demo for upstream in setup.config.upstreams.values()):
+    if (model := demo_model(setup.config)) is None:
         return []
     from proxy.demo import EMBEDDED_AUROC, first_question, rows
 
-    body = {"model": "demo", "messages": [{"role": "user", "content": first_question()}]}
+    body = {"model": model, "messages": [{"role": "user", "content": first_question()}]}
     quoted = json.dumps(body).replace("'", "'\\''")
+    key, whose = "", ""
+    if setup.config.needs_keys:
+        key = f" -H 'authorization: Bearer {PLACEHOLDER}'"
+        whose = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
     lines = [
-        "Ready. Try a question that the demo answers wrongly:",
-        f"  curl -si {url}/chat/completions -H 'content-type: application/json' -d '{quoted}'",
+        f"Ready. Try a question that the demo answers wrongly{whose}:",
+        f"  curl -si {url}/chat/completions -H 'content-type: application/json'{key} -d '{quoted}'",
     ]
     if setup.config.calibrator.summary != "embedded":
         return lines
@@ -310,3 +348,17 @@ def invitation(setup: Setup, url: str) -> list[str]:
         f"with AUROC {EMBEDDED_AUROC:.2f}",
         "  (0.5 is chance): it knows few facts, mostly how right answers look.",
     ]
+
+
+def demo_model(config: Config) -> str | None:
+    """A model that the demo answers for, not always rightly; None where no route names one."""
+    if not any(upstream.demo for upstream in config.upstreams.values()):
+        return None
+    from proxy.demo import STRONG
+
+    router = Router(config)
+    for name in ("demo", *router.local_models):
+        with suppress(UnknownModelError):
+            if name != STRONG and config.upstreams[router.name_for(name)].demo:
+                return name
+    return None

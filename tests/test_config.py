@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies import InvalidDocumentError
-from proxy.config import Config, find_config, load_config, load_config_policy
+from proxy.config import Config, TeamConfig, find_config, load_config, load_config_policy
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "proxy.yaml"
@@ -81,6 +81,22 @@ def test_an_empty_file_is_the_defaults(load: Load, text: str) -> None:
     assert load(text) == Config() == load_config(None)
 
 
+SECTIONS = [name for name in Config.model_fields if name not in ("policies", "store", "keys")]
+
+
+@pytest.mark.parametrize("text", [f"{name}:\n  # nothing\n" for name in SECTIONS], ids=SECTIONS)
+def test_a_section_that_is_commented_out_is_its_defaults(load: Load, text: str) -> None:
+    """What stands there is null in YAML, and says no more than no section at all."""
+    assert load(text) == Config()
+
+
+@pytest.mark.parametrize("inner", ["images: ", "engine: ", "images: {fetch: }"])
+def test_a_section_in_a_section_may_be_commented_out(load: Load, inner: str) -> None:
+    """As one at the top may; so may a team's."""
+    assert load(f"calibrator: {{{inner}}}") == Config()
+    assert load(f"keys: required\n{DEMO}teams: {{support: }}").teams["support"] == TeamConfig()
+
+
 @pytest.mark.parametrize("section", ["calibrator", "attach", "limits"])
 def test_a_section_overrides_only_what_it_names(load: Load, section: str) -> None:
     """The other keys of a section keep their defaults."""
@@ -140,6 +156,12 @@ def test_secrets_are_not_shown(load: Load) -> None:
 def test_sizes(load: Load, size: str, expected: int) -> None:
     """Sizes are numbers of bytes or have a unit."""
     assert load(f"limits: {{max_body: {size}}}").limits.max_body == expected
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:99", "mps"])
+def test_devices(load: Load, device: str) -> None:
+    """What has the form of a device's name loads; it need not be there."""
+    assert load(f"calibrator: {{device: '{device}'}}").calibrator.device == device
 
 
 def test_an_empty_list_of_keys_leaves_the_proxy_open(load: Load) -> None:
@@ -343,6 +365,40 @@ MISTAKES = [
         "word, where upstream asks for none)",
     ),
     ("policies: 5", 1, "policies: Input should be a valid string"),
+    *(
+        (
+            f"calibrator:\n  device: {device}",
+            2,
+            f"calibrator.device: a device is auto, cpu, cuda, cuda:NUMBER or mps, not {device!r}",
+        )
+        for device in ("potato", "cuda:x", "cpu:0", "cuda0")
+    ),
+    # no sections
+    ("calibrator: 5", 1, "calibrator: must be a mapping"),
+    ("calibrator: {images: [1]}", 1, "calibrator.images: must be a mapping"),
+    ("calibrator:\n  engine: vllm", 2, "calibrator.engine: must be a mapping"),
+    (
+        'calibrator:\n  images:\n    fetch: "yes"',
+        3,
+        "calibrator.images.fetch: must be a mapping, true or false",
+    ),
+    ("admin: []", 1, "admin: must be a mapping, true or false"),
+    ("upstreams: [demo]", 1, "upstreams: must be a mapping"),
+    ("upstreams:\n  demo: true", 2, "upstreams.demo: must be a mapping"),
+    (
+        "upstreams:\n  demo:",
+        2,
+        "upstreams.demo: an upstream needs 'base_url', 'litellm' or 'demo: true'",
+    ),
+    ("models: {match: demo}", 1, "models: must be a list"),
+    ("models:\n  - demo", 2, "models[0]: must be a mapping"),
+    ("webhooks:\n  - https://x.example", 2, "webhooks[0]: must be a mapping"),
+    (f"keys: required\n{DEMO}teams:\n  a: b", 5, "teams.a: must be a mapping"),
+    (
+        f"keys: required\n{DEMO}teams:\n  a: {{attach: no}}",
+        5,
+        "teams.a.attach: must be a mapping",
+    ),
     # the file itself
     ("- a", 1, "a configuration is a mapping of sections"),
     ("attach: {}\nattach: {}", 2, "duplicate key 'attach', first on line 1"),

@@ -20,10 +20,12 @@ from typer.testing import CliRunner, Result
 
 import pinocchio
 from proxy.commands import cli
+from proxy.server import invitation, load_setup
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess, free_port, run_cli, until
 
+DEMO = 'upstreams: {demo: {demo: true}}\nmodels: [{match: "*", upstream: demo}]\n'
 HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 
 
@@ -124,6 +126,12 @@ def test_an_unusable_store(write: Any, tmp_path: Path, content: str | None) -> N
     assert_stopped(done, 8, "store_unavailable", str(path.parent))
 
 
+def test_check_makes_no_store(write: Any, tmp_path: Path) -> None:
+    """Whether it could be made is looked at; making it is left to those that serve."""
+    assert CliRunner().invoke(cli, ["check", "--config", write()]).exit_code == 0
+    assert not list(tmp_path.glob("*.db"))
+
+
 def test_models_without_a_route(write: Any, tmp_path: Path) -> None:
     """A policy that has models asked without a route is exit status 2, with the place of each."""
     text = """
@@ -194,6 +202,50 @@ def test_the_greeting(write: Any, tmp_path: Path, upstream: FaultyUpstream) -> N
         assert "Traceback" not in server.stderr()
 
 
+def test_the_line_to_paste_with_keys(tmp_path: Path) -> None:
+    """Where keys are required it has a place for one, says who makes it, and works with it."""
+    config = (
+        f"keys: required\n{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\n"
+        f"store: sqlite:///{tmp_path}/held.db\n"
+    )
+    with ProxyProcess(tmp_path, config) as server:
+        until(lambda: "curl" in server.stdout())
+        greeting = server.stdout()
+        made = run_cli("keys", "create", "--config", str(tmp_path / "proxy.yaml"))
+        found = re.search(r"curl -si (\S+) .* -H 'authorization: (.*?)' -d '(.*)'", greeting)
+        assert found is not None
+        authorization = found[2].replace("YOUR_KEY", made.stdout.strip())
+
+        def status() -> int:
+            headers = {"content-type": "application/json", "authorization": authorization}
+            return httpx.post(found[1], content=found[3], headers=headers).status_code
+
+        until(lambda: status() == 200)  # a key is known within a second
+    assert "(YOUR_KEY is what `pinocchio keys create` prints)" in greeting
+
+
+@pytest.mark.parametrize(
+    ("models", "invited"),
+    [
+        ("[{match: demo, upstream: demo}]", "demo"),
+        ("[{match: '*', upstream: demo}]", "demo"),
+        ("[{match: first, upstream: demo}, {match: '*', upstream: other}]", "first"),
+        ("[{match: demo-strong, upstream: demo}]", None),  # it answers rightly
+        ("[{match: '*', upstream: other}, {match: demo, upstream: demo}]", None),
+        ("[]", None),
+    ],
+)
+def test_the_line_to_paste_names_a_model_of_the_demo(
+    write: Any, models: str, invited: str | None
+) -> None:
+    """One that the routes send there; without one there is no line."""
+    upstreams = "{demo: {demo: true}, other: {base_url: 'http://127.0.0.1:1/v1'}}"
+    setup = load_setup(Path(write(f"upstreams: {upstreams}\nmodels: {models}\n")))
+    lines = invitation(setup, "http://127.0.0.1:8000/v1")
+    named = re.findall(r'"model": "(.*?)"', "\n".join(lines))
+    assert named == ([] if invited is None else [invited])
+
+
 def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
     """Seconds and megabytes that nobody uses: what other commands, consoles and sockets need."""
     config = write("admin: {enabled: false}\n", checkpoint="none")
@@ -239,6 +291,58 @@ def test_check_names_all_mistakes(write: Any) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{path}:2: " in done.stderr
     assert f"{path}:3: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("\npolicies: observ\n", 2, "policies: observ: there is no pack of this name; did you"),
+        ("policies: nofile.yaml\n", 1, "nofile.yaml: there is no such file"),
+        (
+            f"keys: required\n{DEMO}teams:\n  a:\n    policy: observ\n",
+            6,
+            "teams.a.policy: observ: there is no pack of this name",
+        ),
+        ("calibrator:\n  checkpoint: ./nosuch\n", 2, "calibrator.checkpoint: "),
+        (
+            "calibrator:\n  checkpoint: fake:0.5\n  recalibration: nofile\n",
+            3,
+            "calibrator.recalibration: there is no recalibration ",
+        ),
+        (
+            "admin:\n  host: 0.0.0.0\n",
+            2,
+            "admin.host: the review desk on 0.0.0.0 is reached from other machines",
+        ),
+        ("\nstore: sqlite:///nodir/x.db\n", 2, "store: the store's folder "),
+    ],
+)
+def test_check_names_the_line_of_what_is_not_there(
+    write: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, said: str
+) -> None:
+    """What a key names, and where the desk listens, has the file and line of the key."""
+    monkeypatch.delenv("PINOCCHIO_ADMIN_TOKEN", raising=False)
+    path = write(text)
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    told = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout, len(told)) == (2, "", 2)
+    assert told[0].startswith(f"{path}:{line}: ")
+    assert said in told[0]
+
+
+def test_what_stands_in_no_file_has_no_line(write: Any) -> None:
+    """A policy that the command line names is a mistake there, not in the configuration."""
+    done = CliRunner().invoke(cli, ["check", "--config", write(), "--policy", "observ"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("observ: there is no pack of this name")
+
+
+def test_check_warns_of_models_that_nothing_routes(write: Any) -> None:
+    """An empty list is usable, and answers no request."""
+    path = write("models: []\n")
+    done = CliRunner().invoke(cli, ["check", "--config", path])
+    assert done.exit_code == 0
+    assert f"  warning: {path}:1: models: none, so no request can be answered" in done.stdout
 
 
 # Reviews

@@ -54,7 +54,7 @@ def check_admin(config: AdminConfig) -> None:
     if config.enabled and not is_loopback(config.host) and not config.has_token:
         raise StartupError(
             ExitStatus.UNSAFE,
-            f"admin.host {config.host} is reached from other machines: set admin.token in "
+            f"the review desk on {config.host} is reached from other machines: set admin.token in "
             "proxy.yaml (or PINOCCHIO_ADMIN_TOKEN, where the file refers to it), or listen on "
             "127.0.0.1",
         )

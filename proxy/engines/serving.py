@@ -32,7 +32,7 @@ from calibrator import (
 )
 from proxy.app import scorer_loader
 from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_reply, send_reply
-from proxy.config import NO_CALIBRATOR, Config
+from proxy.config import NO_CALIBRATOR, Config, find_config
 from proxy.engines.settings import ScoringServer
 from proxy.engines.wire import (
     DEADLINE,
@@ -243,7 +243,7 @@ def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], N
     """Runs one scoring server until it is told to stop; raises StartupError before it listens."""
     config = load_store_config(path)
     check_scoring_server(config, host)
-    check_calibrator(config.calibrator)
+    check_calibrator(config.calibrator, find_config(path))
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     listening = bind(host, port)
     app = scoring_app(config, is_open=is_loopback(host), on_ready=settle_memory)

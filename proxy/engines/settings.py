@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from proxy.section import Secret, Section
 
@@ -117,8 +117,15 @@ class Decisions(Remote):
             raise ValueError("a decision model has no checkpoint of ours; remove checkpoint")
 
 
+def _engine(value: Any) -> Any:
+    """Null, as a section without lines is, names no kind: the default."""
+    return InProcess() if value is None else value
+
+
 Engine = Annotated[
-    InProcess | ScoringServer | Vllm | Sglang | Decisions, Field(discriminator="kind")
+    InProcess | ScoringServer | Vllm | Sglang | Decisions,
+    Field(discriminator="kind"),
+    BeforeValidator(_engine),
 ]
 ENGINES: dict[str, type[Section]] = {
     "in_process": InProcess,
