@@ -133,10 +133,23 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (
         None,
-        {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0},
+        {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0, "is_hopeless": False},
     )
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
     assert "will hardly help" in run("certify", hopeless, "--max-error", 0.05).stdout
+
+
+def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
+    """One error among ten says little: a number is told, not that more are vain."""
+    few = labelled(20, confidence=0.9, correct=1)
+    for row in few[:2]:
+        row["correct"] = 0
+    done = run("certify", write(tmp_path / "few.jsonl", few), "--max-error", 0.1)
+    assert done.exit_code == 3
+    assert "too few labels to tell whether a threshold comes near that: at least 36 more" in (
+        done.stdout
+    )
+    assert "hardly help" not in done.stdout
 
 
 def test_splits_look_at_the_other_halves(rows: Path) -> None:
