@@ -188,10 +188,10 @@ def promote(
     from proxy.store.recorded import since as recorded_since
 
     try:
-        text = policy.read_bytes().decode()  # line ends stay
+        text = _bytes_of(policy).decode()  # line ends stay
         now = parse_policy(text, str(policy))
         changed = promoted(text, str(policy), rule)
-    except (InvalidDocumentError, OSError, ValueError) as error:
+    except (InvalidDocumentError, ValueError) as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
     with opened_record(config) as findings:
@@ -207,6 +207,22 @@ def promote(
         return
     policy.write_bytes(changed.encode())
     typer.echo(f"{policy}: {f'rule {rule!r}' if rule else f'policy {now.name}'} is live")
+
+
+def _bytes_of(policy: Path) -> bytes:
+    """What a policy file has; ends the process where it cannot be read, or names a pack."""
+    from policies import pack_names
+
+    try:
+        return policy.read_bytes()
+    except OSError as error:
+        message = f"the policy file {policy} cannot be read: {error.strerror}"
+        if str(policy) in pack_names():
+            message = (
+                f"{policy} is a pack, and packs cannot be promoted: copy it to a policy file of "
+                "your own, let the proxy decide by that, and promote the file"
+            )
+        raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
 
 
 def _is_by(recorded: Recorded, policy: Policy) -> bool:

@@ -185,7 +185,8 @@ def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) 
         (["reviews", "verdict", "req_no", "perhaps"], 2, "perhaps"),
         (["replay", "--policies", "observe", "--since", "soon"], 2, "such as 90m, 12h or 30d"),
         (["replay", "--policies", "observe"], 2, "--rows or --since"),
-        (["promote", "no.yaml"], 2, "no.yaml"),
+        (["promote", "no.yaml"], 2, "the policy file no.yaml cannot be read: No such file"),
+        (["promote", "helpdesk"], 2, "helpdesk is a pack, and packs cannot be promoted: copy it"),
     ],
 )
 def test_mistakes_are_one_sentence(
