@@ -16,7 +16,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -51,6 +51,12 @@ class Row:
     raw: dict[str, Any]
     images: tuple[bytes, ...] = ()  # encoded files
     lacks_images: bool = False  # its question has some that were ignored
+    source: str = field(default="", compare=False)  # the file it was read from
+    line: int = field(default=0, compare=False)  # 1-based
+
+    def error(self, message: str) -> RowError:
+        """What is wrong with the row beyond its form, with its place."""
+        return RowError(self.source, self.line, message)
 
     def item(self, tags: Tags = "all") -> Item:
         """What a scorer is given of this row; it decides itself which names it knows."""
@@ -178,7 +184,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
 def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:
     """The row of one line, or what is wrong with it."""
     try:
-        return parse_row(json.loads(line), images)
+        return replace(parse_row(json.loads(line), images), source=source, line=number)
     except UnicodeDecodeError as error:
         return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
     except json.JSONDecodeError as error:

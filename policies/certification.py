@@ -55,7 +55,9 @@ class Needed:
     """How many labels, of questions of the same kind, are missing.
 
     `at_least` are enough if none of the surest replies is wrong. `expected` is an estimate from
-    the errors seen so far, None where no threshold has come near the error rate asked for.
+    the errors seen so far, None where no threshold has come near the error rate asked for: then
+    either `is_hopeless`, as the errors seen exclude that rate at every threshold, or there are too
+    few labels to tell, and `at_least` counts those that are enough if none of them is wrong.
     `surest` and `wrong` tell where the search ended: at the first threshold, of so many replies.
     """
 
@@ -63,6 +65,7 @@ class Needed:
     expected: int | None
     surest: int = 0
     wrong: int = 0
+    is_hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +191,45 @@ def _needed(counts: _Counts, max_error: float, confidence: float) -> Needed:
                 fewest, best = labels, (accepted, rate)
     accepted, rate = best
     if not accepted:
-        return Needed(at_least, None)
+        fewest_more = _fewest_more(counts, max_error, confidence)
+        return Needed(fewest_more or at_least, None, is_hopeless=fewest_more is None)
     labels = -(-_enough(rate, max_error, 1.0 - confidence) * counts.labels // accepted)
     return Needed(at_least, max(labels - counts.labels, at_least))
 
 
-def _enough(rate: float, max_error: float, delta: float) -> int:
-    """The least number of accepted replies of which a share `rate` is wrong that passes."""
+def _fewest_more(counts: _Counts, max_error: float, confidence: float) -> int | None:
+    """The labels that are enough if none of them is wrong; None where no number is a help.
+
+    Looked at are the thresholds whose errors so far do not exclude the rate asked for, which is
+    then within their Clopper-Pearson interval. Of the labels to come, the same share will be
+    accepted there.
+    """
+    if not counts.labels:
+        return least_labels(max_error, confidence)
+    delta, fewest = 1.0 - confidence, None
+    for threshold in GRID:
+        accepted, wrong = counts.at_or_above(threshold)
+        # at the rate asked for, so many errors or more would have had this probability
+        if not accepted or lower_tail(accepted - wrong, accepted, 1.0 - max_error) < delta / 2:
+            continue
+        passing = _enough(0.0, max_error, delta, wrong)
+        more = max(-(-(passing - accepted) * counts.labels // accepted), 1)
+        if more < _MOST_LABELS:
+            fewest = more if fewest is None else min(fewest, more)
+    return fewest
+
+
+def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
+    """The least number of accepted replies that passes, of which a share `rate` is wrong, and
+    `wrong` besides."""
+
+    def is_enough(n: int) -> bool:
+        return lower_tail(wrong + math.ceil(rate * n), n, max_error) <= delta
+
     low, high = 0, 1
-    while lower_tail(math.ceil(rate * high), high, max_error) > delta:
+    while not is_enough(high):
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2
-        is_enough = lower_tail(math.ceil(rate * middle), middle, max_error) <= delta
-        low, high = (low, middle) if is_enough else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high

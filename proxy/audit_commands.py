@@ -29,8 +29,11 @@ def verify_record(
     """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
     from proxy.server import load_store_config
     from proxy.store.audit_chain import KEY_VARIABLE, chain_key
-    from proxy.store.audit_verification import verify
+    from proxy.store.audit_verification import is_head, verify
 
+    if head is not None and not is_head(head):  # a slip must not look as if somebody had tampered
+        message = f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with opened_record(config) as record:
         if (key := chain_key(load_store_config(config).store)) is None:
             raise stop(
@@ -58,7 +61,8 @@ def _tell(found: Findings) -> None:
         typer.echo(f"  {each}")
     if found.count > len(found.breaks):
         typer.echo(f"  and {found.count - len(found.breaks)} more")
-    typer.echo("nothing was changed" if found.is_intact else f"BROKEN in {found.count} places")
+    places = "1 place" if found.count == 1 else f"{found.count} places"
+    typer.echo("nothing was changed" if found.is_intact else f"BROKEN in {places}")
     if found.head is not None:
         typer.echo(f"head {found.head}")
 

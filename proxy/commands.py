@@ -55,13 +55,29 @@ def errors_told() -> Iterator[None]:
         raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 
 
+def existing_store(url: str) -> str:
+    """The URL; ends the process where it names a file of SQLite that is not there.
+
+    Opening would make an empty one, and in the wrong folder nothing would seem to be recorded.
+    """
+    from proxy.store.database import path_of
+
+    if (path := path_of(url)) and not path.is_file():
+        message = (
+            f"there is no record: {path} does not exist; go to the folder in which the proxy runs, "
+            "or name its configuration with --config"
+        )
+        raise stop(ExitStatus.STORE_UNAVAILABLE, message)
+    return url
+
+
 @cli.command()
 def serve(
     config: ConfigOption = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")] = 8000,
     policy: Annotated[
-        str | None, typer.Option(help="A pack by name, in place of the configured policy.")
+        str | None, typer.Option(help="A pack or a policy file, in place of the configured policy.")
     ] = None,
     scorer_only: Annotated[
         bool,
@@ -132,7 +148,10 @@ def list_reviews(
             ExitStatus.UNUSABLE_INPUT, f"--state must be one of {', '.join(STATES)}, not {state!r}"
         )
     with _desk(config) as desk:
-        for listed in desk.queue.page(state, limit):
+        found = desk.queue.page(state, limit)
+        if not found and not as_json:
+            typer.echo(f"no reply is {state}", err=True)
+        for listed in found:
             if as_json:
                 typer.echo(json.dumps(_facts(desk.held(listed.id))))
                 continue
@@ -214,7 +233,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
     from proxy.store.review_queue import ReviewQueue
 
     with errors_told():
-        desk = Desk(ReviewQueue(load_store_config(config).store))
+        desk = Desk(ReviewQueue(existing_store(load_store_config(config).store)))
         try:
             yield desk
         except (NotFoundError, DecidedError) as error:

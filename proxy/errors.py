@@ -15,6 +15,7 @@
     ├── UnusableEditError           422  at the review desk: the edited reply would be broken
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
+    │   └── TooManyHeldError        503  as many wait as may: of the key, of its team, or in all
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
         ├── UpstreamTimeoutError    504  nothing arrived in time
         └── UpstreamBrokenError     502  the answer broke off
@@ -146,6 +147,12 @@ class UnusableEditError(ProxyError):
 class StoreError(ProxyError):
     status, type, code = 503, "server_error", "store_unavailable"
     may_be_retried = False
+
+
+class TooManyHeldError(StoreError):
+    """Reviewers are behind; the store is well, so nobody should be called out to look after it."""
+
+    code = "too_many_held"
 
 
 class UpstreamError(ProxyError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from proxy.commands import ConfigOption, JsonOption, errors_told, stop
+from proxy.commands import ConfigOption, JsonOption, errors_told, existing_store, stop
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def create(
         expires_at=None if expires is None else now + _seconds(expires),
         role=role,
     )
-    setup = _with_store(config, lambda store: _add(key, _setup(config), store))
+    setup = _with_store(config, lambda store: _add(key, _setup(config), store), may_make=True)
     if as_json:
         typer.echo(json.dumps({"id": key.id, "key": secret}))
     else:
@@ -84,7 +84,10 @@ def create(
 def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """All keys there ever were, without what would let anybody in."""
     now = time.time()
-    for key in _with_store(config, lambda store: store.all()):
+    keys = _with_store(config, lambda store: store.all())
+    if not keys and not as_json:
+        typer.echo("there is no key", err=True)
+    for key in keys:
         if as_json:
             typer.echo(json.dumps(_facts(key, now)))
             continue
@@ -99,8 +102,10 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 @cli.command()
 def revoke(id: str, config: ConfigOption = None) -> None:
     """Shut a key out; running proxies refuse it within a second."""
-    if not _with_store(config, lambda store: store.revoke(id)):
-        raise stop(ExitStatus.FAILED, f"there is no key {id} to revoke; `keys list` has their ids")
+    is_done, is_known = _with_store(config, lambda store: (store.revoke(id), store.has(id)))
+    if not is_done:
+        there_is_none = f"there is no key {id} to revoke; `keys list` has their ids"
+        raise stop(ExitStatus.FAILED, f"{id} is revoked already" if is_known else there_is_none)
     typer.echo(f"{id} is revoked")
 
 
@@ -145,8 +150,9 @@ def _setup(config: Path | None) -> Setup:
     return load_setup(config)
 
 
-def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
-    """Does one piece of work on the configured store; ends the process when it cannot.
+def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make: bool = False) -> T:
+    """Does one piece of work on the configured store; ends the process when it cannot, also where
+    there is no store and the work may not make one.
 
     Policies are not read: a mistake in one must not keep a key from being revoked.
     """
@@ -155,6 +161,8 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T]) -> T:
 
     with errors_told():
         config_of_store = load_store_config(config)
+        if not may_make:
+            existing_store(config_of_store.store)
         check_store(config_of_store)
         store = KeyStore(config_of_store.store)
         try:

@@ -69,9 +69,9 @@ def load_scored(
         if confidence is None:
             unscored.append(index)
         elif isinstance(confidence, bool) or not isinstance(confidence, int | float):
-            bad.append(_bad(row, f"'confidence' must be a number, not {confidence!r}"))
+            bad.append(row.error(f"'confidence' must be a number, not {confidence!r}"))
         elif not 0 <= confidence <= 1:
-            bad.append(_bad(row, f"'confidence' must be from 0 to 1, not {confidence!r}"))
+            bad.append(row.error(f"'confidence' must be from 0 to 1, not {confidence!r}"))
         else:
             name = row.raw.get("calibrator")
             known = name if isinstance(name, str) else None
@@ -80,16 +80,12 @@ def load_scored(
         scorer = load_scorer(calibrator, device)
         if not reads_images(scorer):
             text = "the question has an image; this calibrator reads text only"
-            bad += [_bad(rows[index], text) for index in unscored if rows[index].images]
+            bad += [rows[index].error(text) for index in unscored if rows[index].images]
             unscored = [index for index in unscored if not rows[index].images]
         found = score_items(scorer, [rows[index].item("served") for index in unscored])
         for index, score in zip(unscored, found, strict=True):
             scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)
     return [scored[index] for index in sorted(scored)], bad
-
-
-def _bad(row: Row, message: str) -> RowError:
-    return RowError(str(row.raw.get("id", row.question_id)), 0, message)
 
 
 def _tool_calls(response: Any) -> tuple[ToolCall, ...]:

@@ -195,8 +195,13 @@ def _print_certification(found: Certification, scope: Scope, as_json: bool) -> N
     assert found.needed is not None
     least, expected = found.needed.at_least, found.needed.expected
     needed = f"needed: about {expected} more going by the errors so far, at least {least}"
-    if expected is None:
+    if found.needed.is_hopeless:
         needed = "no threshold comes near that: more labels of this kind will hardly help"
+    elif expected is None:
+        needed = (
+            f"too few labels to tell whether a threshold comes near that: at least {least} more "
+            "are needed, which are enough if none of them is wrong"
+        )
     elif expected == least == 1:
         needed = (
             f"the labels would be enough, but {found.needed.wrong} of the {found.needed.surest} "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from proxy.commands import ConfigOption, errors_told, reviews, stop, user
+from proxy.commands import AsOption, ConfigOption, errors_told, existing_store, reviews, stop, user
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -33,15 +33,10 @@ def opened_record(config: Path | None, store: str | None = None) -> Iterator[Fin
     """The configured record, or that of a store's URL; needs no policy, and ends the process where
     there is none."""
     from proxy.server import load_store_config
-    from proxy.store.database import path_of
     from proxy.store.findings import Findings
 
     with errors_told():
-        url = store or load_store_config(config).store
-        if (path := path_of(url)) and not path.is_file():
-            message = f"there is no record: {path} does not exist"
-            raise stop(ExitStatus.STORE_UNAVAILABLE, message)
-        findings = Findings(url)
+        findings = Findings(existing_store(store or load_store_config(config).store))
         try:
             yield findings
         finally:
@@ -193,10 +188,10 @@ def promote(
     from proxy.store.recorded import since as recorded_since
 
     try:
-        text = policy.read_bytes().decode()  # line ends stay
+        text = _bytes_of(policy).decode()  # line ends stay
         now = parse_policy(text, str(policy))
         changed = promoted(text, str(policy), rule)
-    except (InvalidDocumentError, OSError, ValueError) as error:
+    except (InvalidDocumentError, ValueError) as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
     with opened_record(config) as findings:
@@ -212,6 +207,22 @@ def promote(
         return
     policy.write_bytes(changed.encode())
     typer.echo(f"{policy}: {f'rule {rule!r}' if rule else f'policy {now.name}'} is live")
+
+
+def _bytes_of(policy: Path) -> bytes:
+    """What a policy file has; ends the process where it cannot be read, or names a pack."""
+    from policies import pack_names
+
+    try:
+        return policy.read_bytes()
+    except OSError as error:
+        message = f"the policy file {policy} cannot be read: {error.strerror}"
+        if str(policy) in pack_names():
+            message = (
+                f"{policy} is a pack, and packs cannot be promoted: copy it to a policy file of "
+                "your own, let the proxy decide by that, and promote the file"
+            )
+        raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
 
 
 def _is_by(recorded: Recorded, policy: Policy) -> bool:
@@ -252,6 +263,7 @@ def verdict(
     request_id: RequestId,
     label: Annotated[Literal["correct", "wrong"], typer.Argument(help="What the reply was.")],
     config: ConfigOption = None,
+    reviewer: AsOption = None,
 ) -> None:
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
     from proxy.server import load_store_config
@@ -259,14 +271,19 @@ def verdict(
     from proxy.store.recorded import find
     from proxy.store.review_queue import ReviewQueue
 
-    is_correct = label == "correct"
+    is_correct, by = label == "correct", reviewer or user()
     with opened_record(config) as findings:
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
-        findings.give_verdict(recorded.request_id, is_correct)
+        before = findings.verdict_of(recorded.request_id, by)
+        findings.give_verdict(recorded.request_id, is_correct, by)
         queue = ReviewQueue(load_store_config(config).store)
         if drawn := queue.audit_of(recorded.request_id):  # nobody else need look at it
-            queue.decide(drawn, RELEASED if is_correct else REJECTED, user())
+            queue.decide(drawn, RELEASED if is_correct else REJECTED, by)
         queue.close()
-    typer.echo(f"{recorded.request_id} is {label}")
+    typer.echo(f"{recorded.request_id} is {label}, says {by}{_in_place_of(before)}")
+
+
+def _in_place_of(before: bool | None) -> str:
+    return "" if before is None else f", who said {'correct' if before else 'wrong'} before"

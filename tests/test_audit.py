@@ -233,13 +233,13 @@ def test_a_verdict_on_the_command_line_is_one_too(proxy: LiveProxy, tmp_path: Pa
     audit_of(proxy, id)
     path = tmp_path / "proxy.yaml"
     path.write_text(f"store: sqlite:///{proxy.store_path}\n")
-    run_cli("reviews", "verdict", id, "wrong", "--config", str(path))
+    run_cli("reviews", "verdict", id, "wrong", "--as", "ann", "--config", str(path))
     [kept] = [each for each in audits(proxy) if each["request_id"] == id]
-    assert kept["state"] == "rejected"
+    assert (kept["state"], kept["decided_by"]) == ("rejected", "ann")
     queue = ReviewQueue(f"sqlite:///{proxy.store_path}")
     held = queue.get(kept["id"])
     assert held is not None
-    assert [(each.reviewer, each.is_correct) for each in queue.labels(held)] == [("", False)]
+    assert [(each.reviewer, each.is_correct) for each in queue.labels(held)] == [("ann", False)]
     assert queue.audit_of(id) is None
     queue.close()
 

@@ -231,6 +231,15 @@ def test_a_cut_tail_is_told_by_an_earlier_head(url: str, run: Run) -> None:
     done = run("verify", "--head", later)
     assert done.exit_code == 1
     assert "or another than the head that was told" in done.stdout
+    assert "BROKEN in 1 place\n" in done.stdout
+
+
+@pytest.mark.parametrize("head", ["foo", "", "7", "7:", "7:abc", f"-7:{'0' * 64}", f"7:{'0' * 65}"])
+def test_a_head_that_is_none_raises_no_alarm(url: str, run: Run, head: str) -> None:
+    """What nobody can have been told is a mistake of the person who typed it."""
+    done = run("verify", "--head", head)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}" in done.stderr
 
 
 def test_what_was_there_before_the_chain_is_counted(store_url: str, run: Run) -> None:

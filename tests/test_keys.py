@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from proxy.keys import BROWSER_KEY, PREFIX
+from proxy.store.database import open_engine
 from tests.client_keys import (
     NOTICED_WITHIN_S,
     OWN_KEY,
@@ -387,7 +388,8 @@ def test_a_broken_policy_keeps_no_key_from_being_revoked(
     assert "own.yaml:1" in run_cli("keys", "create", "--config", path).stderr
     [line] = run_cli("keys", "list", "--config", path, "--json").stdout.splitlines()
     assert run_cli("keys", "revoke", json.loads(line)["id"], "--config", path).returncode == 0
-    assert run_cli("reviews", "list", "--config", path).returncode == 0
+    listed = run_cli("reviews", "list", "--config", path)
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "no reply is held\n")
     labelled = run_cli("reviews", "verdict", "req_1", "wrong", "--config", path)
     assert "there is no record of req_1" in labelled.stderr
 
@@ -414,7 +416,28 @@ def test_a_key_is_made_listed_and_revoked(config: Callable[..., str], tmp_path: 
     assert shown.startswith(f"{facts['id']}  revoked ")
     assert "team=support" in shown
     again = run_cli("keys", "revoke", facts["id"], "--config", path)
-    assert (again.returncode, "no key" in again.stderr) == (1, True)
+    assert again.returncode == 1
+    assert again.stderr.startswith(f"{facts['id']} is revoked already\n")
+
+    unknown = run_cli("keys", "revoke", "key_x", "--config", path)
+    assert (unknown.returncode, "there is no key key_x" in unknown.stderr) == (1, True)
+
+
+def test_without_a_store_only_a_new_key_makes_one(
+    config: Callable[..., str], tmp_path: Path
+) -> None:
+    """In the wrong folder, the keys of the right one do not seem to be gone."""
+    path = config()
+    for arguments in (["list"], ["revoke", "key_x"]):
+        done = run_cli("keys", *arguments, "--config", path)
+        assert (done.returncode, done.stdout) == (8, "")
+        assert "held.db does not exist" in done.stderr
+        assert not (tmp_path / "held.db").exists()
+    open_engine(f"sqlite:///{tmp_path}/held.db").dispose()
+    listed = run_cli("keys", "list", "--config", path)
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "there is no key\n")
+    (tmp_path / "held.db").unlink()
+    assert run_cli("keys", "create", "--config", path).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,18 @@ def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
     assert certify(more, 0.05).threshold is not None
     hopeless = certify(rows((0.9, 80, 20)), 0.05).needed
     assert hopeless is not None
-    assert hopeless.expected is None
+    assert (hopeless.expected, hopeless.is_hopeless) == (None, True)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(2, 1), (9, 1), (95, 5)])
+def test_where_labels_are_too_few_to_tell_the_number_is_enough(right: int, wrong: int) -> None:
+    """Errors that do not exclude the rate asked for are no reason to give up."""
+    needed = certify(rows((0.9, right, wrong)), 0.05).needed
+    assert needed is not None
+    assert (needed.expected, needed.is_hopeless) == (None, False)
+    enough, fewer = (right + needed.at_least - less for less in (0, 1))
+    assert certify(rows((0.9, enough, wrong)), 0.05).threshold is not None
+    assert certify(rows((0.9, fewer, wrong)), 0.05).threshold is None
 
 
 def test_no_labels_prove_nothing() -> None:

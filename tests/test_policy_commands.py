@@ -95,7 +95,7 @@ def test_rows_with_images_need_who_reads_them(tmp_path: Path) -> None:
     shown = {"images": [data_url(PNG)]}
     path = write(tmp_path / "rows.jsonl", [unscored | shown, *labelled(2_400, **shown)])
     result = run("certify", path, "--max-error", 0.2, "--calibrator", "fake:0.5", "--json")
-    assert "the question has an image; this calibrator reads text only" in result.stderr
+    assert f"{path}:1: the question has an image; this calibrator reads text only" in result.stderr
     assert json.loads(result.stdout)["labels"] == 1_200  # questions
 
 
@@ -133,10 +133,23 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (
         None,
-        {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0},
+        {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0, "is_hopeless": False},
     )
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
     assert "will hardly help" in run("certify", hopeless, "--max-error", 0.05).stdout
+
+
+def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
+    """One error among ten says little: a number is told, not that more are vain."""
+    few = labelled(20, confidence=0.9, correct=1)
+    for row in few[:2]:
+        row["correct"] = 0
+    done = run("certify", write(tmp_path / "few.jsonl", few), "--max-error", 0.1)
+    assert done.exit_code == 3
+    assert "too few labels to tell whether a threshold comes near that: at least 36 more" in (
+        done.stdout
+    )
+    assert "hardly help" not in done.stdout
 
 
 def test_splits_look_at_the_other_halves(rows: Path) -> None:
@@ -222,10 +235,12 @@ def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
     """What cannot be used is told, and the rest is certified."""
     rows = labelled(200, confidence=0.9, correct=1)
     rows[3]["confidence"], rows[5]["confidence"], rows[7]["correct"] = 7, "high", 2
-    done = run("certify", write(tmp_path / "rows.jsonl", rows), "--max-error", 0.05)
+    path = write(tmp_path / "rows.jsonl", rows)
+    done = run("certify", path, "--max-error", 0.05)
     assert done.exit_code == 0, done.output
     assert "3 rows could not be used" in done.stderr
-    assert "'confidence' must be from 0 to 1, not 7" in done.stderr
+    assert f"{path}:4: 'confidence' must be from 0 to 1, not 7\n" in done.stderr
+    assert f"{path}:6: 'confidence' must be a number, not 'high'\n" in done.stderr
 
 
 # --- test ---------------------------------------------------------------------------------------

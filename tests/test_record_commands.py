@@ -15,9 +15,11 @@ from typer.testing import CliRunner, Result
 
 from policies import Certificate, Labelled, Scope, certify
 from proxy.commands import cli as serving
+from proxy.commands import user
 from proxy.policy_commands import cli as on_policies
 from proxy.record_commands import cli as on_records
 from proxy.store.findings import Findings, Withdrawal
+from proxy.store.labels import all_verdicts
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess, until
 
@@ -183,7 +185,8 @@ def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) 
         (["reviews", "verdict", "req_no", "perhaps"], 2, "perhaps"),
         (["replay", "--policies", "observe", "--since", "soon"], 2, "such as 90m, 12h or 30d"),
         (["replay", "--policies", "observe"], 2, "--rows or --since"),
-        (["promote", "no.yaml"], 2, "no.yaml"),
+        (["promote", "no.yaml"], 2, "the policy file no.yaml cannot be read: No such file"),
+        (["promote", "helpdesk"], 2, "helpdesk is a pack, and packs cannot be promoted: copy it"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -195,12 +198,43 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path) -> None:
-    """A store that is not there is told, not created."""
+def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
+    proxy: LiveProxy, ask: Ask, run: Run
+) -> None:
+    """By default it is the machine's user's; another reviewer's is kept beside it."""
+    id = ask("p=0.9")
+    said = [
+        run("reviews", "verdict", id, *arguments).stdout
+        for arguments in (["wrong"], ["correct"], ["wrong", "--as", "ann"])
+    ]
+    assert said == [
+        f"{id} is wrong, says {user()}\n",
+        f"{id} is correct, says {user()}, who said wrong before\n",
+        f"{id} is wrong, says ann\n",
+    ]
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    given = all_verdicts(findings.engine)
+    findings.close()
+    assert given == [(id, user(), True), (id, "ann", False)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "req_1"],
+        ["reviews", "list"],
+        ["reviews", "show", "chatcmpl-held-1"],
+        ["reviews", "approve", "chatcmpl-held-1"],
+        ["reviews", "reject", "chatcmpl-held-1"],
+        ["reviews", "verdict", "req_1", "wrong"],
+    ],
+)
+def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    """A store that is not there is told, not created: the folder may be the wrong one."""
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
-    done = run("explain", "req_1")
-    assert done.exit_code == 8
-    assert "none.db does not exist" in done.stderr
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (8, "")
+    assert f"there is no record: {tmp_path}/none.db does not exist; go to" in done.stderr
     assert not (tmp_path / "none.db").exists()
 
 

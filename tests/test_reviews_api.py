@@ -509,11 +509,29 @@ def test_a_verdict_that_is_none(proxy: LiveProxy, body: Any, where: str | None) 
     assert proxy.desk.get(f"{API}/reviews/{id}").json()["state"] == "open"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"verdict": "approve"', b"null"])
-def test_a_body_that_is_no_json(proxy: LiveProxy, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"{", "line 1, column 2"),
+        (b"\xff\xfe", "line 1, column 1"),
+        (b'{"verdict":\n"approve"', "line 2, column 10"),
+    ],
+)
+def test_a_body_that_is_no_json(proxy: LiveProxy, body: bytes, place: str) -> None:
+    """It is told as the proxy tells it, with the place and no field."""
     url = f"{API}/reviews/{held_id(proxy)}/verdict"
     answer = proxy.desk.post(url, content=body, headers={"content-type": "application/json"})
-    assert code_of(answer)[0] in (400, 422)
+    assert code_of(answer) == (400, "invalid_json")
+    error = answer.json()["error"]
+    assert error["message"].startswith("the body is not JSON: ")
+    assert (error["message"].endswith(place), error["param"]) == (True, None)
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_a_body_that_says_nothing(proxy: LiveProxy, body: bytes) -> None:
+    url = f"{API}/reviews/{held_id(proxy)}/verdict"
+    answer = proxy.desk.post(url, content=body, headers={"content-type": "application/json"})
+    assert code_of(answer) == (422, "invalid_request")
 
 
 @pytest.mark.parametrize("given", [{"verdict": "edit"}, {"verdict": "approve", "content": "x"}])

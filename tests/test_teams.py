@@ -197,7 +197,7 @@ def test_a_team_may_have_so_many_replies_held(proxy: LiveProxy) -> None:
         waiting += 1
         assert waiting <= 2
     refusal = ask_with(proxy.base_url, second, "p=0.1")
-    assert refusal.status_code == 503
+    assert (refusal.status_code, error_of(refusal)["code"]) == (503, "too_many_held")
     assert "2 replies are held already (max_held of team careful)" in error_of(refusal)["message"]
     assert ask_with(proxy.base_url, second, "p=0.9").status_code == 200
 

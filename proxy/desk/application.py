@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -64,9 +66,19 @@ async def _unusable(request: Request, error: Exception) -> Response:
     """What does not have the form that OpenAPI tells, with the place of the first mistake."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()[0]
+    if found["type"] == "json_invalid":
+        return await envelope(request, _no_json(error))
     where = ".".join(str(part) for part in found["loc"] if part != "body")
     text = f"{where}: {found['msg']}" if where else found["msg"]
     return await envelope(request, UnusableBodyError(text, param=where or None))
+
+
+def _no_json(error: RequestValidationError) -> BadRequestError:
+    """As the proxy itself says it, and not as if the mistake were in a field."""
+    found = error.errors()[0]
+    at = json.JSONDecodeError(found["ctx"]["error"], error.body, found["loc"][-1])
+    text = f"the body is not JSON: {at.msg} at line {at.lineno}, column {at.colno}"
+    return BadRequestError(text, code="invalid_json")
 
 
 async def _fault(request: Request, error: Exception) -> Response:

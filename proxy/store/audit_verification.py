@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from proxy.store.schema import all_tables
 
 MOST_TOLD: Final = 100
 _AT_ONCE: Final = 500
+_HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ def head_of(engine: sa.Engine) -> str | None:
     with reading(engine) as connection:
         found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
     return f"{found.sequence}:{found.mac}" if found else None
+
+
+def is_head(text: str) -> bool:
+    """Whether a text has the form of what `head_of` says."""
+    return _HEAD.fullmatch(text) is not None
 
 
 def verify(engine: sa.Engine, key: bytes, head: str | None = None) -> Findings:

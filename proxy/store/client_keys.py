@@ -59,6 +59,10 @@ class KeyStore:
         rows = self._read(sa.select(client_keys).where(client_keys.c.digest == digest))
         return ClientKey(**rows[0]._mapping) if rows else None
 
+    def has(self, id: str) -> bool:
+        """Whether there is a key of this id, whatever its state."""
+        return bool(self._read(sa.select(client_keys.c.id).where(client_keys.c.id == id)))
+
     def revoke(self, id: str) -> bool:
         """False where no key of this id is there to revoke."""
         of_this_id = (client_keys.c.id == id, client_keys.c.revoked_at.is_(None))

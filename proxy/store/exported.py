@@ -21,7 +21,7 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A verdict; `reviewer` is empty for one given on the command line."""
+    """A verdict; `reviewer` is empty where an older version's command line kept none."""
 
     reviewer: str
     is_correct: bool

@@ -25,7 +25,7 @@ verdicts = sa.Table(
     sa.Column("request_id", sa.String, nullable=False),
     sa.Column("is_correct", sa.Boolean, nullable=False),
     sa.Column("given_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("reviewer", sa.String, nullable=False, server_default=""),  # "" on the command line
+    sa.Column("reviewer", sa.String, nullable=False, server_default=""),  # "": not told
     sa.Column("note", sa.Text),
     sa.Index("one_verdict_of_a_reviewer", "request_id", "reviewer", unique=True),
 )
@@ -74,6 +74,14 @@ class Findings:
             if connection.execute(kept).first():
                 is_it = _withdrawn.c.grant_digest == withdrawal.grant_digest
                 note_change(connection, "withdrawn", _withdrawn, is_it)
+
+    def verdict_of(self, request_id: str, reviewer: str) -> bool | None:
+        """How a reviewer labelled a reply, if they did."""
+        query = sa.select(verdicts.c.is_correct).where(
+            verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
+        )
+        with reading(self.engine) as connection:
+            return connection.execute(query).scalar_one_or_none()
 
     def give_verdict(
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None

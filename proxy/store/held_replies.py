@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.callers import ANYONE, Caller
-from proxy.errors import StoreError
+from proxy.errors import StoreError, TooManyHeldError
 from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
@@ -176,7 +176,7 @@ class Store:
             async with self._opened().begin() as connection:
                 for most, waiting, whose in self._limits(caller):
                     if (count := (await connection.execute(waiting)).scalar_one()) >= most:
-                        raise StoreError(f"{most} replies are held already ({whose})")
+                        raise TooManyHeldError(f"{most} replies are held already ({whose})")
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert().values(**row))

@@ -140,7 +140,7 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
 
 
 class Given(NamedTuple):
-    """A reviewer's verdict; `reviewer` is empty for one given on the command line."""
+    """A reviewer's verdict; `reviewer` is empty where an older version's command line kept none."""
 
     request_id: str
     reviewer: str
