@@ -21,6 +21,7 @@ from calibrator.errors import (
     TrainingError,
     UnavailableError,
 )
+from calibrator.replies import answer_message, is_call, tool_call
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
@@ -148,6 +149,7 @@ __all__ = [
     "TuningTrial",
     "UnavailableError",
     "agreement_of",
+    "answer_message",
     "check_checkpoint",
     "check_output",
     "checked_image",
@@ -158,6 +160,7 @@ __all__ = [
     "export_weights",
     "fit_observed",
     "group_key",
+    "is_call",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
@@ -171,6 +174,7 @@ __all__ = [
     "resolve_recalibration",
     "score_items",
     "score_tickets",
+    "tool_call",
     "trial",
     "try_tuning",
     "version_of",

@@ -13,8 +13,9 @@ from typing import Any
 from calibrator.errors import NotScorableError
 from calibrator.images import checked_image, local_images
 from calibrator.loading import load_scorer
+from calibrator.replies import plain, reply_texts
 from calibrator.scorer import Item, Scorer, reads_images
-from calibrator.transcript import Question, depiction, message_text, read_question
+from calibrator.transcript import Question, depiction, read_question
 
 
 class Pinocchio:
@@ -61,13 +62,15 @@ class Pinocchio:
     ) -> float:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
-        `response` is a chat completion (of the `openai` package or a dict) or the answer's text,
-        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
-        The answering model's name comes from the response unless `source_model` is given.
-        `prompt_variant` is one of a language model's other prompts, by name.
+        `response` is a chat completion, a text completion, a response of `/v1/responses` (each of
+        the `openai` package or a dict), a message or the answer's text, `messages` what it answers,
+        as dicts or objects; or give `question` and `answer` as text. The answering model's name
+        comes from the response unless `source_model` is given. `prompt_variant` is one of a
+        language model's other prompts, by name.
 
-        Raises ValueError when question or answer is missing; NotScorableError for what the
-        calibrator does not read, and for images under a URL, since nothing is fetched here.
+        Raises ValueError when question or answer is missing, also where `response` holds neither
+        content nor tool calls; NotScorableError for what the calibrator does not read, and for
+        images under a URL, since nothing is fetched here.
         """
         item = self._item(response, messages, tools, question, answer, source_model, benchmark)
         return self._score([item], prompt_variant)[0]
@@ -196,25 +199,14 @@ def _answers(response: Any) -> tuple[list[str], str | None]:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
         return [response], None
-    plain = _plain(response)
-    if "choices" not in plain:
-        return [message_text(plain)], None
-    choices = plain["choices"]
-    if not isinstance(choices, Sequence) or not choices:
-        raise ValueError("the response has no choices")
-    model = plain.get("model")
-    texts = [message_text(_plain(_plain(choice).get("message") or {})) for choice in choices]
-    return texts, model if isinstance(model, str) else None
+    reply = _plain(response)
+    model = reply.get("model")
+    return reply_texts(reply), model if isinstance(model, str) else None
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
     """A dict of a mapping or of an `openai` object."""
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise ValueError(
-            f"cannot read a {type(value).__name__}; give an openai object, a dict or a string"
-        )
-    plain: Mapping[str, Any] = dump()
-    return plain
+    if (found := plain(value)) is None:
+        kind = type(value).__name__
+        raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")
+    return found

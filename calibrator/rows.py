@@ -22,8 +22,9 @@ from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.images import local_images
+from calibrator.replies import response_text
 from calibrator.scorer import Item
-from calibrator.transcript import Question, depiction, read_question, response_text
+from calibrator.transcript import Question, depiction, read_question
 
 MAX_LINE_BYTES = 16 * 2**20
 

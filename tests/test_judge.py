@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.responses import Response
 
 from calibrator import CheckpointError, Item, NotScorableError
 from pinocchio import Pinocchio
@@ -68,6 +70,39 @@ def test_every_form_of_a_question_is_the_same_question(judge: Pinocchio) -> None
     }
     assert len(scores) == 1
     assert 0 < scores.pop() < 1
+
+
+def test_the_other_apis_replies_are_the_same_reply(judge: Pinocchio) -> None:
+    """A response (/v1/responses) and a text completion have the score, and the name, of chat's."""
+    known = judge.score("8,611 m", messages=MESSAGES, source_model="known-model")
+    part = {"type": "output_text", "text": "8,611 m", "annotations": []}
+    said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    response = Response.model_validate(
+        {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1,
+            "status": "completed",
+            "model": "known-model",
+            "output": [{**said, "content": [part]}],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+    choice = {"text": "8,611 m", "index": 0, "finish_reason": "stop", "logprobs": None}
+    text = Completion.model_validate(
+        {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "created": 1,
+            "model": "known-model",
+            "choices": [choice],
+        }
+    )
+    for form in (response, response.to_dict(), text, text.to_dict()):
+        assert judge.score(form, messages=MESSAGES) == known
+        assert judge.scores(form, messages=MESSAGES) == [known]
 
 
 def test_a_conversation_may_hold_openai_objects(judge: Pinocchio) -> None:
@@ -154,8 +189,12 @@ def test_refusals_and_empty_replies_are_answers(judge: Pinocchio) -> None:
         ({"response": ["a"], "messages": MESSAGES}, "cannot read a list"),
         ({"response": {"choices": []}, "messages": MESSAGES}, "the response has no choices"),
         ({"response": {"choices": None}, "messages": MESSAGES}, "the response has no choices"),
-        ({"response": {"choices": ["a"]}, "messages": MESSAGES}, "cannot read a str"),
-        ({"response": {"choices": [{"message": "a"}]}, "messages": MESSAGES}, "cannot read a str"),
+        (
+            {"response": {"choices": ["a"]}, "messages": MESSAGES},
+            "choice must be an object",
+        ),
+        ({"response": {"choices": [{"message": "a"}]}, "messages": MESSAGES}, "not str"),
+        ({"response": {}, "messages": MESSAGES}, "neither content nor tool calls"),
         ({"response": "a", "messages": ["hello"]}, "cannot read a str"),
     ],
 )

@@ -80,6 +80,8 @@ def test_messages_may_stand_for_the_question() -> None:
         ({"role": "assistant", "content": "a"}, "a"),
         ({"role": "assistant", "content": None, "refusal": "no"}, "no"),
         ({"choices": [{"message": {"content": "a"}}]}, "a"),
+        ({"choices": [{"text": "a"}]}, "a"),
+        ({"output": [{"type": "message", "content": [{"type": "output_text", "text": "a"}]}]}, "a"),
     ],
 )
 def test_responses_are_texts_messages_or_completions(response: Any, answer: str) -> None:
@@ -110,9 +112,11 @@ def test_labels(label: Any, expected: int | None) -> None:
         ({"question": 5, "response": "a"}, "'question' must be a string, not int"),
         ({"question": "q", "response": None},
          "'response' must be a string or an object, not NoneType"),
-        ({"question": "q", "response": {"choices": []}}, "'response' has no choices"),
+        ({"question": "q", "response": {"choices": []}}, "the response has no choices"),
         ({"question": "q", "response": {"choices": [{"message": "x"}]}},
          "a choice's message must be an object, not str"),
+        ({"question": "q", "response": {"error": {"message": "x"}}},
+         "the response has neither content nor tool calls, only 'error'"),
         ({"messages": "x", "response": "a"}, "'messages' must be a list with at least one message"),
         ({**GOOD, "correct": 2}, "'correct' must be 0 or 1, not 2"),
         ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, not '1'"),
