@@ -16,6 +16,7 @@ from calibrator.errors import (
     JudgingError,
     MissingExtraError,
     NotScorableError,
+    OutputError,
     QueueFullError,
     RowError,
     TrainingError,
@@ -35,7 +36,7 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.console import progress_bar
+    from calibrator.console import check_target, progress_bar
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
@@ -79,6 +80,7 @@ _LAZY = {
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
+    "check_target": "calibrator.console",
     "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
@@ -129,6 +131,7 @@ __all__ = [
     "MissingExtraError",
     "NotScorableError",
     "Observed",
+    "OutputError",
     "Pinocchio",
     "Question",
     "QueueFullError",
@@ -152,6 +155,7 @@ __all__ = [
     "answer_message",
     "check_checkpoint",
     "check_output",
+    "check_target",
     "checked_image",
     "checkpoint_card",
     "cli",

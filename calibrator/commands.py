@@ -16,13 +16,16 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
+    check_target,
+    file_option,
+    is_among,
     progress_bar,
     report_bad,
     say,
     sentences,
     writer,
 )
-from calibrator.errors import ClusterError, RowError
+from calibrator.errors import ClusterError, OutputError, RowError
 from calibrator.evaluate_command import card, evaluate
 from calibrator.llm.train_command import (
     Base,
@@ -56,7 +59,7 @@ def score(
         typer.Argument(help="JSON lines with question or messages, and response; .gz is read too."),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write; stdout otherwise.")
+        Path | None, file_option("-o", "--output", help="Where to write; stdout otherwise.")
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -96,11 +99,15 @@ def score(
     from calibrator.scores import image_use, score_items, scored_line
 
     with sentences():
+        is_in_place = output is not None and not brief and len(rows) == 1 and is_among(output, rows)
+        check_target(output, [recalibration, *([] if is_in_place else rows)])
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
         use = image_use(scorer, are_ignored=ignore_images)
         read = [row for path in rows for _, row in read_rows(path, use)]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
+        if bad and is_in_place:
+            raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
         with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
                 scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
@@ -126,6 +133,7 @@ def _score_on_ray(
 
         if output is None:
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
+        check_target(output, [calibrating[-1], *rows])
         told = Calibrating.told(*calibrating)
         run = begin(output, rows, told.version(), options)
         with progress_bar("scoring on Ray", None) as bar:

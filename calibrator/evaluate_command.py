@@ -15,6 +15,8 @@ from calibrator.console import (
     Files,
     RecalibrationFile,
     TrainFiles,
+    check_target,
+    file_option,
     json_line,
     print_table,
     progress_bar,
@@ -62,9 +64,11 @@ def evaluate(
         typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write all figures as JSON.")
+        Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page with figures.")] = None,
+    report: Annotated[
+        Path | None, file_option("--report", help="Write an HTML page with figures.")
+    ] = None,
     studies: StudyFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
@@ -76,6 +80,8 @@ def evaluate(
     from calibrator.training_data import load_labelled
 
     with sentences():
+        given = [*files, *map(_scores_file, scores or []), *(studies or []), recalibration]
+        _check_targets(output, report, keep, [*given, *training_files(files, train)])
         shown_studies = [read_study(path) for path in studies or []]
         if scores:
             rows, bad = load_labelled(files, "read")
@@ -112,13 +118,33 @@ def card(
         update_card(readme, read_evaluation(evaluation), found)
 
 
+def _check_targets(
+    output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
+) -> None:
+    from calibrator.errors import OutputError
+
+    check_target(output, inputs)
+    check_target(report, inputs)
+    if output and report and output.resolve() == report.resolve():
+        raise OutputError(f"-o and --report both say {output}; name two files")
+    if keep and keep.exists() and not keep.is_dir():
+        raise OutputError(f"--keep-scores writes into a folder, and {keep} is a file")
+
+
+def _has_name(given: str) -> bool:
+    """Whether --scores says NAME=FILE; a file may have that sign in its own name."""
+    return "=" in given and not Path(given).exists()
+
+
+def _scores_file(given: str) -> Path:
+    return Path(given.partition("=")[2] if _has_name(given) else given)
+
+
 def _read(given: str, rows: Sequence[Row]) -> Scores:
     from calibrator.scores import read_scores
 
-    name, separator, path = given.partition("=")
-    if separator and not Path(given).exists():
-        return read_scores(Path(path), rows, name)
-    return read_scores(Path(given), rows)
+    name = given.partition("=")[0] if _has_name(given) else None
+    return read_scores(_scores_file(given), rows, name)
 
 
 def _tags(given: str) -> list[Tags]:
