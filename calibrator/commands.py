@@ -96,14 +96,18 @@ def score(
         return
     from calibrator.loading import load_scorer
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import image_use, score_items, scored_line
+    from calibrator.scores import identified, image_use, score_items, scored_line
 
     with sentences():
         is_in_place = output is not None and not brief and len(rows) == 1 and is_among(output, rows)
         check_target(output, [recalibration, *([] if is_in_place else rows)])
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
         use = image_use(scorer, are_ignored=ignore_images)
-        read = [row for path in rows for _, row in read_rows(path, use)]
+        read = [
+            identified(row, str(path), line) if brief else row
+            for path in rows
+            for line, row in read_rows(path, use)
+        ]
         good = [row for row in read if isinstance(row, Row)]
         bad = [row for row in read if isinstance(row, RowError)]
         if bad and is_in_place:

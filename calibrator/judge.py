@@ -6,13 +6,17 @@ p_correct = judge.score(response, messages=messages)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.images import checked_image, local_images
-from calibrator.loading import load_scorer
+from calibrator.loading import load_scorer, recalibrated
 from calibrator.replies import plain, reply_texts
 from calibrator.scorer import Item, Scorer, reads_images
 from calibrator.transcript import Question, depiction, read_question
@@ -22,9 +26,9 @@ class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
-    `cuda`, .. With `ignore_images` a calibrator that reads text only scores the text of a question
-    with images; without, it has no number for one. Raises CheckpointError when there is no such
-    checkpoint.
+    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`. With `ignore_images` a calibrator
+    that reads text only scores the text of a question with images; without, it has no number for
+    one. Raises CheckpointError when there is no such checkpoint, recalibration or device.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
@@ -32,13 +36,16 @@ class Pinocchio:
 
     def __init__(
         self,
-        checkpoint: str = "embedded",
+        checkpoint: str | PathLike[str] = "embedded",
         *,
         device: str = "auto",
+        recalibration: str | PathLike[str] | None = None,
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
-        self._scorer = _loaded(checkpoint, device, released)
+        loaded = _loaded(_path("checkpoint", checkpoint), device, released)
+        curve = None if recalibration is None else Path(_path("recalibration", recalibration))
+        self._scorer = recalibrated(loaded, curve)
         self._variants: dict[str, Scorer] = {}
         self._reads_images = reads_images(self._scorer)
         self._ignores_images = ignore_images
@@ -175,11 +182,20 @@ class Pinocchio:
         return confidences
 
 
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"`{name}` must be a name or a path, not {type(value).__name__}")
+    return os.fspath(value)
+
+
 def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
     if not released:
         return load_scorer(checkpoint, device)
     from calibrator.llm.released import load_released
 
+    if strange := set(released) - set(signature(load_released).parameters):
+        named = ", ".join(sorted(strange))
+        raise TypeError(f"Pinocchio() has no argument {named}")
     return load_released(**{"device_map": None if device == "auto" else device, **released})
 
 

@@ -111,6 +111,18 @@ def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path
     assert set(lines(result.stdout)[0]) == {"id", "score", "confidence", "calibrator", "tags"}
 
 
+def test_brief_scores_need_an_id(tmp_path: Path) -> None:
+    """A score that nobody could match with its row is not written; the row is named."""
+    row = {"question": "q", "response": "a"}
+    path = write(tmp_path / "rows.jsonl", [{**row, "id": 7}, row, {**row, "id": None}])
+    result = run("score", path, "--brief", "--calibrator", "fake:0.73")
+    assert result.exit_code == 1
+    assert [found["id"] for found in lines(result.stdout)] == [7]
+    assert result.stderr.splitlines()[:2] == [
+        f"{path}:{line}: 'id' is missing, which --brief needs" for line in (2, 3)
+    ]
+
+
 def test_score_reads_gzip(tmp_path: Path) -> None:
     """Packed rows are unpacked, whatever their name."""
     path = tmp_path / "rows.jsonl.gz"

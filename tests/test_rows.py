@@ -141,6 +141,8 @@ def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> N
     ("line", "message"),
     [
         (b'{"question": "q"', "1: not JSON: Expecting ',' delimiter at column 17"),
+        (b'{"question": "a\tb"}', "1: not JSON: Invalid control character at column 16"),
+        (b'{"question": "a', "1: not JSON: Unterminated string starting at column 14"),
         (b"not json", "1: not JSON: Expecting value at column 1"),
         (b'{"question": "\xff"}', "1: not UTF-8: invalid start byte at byte 14"),
         (b"[" * 100_000, "1: nested too deeply"),
@@ -262,6 +264,17 @@ def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
     """Files from Windows begin with one."""
     ((_, row),) = read(path, b"\xef\xbb\xbf" + LINE)
     assert isinstance(row, Row)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str) -> None:
+    """Cut at the bytes of UTF-8's line ends, nearly every row of such a file would be garbage."""
+    for content in ((LINE * 3).decode().encode(encoding), LINE.decode().encode("utf-16-be")):
+        if content[:1] == b"\0":
+            content = b"\xfe\xff" + content
+        assert sentence(path, content) == (
+            "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+        )
 
 
 def test_windows_line_ends(path: Path) -> None:
