@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
     from calibrator.scores import Scores
+    from calibrator.studies import Study
 
 StudyFiles = Annotated[
     list[Path] | None, typer.Option("--study", help="Add what `pinocchio study` wrote.")
@@ -73,15 +74,13 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
-    from calibrator.evaluate import to_json
     from calibrator.judging import judge_all, keep_scores, methods_of
-    from calibrator.report import render
     from calibrator.studies import read_study
     from calibrator.training_data import load_labelled
 
     with sentences():
-        given = [*files, *map(_scores_file, scores or []), *(studies or []), recalibration]
-        _check_targets(output, report, keep, [*given, *training_files(files, train)])
+        read = [*files, *training_files(files, train), *map(_scores_file, scores or [])]
+        _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
         shown_studies = [read_study(path) for path in studies or []]
         if scores:
             rows, bad = load_labelled(files, "read")
@@ -93,12 +92,7 @@ def evaluate(
         if keep:
             keep_scores(keep, rows, methods)
         evaluation = judge_all(rows, methods, train_rows)
-        if output:
-            with writer(output) as stream:
-                stream.write(to_json(evaluation) + "\n")
-        if report:
-            with writer(report) as stream:
-                stream.write(render(evaluation, shown_studies))
+        _write(evaluation, output, report, shown_studies)
         _print(evaluation, as_json)
     report_bad(bad, len(rows) + len(bad))
 
@@ -187,6 +181,20 @@ def _score(
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
         found = [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
     return rows, bad, found
+
+
+def _write(
+    evaluation: Evaluation, output: Path | None, report: Path | None, studies: Sequence[Study]
+) -> None:
+    from calibrator.evaluate import to_json
+    from calibrator.report import render
+
+    if output:
+        with writer(output) as stream:
+            stream.write(to_json(evaluation) + "\n")
+    if report:
+        with writer(report) as stream:
+            stream.write(render(evaluation, studies))
 
 
 def _print(evaluation: Evaluation, as_json: bool) -> None:

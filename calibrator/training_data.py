@@ -75,7 +75,7 @@ def _reasons(errors: Sequence[RowError]) -> str:
     if not shown:
         return ""
     others = len(errors) - len(shown)
-    return f": {'; '.join(shown)}" + (f"; and {others} more bad rows" if others else "")
+    return f": {'; '.join(shown)}" + (f"; and {others} more" if others else "")
 
 
 def share_of(text: str) -> float:
