@@ -16,11 +16,13 @@ from calibrator.errors import (
     JudgingError,
     MissingExtraError,
     NotScorableError,
+    OutputError,
     QueueFullError,
     RowError,
     TrainingError,
     UnavailableError,
 )
+from calibrator.replies import answer_message, is_call, tool_call
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
@@ -34,7 +36,7 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.console import progress_bar
+    from calibrator.console import check_target, progress_bar
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
@@ -78,6 +80,7 @@ _LAZY = {
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
+    "check_target": "calibrator.console",
     "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands",
@@ -128,6 +131,7 @@ __all__ = [
     "MissingExtraError",
     "NotScorableError",
     "Observed",
+    "OutputError",
     "Pinocchio",
     "Question",
     "QueueFullError",
@@ -148,8 +152,10 @@ __all__ = [
     "TuningTrial",
     "UnavailableError",
     "agreement_of",
+    "answer_message",
     "check_checkpoint",
     "check_output",
+    "check_target",
     "checked_image",
     "checkpoint_card",
     "cli",
@@ -158,6 +164,7 @@ __all__ = [
     "export_weights",
     "fit_observed",
     "group_key",
+    "is_call",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
@@ -171,6 +178,7 @@ __all__ = [
     "resolve_recalibration",
     "score_items",
     "score_tickets",
+    "tool_call",
     "trial",
     "try_tuning",
     "version_of",

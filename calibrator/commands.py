@@ -16,13 +16,16 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
+    check_target,
+    file_option,
+    is_among,
     progress_bar,
     report_bad,
     say,
     sentences,
     writer,
 )
-from calibrator.errors import ClusterError, RowError
+from calibrator.errors import ClusterError, OutputError, RowError
 from calibrator.evaluate_command import card, evaluate
 from calibrator.llm.train_command import (
     Base,
@@ -42,6 +45,7 @@ from calibrator.survey_command import survey
 
 if TYPE_CHECKING:
     from calibrator.parts import Options
+    from calibrator.rows import ImageUse, Row
     from calibrator.train import TrainConfig
 
 cli = typer.Typer(no_args_is_help=True)
@@ -56,7 +60,7 @@ def score(
         typer.Argument(help="JSON lines with question or messages, and response; .gz is read too."),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write; stdout otherwise.")
+        Path | None, file_option("-o", "--output", help="Where to write; stdout otherwise.")
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -92,15 +96,15 @@ def score(
         _score_on_ray(rows, output, calibrating, options, ray_address, actors)
         return
     from calibrator.loading import load_scorer
-    from calibrator.rows import Row, read_rows
     from calibrator.scores import image_use, score_items, scored_line
 
     with sentences():
+        may_be_input = len(rows) == 1 and not brief  # all of a row is written again
+        check_target(output, [recalibration, *([] if may_be_input else rows)])
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        use = image_use(scorer, are_ignored=ignore_images)
-        read = [row for path in rows for _, row in read_rows(path, use)]
-        good = [row for row in read if isinstance(row, Row)]
-        bad = [row for row in read if isinstance(row, RowError)]
+        good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images), brief)
+        if bad and output and is_among(output, rows):
+            raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
         with progress_bar("scoring", len(good)) as progress:
             scores = score_items(
                 scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
@@ -108,7 +112,21 @@ def score(
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
                 stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
-    report_bad(bad, len(read))
+    report_bad(bad, len(good) + len(bad))
+
+
+def _rows(files: Sequence[Path], use: ImageUse, is_brief: bool) -> tuple[list[Row], list[RowError]]:
+    """The rows that can be scored, and what is wrong with the others."""
+    from calibrator.rows import Row, read_rows
+    from calibrator.scores import identified
+
+    read = [
+        identified(row, str(path), line) if is_brief else row
+        for path in files
+        for line, row in read_rows(path, use)
+    ]
+    good = [row for row in read if isinstance(row, Row)]
+    return good, [row for row in read if isinstance(row, RowError)]
 
 
 def _score_on_ray(
@@ -126,6 +144,7 @@ def _score_on_ray(
 
         if output is None:
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
+        check_target(output, [calibrating[-1], *rows])
         told = Calibrating.told(*calibrating)
         run = begin(output, rows, told.version(), options)
         with progress_bar("scoring on Ray", None) as bar:

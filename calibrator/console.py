@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from calibrator.errors import CalibratorError, JudgingError, MissingExtraError, RowError
+from calibrator.errors import (
+    CalibratorError,
+    JudgingError,
+    MissingExtraError,
+    OutputError,
+    RowError,
+)
 
 FAILED, UNUSABLE_INPUT = 1, 2
 # packages that only `train` brings
@@ -88,6 +95,38 @@ def json_line(values: Any) -> str:
     """UTF-8 stays; half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
     text = json.dumps(values, ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode() + "\n"
+
+
+def file_option(*names: str, help: str) -> Any:
+    """The option of a command for a file that it writes."""
+    return typer.Option(*names, help=help, parser=_file_path, metavar="FILE")
+
+
+def _file_path(given: str) -> Path:
+    """Of `out/` a Path would forget the slash, and a file be written that is called `out`."""
+    path = Path(given)
+    if given.endswith(("/", os.sep)) and not path.is_dir():
+        raise typer.BadParameter(f"{given} names a folder; name a file in it")
+    return path
+
+
+def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """Before the work: raises OutputError where a file cannot stand, or is read from as well."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise OutputError(f"cannot write to {path}: Is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write to {path}: there is no folder {path.parent}; make it")
+    if is_among(path, inputs):
+        raise OutputError(f"cannot write to {path}: it is an input as well; name another file")
+
+
+def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
+    """Whether it is one of these files, by whatever name."""
+    return path.exists() and any(
+        each is not None and each.exists() and path.samefile(each) for each in inputs
+    )
 
 
 @contextmanager

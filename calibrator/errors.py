@@ -6,6 +6,7 @@
     │   └── HubError          a checkpoint's hub cannot be reached and nothing is cached
     ├── TrainingError         a training run cannot start or go on
     ├── JudgingError          rows or scores from which no figure or curve can be computed
+    ├── OutputError           a file cannot be written where it was asked for
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
     ├── ClusterError          scoring on a Ray cluster cannot start, go on or end
@@ -47,6 +48,10 @@ class TrainingError(CalibratorError):
 
 class JudgingError(CalibratorError):
     """Rows or scores do not allow the figure, fit or curve that was asked for."""
+
+
+class OutputError(CalibratorError):
+    """A result cannot be written where it was asked for; said before the work begins."""
 
 
 class QueueFullError(CalibratorError):

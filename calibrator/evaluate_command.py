@@ -15,6 +15,8 @@ from calibrator.console import (
     Files,
     RecalibrationFile,
     TrainFiles,
+    check_target,
+    file_option,
     json_line,
     print_table,
     progress_bar,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
     from calibrator.scores import Scores
+    from calibrator.studies import Study
 
 StudyFiles = Annotated[
     list[Path] | None, typer.Option("--study", help="Add what `pinocchio study` wrote.")
@@ -62,20 +65,22 @@ def evaluate(
         typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write all figures as JSON.")
+        Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page with figures.")] = None,
+    report: Annotated[
+        Path | None, file_option("--report", help="Write an HTML page with figures.")
+    ] = None,
     studies: StudyFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
-    from calibrator.evaluate import to_json
     from calibrator.judging import judge_all, keep_scores, methods_of
-    from calibrator.report import render
     from calibrator.studies import read_study
     from calibrator.training_data import load_labelled
 
     with sentences():
+        read = [*files, *training_files(files, train), *map(_scores_file, scores or [])]
+        _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
         shown_studies = [read_study(path) for path in studies or []]
         if scores:
             rows, bad = load_labelled(files, "read")
@@ -87,12 +92,7 @@ def evaluate(
         if keep:
             keep_scores(keep, rows, methods)
         evaluation = judge_all(rows, methods, train_rows)
-        if output:
-            with writer(output) as stream:
-                stream.write(to_json(evaluation) + "\n")
-        if report:
-            with writer(report) as stream:
-                stream.write(render(evaluation, shown_studies))
+        _write(evaluation, output, report, shown_studies)
         _print(evaluation, as_json)
     report_bad(bad, len(rows) + len(bad))
 
@@ -112,13 +112,33 @@ def card(
         update_card(readme, read_evaluation(evaluation), found)
 
 
+def _check_targets(
+    output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
+) -> None:
+    from calibrator.errors import OutputError
+
+    check_target(output, inputs)
+    check_target(report, inputs)
+    if output and report and output.resolve() == report.resolve():
+        raise OutputError(f"-o and --report both say {output}; name two files")
+    if keep and keep.exists() and not keep.is_dir():
+        raise OutputError(f"--keep-scores writes into a folder, and {keep} is a file")
+
+
+def _has_name(given: str) -> bool:
+    """Whether --scores says NAME=FILE; a file may have that sign in its own name."""
+    return "=" in given and not Path(given).exists()
+
+
+def _scores_file(given: str) -> Path:
+    return Path(given.partition("=")[2] if _has_name(given) else given)
+
+
 def _read(given: str, rows: Sequence[Row]) -> Scores:
     from calibrator.scores import read_scores
 
-    name, separator, path = given.partition("=")
-    if separator and not Path(given).exists():
-        return read_scores(Path(path), rows, name)
-    return read_scores(Path(given), rows)
+    name = given.partition("=")[0] if _has_name(given) else None
+    return read_scores(_scores_file(given), rows, name)
 
 
 def _tags(given: str) -> list[Tags]:
@@ -161,6 +181,20 @@ def _score(
     with progress_bar("scoring", len(rows) * len(tags)) as progress:
         found = [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
     return rows, bad, found
+
+
+def _write(
+    evaluation: Evaluation, output: Path | None, report: Path | None, studies: Sequence[Study]
+) -> None:
+    from calibrator.evaluate import to_json
+    from calibrator.report import render
+
+    if output:
+        with writer(output) as stream:
+            stream.write(to_json(evaluation) + "\n")
+    if report:
+        with writer(report) as stream:
+            stream.write(render(evaluation, studies))
 
 
 def _print(evaluation: Evaluation, as_json: bool) -> None:

@@ -6,24 +6,29 @@ p_correct = judge.score(response, messages=messages)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.images import checked_image, local_images
-from calibrator.loading import load_scorer
+from calibrator.loading import load_scorer, recalibrated
+from calibrator.replies import plain, reply_texts
 from calibrator.scorer import Item, Scorer, reads_images
-from calibrator.transcript import Question, depiction, message_text, read_question
+from calibrator.transcript import Question, depiction, read_question
 
 
 class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
-    `cuda`, .. With `ignore_images` a calibrator that reads text only scores the text of a question
-    with images; without, it has no number for one. Raises CheckpointError when there is no such
-    checkpoint.
+    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`. With `ignore_images` a calibrator
+    that reads text only scores the text of a question with images; without, it has no number for
+    one. Raises CheckpointError when there is no such checkpoint, recalibration or device.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
@@ -31,13 +36,16 @@ class Pinocchio:
 
     def __init__(
         self,
-        checkpoint: str = "embedded",
+        checkpoint: str | PathLike[str] = "embedded",
         *,
         device: str = "auto",
+        recalibration: str | PathLike[str] | None = None,
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
-        self._scorer = _loaded(checkpoint, device, released)
+        loaded = _loaded(_path("checkpoint", checkpoint), device, released)
+        curve = None if recalibration is None else Path(_path("recalibration", recalibration))
+        self._scorer = recalibrated(loaded, curve)
         self._variants: dict[str, Scorer] = {}
         self._reads_images = reads_images(self._scorer)
         self._ignores_images = ignore_images
@@ -61,13 +69,15 @@ class Pinocchio:
     ) -> float:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
-        `response` is a chat completion (of the `openai` package or a dict) or the answer's text,
-        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
-        The answering model's name comes from the response unless `source_model` is given.
-        `prompt_variant` is one of a language model's other prompts, by name.
+        `response` is a chat completion, a text completion, a response of `/v1/responses` (each of
+        the `openai` package or a dict), a message or the answer's text, `messages` what it answers,
+        as dicts or objects; or give `question` and `answer` as text. The answering model's name
+        comes from the response unless `source_model` is given. `prompt_variant` is one of a
+        language model's other prompts, by name.
 
-        Raises ValueError when question or answer is missing; NotScorableError for what the
-        calibrator does not read, and for images under a URL, since nothing is fetched here.
+        Raises ValueError when question or answer is missing, also where `response` holds neither
+        content nor tool calls; NotScorableError for what the calibrator does not read, and for
+        images under a URL, since nothing is fetched here.
         """
         item = self._item(response, messages, tools, question, answer, source_model, benchmark)
         return self._score([item], prompt_variant)[0]
@@ -172,11 +182,20 @@ class Pinocchio:
         return confidences
 
 
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"`{name}` must be a name or a path, not {type(value).__name__}")
+    return os.fspath(value)
+
+
 def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
     if not released:
         return load_scorer(checkpoint, device)
     from calibrator.llm.released import load_released
 
+    if strange := set(released) - set(signature(load_released).parameters):
+        named = ", ".join(sorted(strange))
+        raise TypeError(f"Pinocchio() has no argument {named}")
     return load_released(**{"device_map": None if device == "auto" else device, **released})
 
 
@@ -196,25 +215,14 @@ def _answers(response: Any) -> tuple[list[str], str | None]:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
         return [response], None
-    plain = _plain(response)
-    if "choices" not in plain:
-        return [message_text(plain)], None
-    choices = plain["choices"]
-    if not isinstance(choices, Sequence) or not choices:
-        raise ValueError("the response has no choices")
-    model = plain.get("model")
-    texts = [message_text(_plain(_plain(choice).get("message") or {})) for choice in choices]
-    return texts, model if isinstance(model, str) else None
+    reply = _plain(response)
+    model = reply.get("model")
+    return reply_texts(reply), model if isinstance(model, str) else None
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
     """A dict of a mapping or of an `openai` object."""
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise ValueError(
-            f"cannot read a {type(value).__name__}; give an openai object, a dict or a string"
-        )
-    plain: Mapping[str, Any] = dump()
-    return plain
+    if (found := plain(value)) is None:
+        kind = type(value).__name__
+        raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")
+    return found

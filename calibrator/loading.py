@@ -9,6 +9,7 @@ from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.scorer import FakeScorer, Scorer
 
 FAKE = "fake:"
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta")  # most are torch's
 
 
 def version_of(name: str) -> str:
@@ -64,7 +65,20 @@ def load_scorer(
     bfloat16 or float16; None is that of the device. Raises CheckpointError, HubError, or
     MissingExtraError where `device` needs torch.
     """
-    scorer = _load(name, device, threads, dtype)
+    check_device(device)
+    return recalibrated(_load(name, device, threads, dtype), recalibration)
+
+
+def check_device(name: str) -> None:
+    """Says of a device without torch, and where none is needed, that there is no such thing."""
+    kind, colon, number = name.partition(":")
+    if kind not in DEVICES or (colon and not number.isdigit()):
+        known = ", ".join(DEVICES)
+        raise CheckpointError(f"device {name!r} cannot be used here: it is none of {known}")
+
+
+def recalibrated(scorer: Scorer, recalibration: Path | None) -> Scorer:
+    """The scorer corrected by a file of its own; raises CheckpointError for one of another's."""
     if recalibration is None:
         return scorer
     from calibrator.recalibrated import Recalibrated

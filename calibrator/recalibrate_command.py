@@ -12,6 +12,8 @@ from calibrator.console import (
     Calibrator,
     Device,
     Files,
+    check_target,
+    file_option,
     json_line,
     print_table,
     progress_bar,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 def recalibrate(
     files: Files,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write the recalibration.")
+        Path | None, file_option("-o", "--output", help="Where to write the recalibration.")
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -61,6 +63,7 @@ def recalibrate(
         say("pinocchio: say where to write with -o, or ask for a report with --study")
         raise typer.Exit(2)
     with sentences():
+        check_target(output, [*files, scores])
         if scores:
             rows, bad = load_labelled(files, "read")
             found = read_scores(scores, rows)

@@ -22,10 +22,12 @@ from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.images import local_images
+from calibrator.replies import response_text
 from calibrator.scorer import Item
-from calibrator.transcript import Question, depiction, read_question, response_text
+from calibrator.transcript import Question, depiction, read_question
 
 MAX_LINE_BYTES = 16 * 2**20
+OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
 
 # Which names a scorer is told: the model alone, as where completions are served, where nobody knows
 # a benchmark; both; or none (paper K10).
@@ -174,6 +176,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
                 return
             if not line:
                 return
+            if number == 1 and line.startswith(OTHER_MARKS):
+                sentence = "the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+                yield number, RowError(source, number, sentence)
+                return
             if len(line) > MAX_LINE_BYTES:
                 too_long = f"longer than {MAX_LINE_BYTES} bytes; the file is read no further"
                 yield number, RowError(source, number, too_long)
@@ -188,7 +194,8 @@ def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse")
     except UnicodeDecodeError as error:
         return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
     except json.JSONDecodeError as error:
-        return RowError(source, number, f"not JSON: {error.msg} at column {error.colno}")
+        fault = error.msg.removesuffix(" at")  # some of json's sentences wait for the place
+        return RowError(source, number, f"not JSON: {fault} at column {error.colno}")
     except RecursionError:
         return RowError(source, number, "nested too deeply")
     except (ValueError, NotScorableError) as error:

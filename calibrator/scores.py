@@ -82,6 +82,13 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
         yield batch
 
 
+def identified(row: Row | RowError, source: str, line: int) -> Row | RowError:
+    """The row, if its brief line would have an `id`: that alone says whose score it is."""
+    if isinstance(row, Row) and row.raw.get("id") is None:
+        return RowError(source, line, "'id' is missing, which --brief needs")
+    return row
+
+
 def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
     """The row as `pinocchio score` writes it; brief is the id alone, without the rest of it."""
     kept = {"id": row.raw.get("id")} if is_brief else row.raw

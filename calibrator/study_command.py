@@ -14,6 +14,8 @@ from calibrator.console import (
     Device,
     Files,
     TrainFiles,
+    check_target,
+    file_option,
     print_table,
     progress_bar,
     report_bad,
@@ -56,7 +58,7 @@ def study(
         Path | None, typer.Option(help="Folder of the calibrator's runs, to go on from.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the study as JSON.")
+        Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
 ) -> None:
     """Run a study of the paper on labelled rows and print its entries."""
@@ -64,6 +66,7 @@ def study(
     from calibrator.training_data import load_labelled
 
     with sentences():
+        check_target(output, [*files, *(training_files(files, train) if train else [])])
         test, bad = load_labelled(files)
         if name == "probes":
             found = _probe(test, rows or 2_000, calibrator, device)

@@ -55,7 +55,8 @@ def survey(
         named = ", ".join(f"{shown(name)} ({count} rows)" for name, count in models.items())
         say(f"{calibrator} was trained on {len(models)} of these models: {named}")
     if both:
-        say(f"{both} questions stand in the training files too")
+        stand = "question stands" if both == 1 else "questions stand"
+        say(f"{both} {stand} in the training files too")
     if strict and (models or both):
         raise typer.Exit(FAILED)
     report_bad(bad, len(rows) + len(bad))

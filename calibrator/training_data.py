@@ -27,6 +27,7 @@ MAX_WEIGHT = 3.0  # of a row of a small benchmark, so that none is learned by he
 GROUP = 2_048  # rows that are sorted by length together
 COPY_CHARACTERS = 300  # letters and digits; questions that begin with the same ones are copies
 TELLING = 30  # a question of fewer, brackets or a formula, is told by all that stands in it
+MOST_REASONS = 3  # of files without a usable row
 REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # a reply that was not published
 
 
@@ -62,8 +63,19 @@ def load_labelled(
             else:
                 rows.append(row)
     if not rows:
-        raise TrainingError(f"no labelled row in {', '.join(map(str, paths)) or 'no file'}")
+        named = ", ".join(map(str, paths)) or "no file"
+        raise TrainingError(f"no labelled row in {named}{_reasons(errors)}")
     return rows, errors
+
+
+def _reasons(errors: Sequence[RowError]) -> str:
+    """What is wrong with rows, where each kind of fault stands first."""
+    firsts = {error.message: error for error in reversed(errors)}
+    shown = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
+    if not shown:
+        return ""
+    others = len(errors) - len(shown)
+    return f": {'; '.join(shown)}" + (f"; and {others} more" if others else "")
 
 
 def share_of(text: str) -> float:

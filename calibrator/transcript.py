@@ -21,6 +21,7 @@ from calibrator.errors import NotScorableError
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
+SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
 RECENT_TURNS = 16  # are looked at together
@@ -244,18 +245,3 @@ def message_text(message: Mapping[str, Any]) -> str:
 def _legacy_call(message: Mapping[str, Any]) -> Any:
     call = message.get("function_call")
     return [{"function": call}] if isinstance(call, Mapping) else None
-
-
-def response_text(response: Any) -> str:
-    """The answer in a chat completion (its first choice) or an assistant message, as objects."""
-    if not isinstance(response, Mapping):
-        raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
-    choices = response.get("choices")
-    if choices is None:
-        return message_text(response)
-    if not isinstance(choices, Sequence) or not choices or not isinstance(choices[0], Mapping):
-        raise ValueError("'response' has no choices")
-    message = choices[0].get("message") or {}
-    if not isinstance(message, Mapping):
-        raise ValueError(f"a choice's message must be an object, not {type(message).__name__}")
-    return message_text(message)

@@ -98,6 +98,7 @@ def certify(
 
     Exit status 3 where the labels prove none; how many more are needed is then said.
     """
+    from calibrator import check_target
     from policies import certify as run
 
     with _sentences():
@@ -105,6 +106,7 @@ def certify(
         scope = _scope(model, team, loaded, rule)
         if bool(files) == from_store:
             raise ValueError("certify needs FILES or --from-store, one of them")
+        check_target(output, files or [])
         labelled, calibrators = (
             _audited(config, since, scope, loaded)
             if from_store

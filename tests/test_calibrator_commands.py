@@ -73,6 +73,24 @@ def test_score_may_write_over_its_input(rows: Path) -> None:
     assert [row["confidence"] for row in lines(rows.read_text(encoding="utf-8"))] == [0.73] * 2
 
 
+def test_score_writes_over_its_input_only_where_nothing_is_lost(tmp_path: Path) -> None:
+    """A row that cannot be scored would be gone, so the file is left as it is."""
+    path = write(tmp_path / "rows.jsonl", [{"question": "q", "response": "a"}, {"question": "q"}])
+    before = path.read_bytes()
+    result = run("score", path, "-o", path, "--calibrator", "fake:0.73")
+    assert result.exit_code == 2
+    assert f"would lose its bad rows ({path}:2: 'response' is missing)" in result.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_file_to_write(rows: Path, tmp_path: Path) -> None:
+    """`-o out/` makes no file that is called `out`."""
+    result = run("score", rows, "-o", f"{tmp_path}/out/", "--calibrator", "fake:0.73")
+    assert result.exit_code == 2
+    assert "Invalid value for '-o'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_score_tells_no_benchmark_unless_asked(tmp_path: Path) -> None:
     """As served: a benchmark's name changes a score with --tags all only, as the output says."""
     checkpoint = save_tiny(tmp_path / "tiny")
@@ -91,6 +109,18 @@ def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path
     result = run("score", *files, "--brief", "--calibrator", "fake:0.73")
     assert [row["id"] for row in lines(result.stdout)] == ["1-0", "1-1", "1-2", "2-0", "2-1", "2-2"]
     assert set(lines(result.stdout)[0]) == {"id", "score", "confidence", "calibrator", "tags"}
+
+
+def test_brief_scores_need_an_id(tmp_path: Path) -> None:
+    """A score that nobody could match with its row is not written; the row is named."""
+    row = {"question": "q", "response": "a"}
+    path = write(tmp_path / "rows.jsonl", [{**row, "id": 7}, row, {**row, "id": None}])
+    result = run("score", path, "--brief", "--calibrator", "fake:0.73")
+    assert result.exit_code == 1
+    assert [found["id"] for found in lines(result.stdout)] == [7]
+    assert result.stderr.splitlines()[:2] == [
+        f"{path}:{line}: 'id' is missing, which --brief needs" for line in (2, 3)
+    ]
 
 
 def test_score_reads_gzip(tmp_path: Path) -> None:
@@ -135,8 +165,12 @@ def test_half_a_surrogate_pair_survives_scoring(tmp_path: Path) -> None:
         (["{rows}", "--calibrator", "fake:2"], "a fake scorer is fake:P with P from 0 to 1"),
         (["{rows}", "--calibrator", "./nowhere"], "there is no checkpoint folder 'nowhere'"),
         (["{rows}", "--calibrator", "{tiny}", "--device", "gpu"], "device 'gpu' cannot be used"),
-        (["{rows}", "--calibrator", "fake:0.73", "-o", "/nowhere/out.jsonl"], "No such file"),
+        (["{rows}", "--calibrator", "fake:0.73", "-o", "/nowhere/o"], "there is no folder /now"),
         (["{rows}", "--calibrator", "fake:0.73", "-o", "{folder}"], "Is a directory"),
+        (["{rows}", "--calibrator", "fake:0.73", "-o", "."], "cannot write to .: Is a directory"),
+        (["{rows}", "--brief", "-o", "{rows}"], "rows.jsonl: it is an input as well"),
+        (["{rows}", "{rows}", "-o", "{rows}"], "rows.jsonl: it is an input as well"),
+        (["{rows}", "-o", "{link}", "--brief"], "link.jsonl: it is an input as well"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(
@@ -145,6 +179,9 @@ def test_mistakes_are_one_sentence(
     """A wrong name is told on stderr with exit status 2; no traceback, no output."""
     places = {"rows": rows, "tiny": tmp_path / "tiny", "folder": tmp_path / "folder"}
     places["folder"].mkdir()
+    places["link"] = tmp_path / "link.jsonl"
+    places["link"].symlink_to(rows)
+    before = rows.read_bytes()
     save_tiny(places["tiny"])
     result = run("score", *(argument.format(**places) for argument in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -152,6 +189,7 @@ def test_mistakes_are_one_sentence(
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not list(tmp_path.glob("*.partial"))
+    assert rows.read_bytes() == before
 
 
 def test_a_failure_leaves_the_old_output_alone(rows: Path, tmp_path: Path) -> None:

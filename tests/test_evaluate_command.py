@@ -222,7 +222,14 @@ def test_training_rows_that_are_no_use_are_told(
         (["--scores", "{tmp}/test.jsonl"], "test.jsonl:1: 'score' must be a number from 0 to 1"),
         (["--study", "{tmp}/empty.jsonl"], "empty.jsonl is no study that this version wrote"),
         (["--recalibration", "{tmp}/empty.jsonl"], "is no recalibration of this version"),
-        (["-o", "{tmp}/no/where.json"], "No such file or directory"),
+        (["-o", "{tmp}/no/where.json"], "where.json: there is no folder"),
+        (["--report", "."], "cannot write to .: Is a directory"),
+        (["--report", "/"], "cannot write to /: Is a directory"),
+        (["-o", "{tmp}/test.jsonl"], "test.jsonl: it is an input as well"),
+        (["--scores", "a={tmp}/empty.jsonl", "--report", "{tmp}/empty.jsonl"], "is an input as"),
+        (["--train", "{tmp}", "-o", "{tmp}/empty.jsonl"], "empty.jsonl: it is an input as well"),
+        (["-o", "{tmp}/a", "--report", "{tmp}/a"], "-o and --report both say"),
+        (["--keep-scores", "{tmp}/empty.jsonl"], "empty.jsonl is a file"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -230,11 +237,20 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     """A wrong name is told on stderr with exit status 2 and no traceback."""
     (tmp_path / "empty.jsonl").touch()
+    before = test_file.read_bytes()
     given = [argument.format(tmp=tmp_path) for argument in arguments]
     result = run("evaluate", test_file, "--calibrator", "fake:0.5", *given)
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].startswith("pinocchio: ")
     assert message in result.stderr
+    assert "partial" not in result.stderr
+    assert test_file.read_bytes() == before
+
+
+def test_an_output_that_cannot_be_is_told_before_the_work(test_file: Path) -> None:
+    """Not after minutes of scoring: not even the calibrator is looked for."""
+    result = run("evaluate", test_file, "--calibrator", "./nowhere", "-o", "/nowhere/x.json")
+    sentence = "cannot write to /nowhere/x.json: there is no folder /nowhere; make it"
+    assert (result.exit_code, result.stderr) == (2, f"pinocchio: {sentence}\n")
 
 
 def test_evaluate_needs_labels(tmp_path: Path) -> None:
@@ -242,7 +258,10 @@ def test_evaluate_needs_labels(tmp_path: Path) -> None:
     unlabelled = {"question": "q", "response": "a"}
     none = write(tmp_path / "none.jsonl", [unlabelled])
     result = run("evaluate", none, "--calibrator", "fake:0.5")
-    assert (result.exit_code, result.stderr) == (2, f"pinocchio: no labelled row in {none}\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"pinocchio: no labelled row in {none}: {none}:1: 'correct' is missing\n",
+    )
     some = write(tmp_path / "some.jsonl", [unlabelled, *raw_rows(20, seed=2)])
     result = run("evaluate", some, "--calibrator", "fake:0.5", "--json")
     assert result.exit_code == 1

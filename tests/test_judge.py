@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.responses import Response
 
 from calibrator import CheckpointError, Item, NotScorableError
+from calibrator.recalibration_fit import fit_recalibration
 from pinocchio import Pinocchio
+from tests.labelled_rows import labelled
 from tests.live_proxy import SightedScorer
 from tests.pictures import PNG, data_url
 from tests.tiny_checkpoint import save_tiny
@@ -68,6 +74,39 @@ def test_every_form_of_a_question_is_the_same_question(judge: Pinocchio) -> None
     }
     assert len(scores) == 1
     assert 0 < scores.pop() < 1
+
+
+def test_the_other_apis_replies_are_the_same_reply(judge: Pinocchio) -> None:
+    """A response (/v1/responses) and a text completion have the score, and the name, of chat's."""
+    known = judge.score("8,611 m", messages=MESSAGES, source_model="known-model")
+    part = {"type": "output_text", "text": "8,611 m", "annotations": []}
+    said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    response = Response.model_validate(
+        {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1,
+            "status": "completed",
+            "model": "known-model",
+            "output": [{**said, "content": [part]}],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+    choice = {"text": "8,611 m", "index": 0, "finish_reason": "stop", "logprobs": None}
+    text = Completion.model_validate(
+        {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "created": 1,
+            "model": "known-model",
+            "choices": [choice],
+        }
+    )
+    for form in (response, response.to_dict(), text, text.to_dict()):
+        assert judge.score(form, messages=MESSAGES) == known
+        assert judge.scores(form, messages=MESSAGES) == [known]
 
 
 def test_a_conversation_may_hold_openai_objects(judge: Pinocchio) -> None:
@@ -154,8 +193,12 @@ def test_refusals_and_empty_replies_are_answers(judge: Pinocchio) -> None:
         ({"response": ["a"], "messages": MESSAGES}, "cannot read a list"),
         ({"response": {"choices": []}, "messages": MESSAGES}, "the response has no choices"),
         ({"response": {"choices": None}, "messages": MESSAGES}, "the response has no choices"),
-        ({"response": {"choices": ["a"]}, "messages": MESSAGES}, "cannot read a str"),
-        ({"response": {"choices": [{"message": "a"}]}, "messages": MESSAGES}, "cannot read a str"),
+        (
+            {"response": {"choices": ["a"]}, "messages": MESSAGES},
+            "choice must be an object",
+        ),
+        ({"response": {"choices": [{"message": "a"}]}, "messages": MESSAGES}, "not str"),
+        ({"response": {}, "messages": MESSAGES}, "neither content nor tool calls"),
         ({"response": "a", "messages": ["hello"]}, "cannot read a str"),
     ],
 )
@@ -238,7 +281,39 @@ def test_an_image_is_judged_by_its_prompt(sighted: tuple[Pinocchio, SightedScore
         judge.score_image("two cats", b"%PDF-1.7")
 
 
+def test_a_recalibration_corrects_the_scores(tmp_path: Path) -> None:
+    """As with `pinocchio score --recalibration`; one that is for another calibrator is refused."""
+    rows = [replace(row, question_id=str(at)) for at, row in enumerate(labelled(200, seed=1))]
+    scores = [0.8 if row.correct else 0.6 for row in rows]
+    curve = fit_recalibration(rows, np.array(scores), calibrator="fake:0.73")
+    curve.save(tmp_path / "curve.json")
+    judge = Pinocchio("fake:0.73", recalibration=tmp_path / "curve.json")
+    assert judge.name == f"fake:0.73+{curve.name}"
+    assert judge.score("a", question="q") == pytest.approx(curve.apply_to(0.73, None, None))
+    with pytest.raises(CheckpointError, match="fake"):
+        Pinocchio("fake:0.5", recalibration=str(tmp_path / "curve.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"checkpoint": None}, TypeError, "`checkpoint` must be a name or a path, not NoneType"),
+        ({"recalibration": 5}, TypeError, "`recalibration` must be a name or a path, not int"),
+        ({"adaptor": "a", "devise": "cpu"}, TypeError, "has no argument adaptor, devise"),
+        ({"device": "potato"}, CheckpointError, "device 'potato' cannot be used here"),
+        ({"checkpoint": "fake:0.5", "device": "cuda:x"}, CheckpointError, "'cuda:x' cannot be"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """Nothing is accepted and ignored, also where the calibrator computes on the CPU anyway."""
+    with pytest.raises(error, match=message):
+        Pinocchio(**arguments)
+
+
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """G02: the constructor fails with a sentence, not the first score."""
-    with pytest.raises(CheckpointError, match="there is no checkpoint folder"):
-        Pinocchio(str(tmp_path / "nowhere"))
+    """G02: the constructor fails with a sentence, not the first score; a Path is a name too."""
+    for name in (str(tmp_path / "nowhere"), tmp_path / "nowhere"):
+        with pytest.raises(CheckpointError, match="there is no checkpoint folder"):
+            Pinocchio(name)

@@ -212,3 +212,14 @@ def test_a_finished_run_leaves_no_folder(tmp_path: Path) -> None:
     scored(run)
     run.remove()
     assert not Path(run.folder).exists()
+
+
+def test_brief_rows_need_an_id(tmp_path: Path) -> None:
+    """As `pinocchio score --brief` in one go: the others are named with their lines."""
+    row = {"question": "q", "response": "p=0.25"}
+    path = write(tmp_path / "rows.jsonl", [row, {**row, "id": 7}])
+    run = begin(tmp_path / "out.jsonl", [path], "words@1", Options(is_brief=True))
+    scored(run)
+    bad, total = run.check()
+    assert ([each.line for each in bad], total) == ([1], 2)
+    assert written(run, tmp_path).startswith(b'{"id": 7, "score": 0.25')

@@ -200,6 +200,8 @@ def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (["--max-error", 0.1, "-o", "/nowhere/c.json"], "there is no folder /nowhere"),
+        (["--max-error", 0.1, "-o", "{rows}"], "it is an input as well"),
         (["--max-error", 5], "max_error must be more than 0 and less than 1"),
         (["--max-error", 0.1, "--rule", "x"], "--rule needs --policy"),
         (
@@ -214,7 +216,7 @@ def test_unusable_arguments_are_one_sentence(
     rows: Path, arguments: list[object], problem: str
 ) -> None:
     """Exit status 2, and what is wrong."""
-    done = run("certify", rows, *arguments)
+    done = run("certify", rows, *(str(each).format(rows=rows) for each in arguments))
     assert done.exit_code == 2
     assert problem in done.stderr
 

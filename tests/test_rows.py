@@ -80,6 +80,8 @@ def test_messages_may_stand_for_the_question() -> None:
         ({"role": "assistant", "content": "a"}, "a"),
         ({"role": "assistant", "content": None, "refusal": "no"}, "no"),
         ({"choices": [{"message": {"content": "a"}}]}, "a"),
+        ({"choices": [{"text": "a"}]}, "a"),
+        ({"output": [{"type": "message", "content": [{"type": "output_text", "text": "a"}]}]}, "a"),
     ],
 )
 def test_responses_are_texts_messages_or_completions(response: Any, answer: str) -> None:
@@ -110,9 +112,11 @@ def test_labels(label: Any, expected: int | None) -> None:
         ({"question": 5, "response": "a"}, "'question' must be a string, not int"),
         ({"question": "q", "response": None},
          "'response' must be a string or an object, not NoneType"),
-        ({"question": "q", "response": {"choices": []}}, "'response' has no choices"),
+        ({"question": "q", "response": {"choices": []}}, "the response has no choices"),
         ({"question": "q", "response": {"choices": [{"message": "x"}]}},
          "a choice's message must be an object, not str"),
+        ({"question": "q", "response": {"error": {"message": "x"}}},
+         "the response has neither content nor tool calls, only 'error'"),
         ({"messages": "x", "response": "a"}, "'messages' must be a list with at least one message"),
         ({**GOOD, "correct": 2}, "'correct' must be 0 or 1, not 2"),
         ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, not '1'"),
@@ -137,6 +141,8 @@ def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> N
     ("line", "message"),
     [
         (b'{"question": "q"', "1: not JSON: Expecting ',' delimiter at column 17"),
+        (b'{"question": "a\tb"}', "1: not JSON: Invalid control character at column 16"),
+        (b'{"question": "a', "1: not JSON: Unterminated string starting at column 14"),
         (b"not json", "1: not JSON: Expecting value at column 1"),
         (b'{"question": "\xff"}', "1: not UTF-8: invalid start byte at byte 14"),
         (b"[" * 100_000, "1: nested too deeply"),
@@ -258,6 +264,17 @@ def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
     """Files from Windows begin with one."""
     ((_, row),) = read(path, b"\xef\xbb\xbf" + LINE)
     assert isinstance(row, Row)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str) -> None:
+    """Cut at the bytes of UTF-8's line ends, nearly every row of such a file would be garbage."""
+    for content in ((LINE * 3).decode().encode(encoding), LINE.decode().encode("utf-16-be")):
+        if content[:1] == b"\0":
+            content = b"\xfe\xff" + content
+        assert sentence(path, content) == (
+            "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+        )
 
 
 def test_windows_line_ends(path: Path) -> None:

@@ -72,6 +72,7 @@ def test_probes_ask_the_calibrator(test_file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["models", "{alone}", "-o", "{alone}"], "it is an input as well"),
         (["models", "{alone}"], "there are no training rows; give them with --train"),
         (["models", "{alone}", "--train", "{alone}"], "are both trained on and judged"),
         (["models", "{alone}", "--train", "nowhere"], "No such file or directory"),

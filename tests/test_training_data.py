@@ -235,6 +235,14 @@ def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
         select_rows([], Selection())
     with pytest.raises(TrainingError, match="every file is marked __nc and never trained on"):
         select_rows([tmp_path / "only__nc.jsonl"], Selection())
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"question": "q"}\n' * 4 + '{"question": "q", "response": "a"}\n')
+    with pytest.raises(TrainingError) as caught:
+        load_labelled([bad])
+    assert str(caught.value) == (
+        f"no labelled row in {bad}: {bad}:1: 'response' is missing; "
+        f"{bad}:5: 'correct' is missing; and 3 more"
+    )
     one = write(tmp_path / "one.jsonl", [row(1)])
     with pytest.raises(TrainingError, match="too few questions: all of them fell to validation"):
         select_rows([one], Selection(validation_share=1.0))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import NotScorableError
+from calibrator.replies import response_text
 from calibrator.transcript import (
     HISTORY_CHARACTERS,
     TOOLS_CHARACTERS,
@@ -17,7 +18,6 @@ from calibrator.transcript import (
     content_text,
     message_text,
     read_question,
-    response_text,
     tools_text,
 )
 
@@ -240,24 +240,6 @@ def test_parallel_calls_are_all_there() -> None:
 def test_calls_that_are_none_say_nothing(calls: Any) -> None:
     """Nonsense in place of calls is passed over."""
     assert calls_text(calls) == ""
-
-
-def test_a_completion_gives_its_first_choice() -> None:
-    """A whole completion and a single message are both read."""
-    message = {"role": "assistant", "content": "a"}
-    assert response_text({"choices": [{"message": message}, {"message": {}}]}) == "a"
-    assert response_text(message) == "a"
-    assert response_text({"choices": [{"finish_reason": "stop"}]}) == ""
-
-
-@pytest.mark.parametrize(
-    "response", [None, 5, ["a"], {"choices": []}, {"choices": "x"}, {"choices": [None]},
-                 {"choices": [{"message": "x"}]}, {"choices": [{"message": [1]}]}],
-)  # fmt: skip
-def test_what_is_no_response_is_refused(response: Any) -> None:
-    """A ValueError with a sentence, never another exception."""
-    with pytest.raises(ValueError, match=r"must be|has no choices"):
-        response_text(response)
 
 
 # --- hostile input ------------------------------------------------------------------------------

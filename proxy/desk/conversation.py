@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from calibrator import is_call, tool_call
 from proxy.formats import FORMATS, Format, Json, NoAnswerError
-from proxy.formats.responses_items import is_call, tool_call
 from proxy.json_splice import dumps, json_object
 
 PartKind = Literal["text", "thought", "image", "call", "note"]

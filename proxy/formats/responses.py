@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibrator import NotScorableError, Question, read_question
+from calibrator import NotScorableError, Question, answer_message, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
 from proxy.formats.format import NOTICE_GAP, Assembler, Choice, Ending, Json, NoAnswerError
@@ -13,7 +13,6 @@ from proxy.formats.marks import Marks
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
 from proxy.formats.responses_items import (
-    answer_message,
     as_items,
     chat_messages,
     chat_tools,

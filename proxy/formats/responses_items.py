@@ -6,71 +6,25 @@ see them as chat completions would have them: calls in `tool_calls`, results in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calibrator import AFTER_CHARACTERS, HISTORY_CHARACTERS, NotScorableError
+from calibrator import (
+    AFTER_CHARACTERS,
+    HISTORY_CHARACTERS,
+    NotScorableError,
+    is_call,
+    tool_call,
+)
 from proxy.formats.format import Json
 from proxy.json_splice import dumps
 
-_NO_ARGUMENTS = {  # what a call tells besides what it asks for
-    *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
-    *("server_label", "output", "outputs", "result", "results", "error"),
-}
 _LEFT_OUT = {  # what says nothing about the question
     *("reasoning", "mcp_list_tools", "mcp_approval_response", "additional_tools"),
     *("tool_search_output", "program_output", "compaction_trigger"),
 }
 MOST_URL = 2_000  # characters of an image's URL that is remembered
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
-
-
-def is_call(item: Any) -> bool:
-    """Whether an item calls a tool: one of the client's, or one that runs upstream."""
-    kind = item.get("type") if isinstance(item, Mapping) else None
-    return isinstance(kind, str) and (
-        kind.endswith("_call") or kind in ("mcp_approval_request", "program")
-    )
-
-
-def tool_call(item: Mapping[str, Any]) -> Json:
-    """The call in the form of chat; where a call has no name, its type is the tool's name."""
-    kind = str(item["type"])
-    name = item.get("name") if isinstance(item.get("name"), str) else None
-    id = item.get("call_id") or item.get("id")
-    if kind == "custom_tool_call":
-        custom = {"name": name or kind, "input": str(item.get("input") or "")}
-        return {"id": id, "type": "custom", "custom": custom}
-    arguments = item.get("arguments")
-    if not isinstance(arguments, str):
-        told = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
-        arguments = dumps(told if arguments is None else arguments).decode()
-    function = {"name": name or kind, "arguments": arguments}
-    return {"id": id, "type": "function", "function": function}
-
-
-def answer_message(items: Iterable[Any]) -> Json:
-    """The one assistant message that the output of a response amounts to."""
-    texts: list[str] = []
-    refusals: list[str] = []
-    thoughts: list[str] = []
-    calls: list[Json] = []
-    for item in items:
-        if not isinstance(item, Mapping):
-            continue
-        if is_call(item):
-            calls.append(tool_call(item))
-        elif item.get("type") == "reasoning":
-            thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
-        elif item.get("type") == "message":
-            texts += _texts(item.get("content"), "text")
-            refusals += _texts(item.get("content"), "refusal")
-    message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
-    if refusals:
-        message["refusal"] = "\n".join(refusals)
-    return {**message, "tool_calls": calls} if calls else message
 
 
 def with_text(item: Any, added: str) -> Json | None:
@@ -88,13 +42,6 @@ def with_text(item: Any, added: str) -> Json | None:
 
 def item_type(value: Any) -> Any:
     return value.get("type") if isinstance(value, dict) else None
-
-
-def _texts(parts: Any, key: str) -> list[str]:
-    """The texts that stand under `key` in content parts."""
-    listed = parts if isinstance(parts, list) else []
-    found = (part.get(key) for part in listed if isinstance(part, dict))
-    return [text for text in found if isinstance(text, str) and text]
 
 
 def as_items(given: Any) -> list[Any]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calibrator import answer_message, is_call
 from proxy.formats.format import NOTHING, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, joined
 from proxy.formats.responses_events import Writer, named_event
-from proxy.formats.responses_items import answer_message, is_call
 from proxy.json_splice import dumps, json_object
 from proxy.sse import DONE, Event
 

@@ -144,11 +144,12 @@ def _learn(
     as_json: bool,
 ) -> None:
     """Fits on verdicts, tries, and writes or promotes."""
-    from calibrator import resolve_recalibration
+    from calibrator import check_target, resolve_recalibration
     from proxy.engines.opening import known_name
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration
 
+    check_target(output)
     named = _calibrator(config)
     versions = None if dry_run or output else _versions(config)
     base = known_name(named)
