@@ -22,7 +22,7 @@ from calibrator.errors import (
     TrainingError,
     UnavailableError,
 )
-from calibrator.replies import answer_message, is_call, tool_call
+from calibrator.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
 from calibrator.transcript import (
     AFTER_CHARACTERS,
@@ -43,7 +43,13 @@ if TYPE_CHECKING:
     from calibrator.judge import Pinocchio
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
     from calibrator.llm.exporting import export_weights
-    from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
+    from calibrator.loading import (
+        check_checkpoint,
+        check_device,
+        checkpoint_card,
+        load_scorer,
+        version_of,
+    )
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
     from calibrator.recalibration_fit import Observed, fit_observed
@@ -79,6 +85,7 @@ _LAZY = {
     "TuningTrial": "calibrator.tuning_trial",
     "agreement_of": "calibrator.agreement",
     "check_checkpoint": "calibrator.loading",
+    "check_device": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
     "check_target": "calibrator.console",
     "checked_image": "calibrator.images",
@@ -153,7 +160,9 @@ __all__ = [
     "UnavailableError",
     "agreement_of",
     "answer_message",
+    "blocks_message",
     "check_checkpoint",
+    "check_device",
     "check_output",
     "check_target",
     "checked_image",
@@ -165,6 +174,7 @@ __all__ = [
     "fit_observed",
     "group_key",
     "is_call",
+    "is_tool_use",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",

@@ -70,10 +70,10 @@ class Pinocchio:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
         `response` is a chat completion, a text completion, a response of `/v1/responses` (each of
-        the `openai` package or a dict), a message or the answer's text, `messages` what it answers,
-        as dicts or objects; or give `question` and `answer` as text. The answering model's name
-        comes from the response unless `source_model` is given. `prompt_variant` is one of a
-        language model's other prompts, by name.
+        the `openai` package or a dict), a message, also Anthropic's, or the answer's text;
+        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
+        The answering model's name comes from the response unless `source_model` is given.
+        `prompt_variant` is one of a language model's other prompts, by name.
 
         Raises ValueError when question or answer is missing, also where `response` holds neither
         content nor tool calls; NotScorableError for what the calibrator does not read, and for

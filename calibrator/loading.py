@@ -9,7 +9,7 @@ from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.scorer import FakeScorer, Scorer
 
 FAKE = "fake:"
-DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta")  # most are torch's
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # `cuda:1` where there are several
 
 
 def version_of(name: str) -> str:
@@ -70,7 +70,7 @@ def load_scorer(
 
 
 def check_device(name: str) -> None:
-    """Says of a device without torch, and where none is needed, that there is no such thing."""
+    """Raises CheckpointError for what names no device; whether it is there, torch says later."""
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and not number.isdigit()):
         known = ", ".join(DEVICES)

@@ -1,8 +1,9 @@
 """From what an API returned to the assistant messages that it amounts to, one for each choice.
 
 Chat completions, text completions and responses (`/v1/responses`), each as a dict, as an object of
-the `openai` package or as a dict with such objects in it; or a message by itself. The items of a
-response are messages, calls of tools and reasoning: calls become `tool_calls`, as in chat.
+the `openai` package or as a dict with such objects in it; or a message by itself, also Anthropic's.
+The items of a response are messages, calls of tools and reasoning, and much the same the blocks of
+Anthropic's message: calls become `tool_calls`, as in chat.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ def _messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if reply.get("status") in _UNFINISHED:
             raise ValueError(f"the response is {reply['status']}: there is no answer in it")
         return [answer_message(plain(item) for item in reply["output"])]
+    blocks = reply.get("content")
+    if reply.get("type") == "message" and isinstance(blocks, list):  # Anthropic's
+        return [blocks_message([plain(block) for block in blocks])]
     return [_saying(reply)]
 
 
@@ -128,6 +132,34 @@ def answer_message(items: Iterable[Any]) -> Json:
     if refusals:
         message["refusal"] = "\n".join(refusals)
     return {**message, "tool_calls": calls} if calls else message
+
+
+def is_tool_use(block: Any) -> bool:
+    """Whether a block calls a tool: one of the client's, or one that Anthropic runs itself."""
+    return isinstance(block, Mapping) and str(block.get("type")).endswith("tool_use")
+
+
+def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
+    """Anthropic's content blocks as a chat message; `arguments` of calls as they were streamed."""
+    listed = [block for block in blocks if isinstance(block, Mapping)]
+    texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
+    thoughts = [b["thinking"] for b in listed if isinstance(b.get("thinking"), str)]
+    message: Json = {"role": "assistant", "content": "".join(texts) if texts else None}
+    if any(thoughts):
+        message["reasoning_content"] = "\n".join(thoughts)
+    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
+    calls = [
+        _tool_use(block, streamed)
+        for block, streamed in zip(blocks, given, strict=True)
+        if is_tool_use(block)
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _tool_use(block: Mapping[str, Any], streamed: str | None) -> Json:
+    arguments = streamed or _json(block.get("input", {}))
+    function = {"name": block.get("name"), "arguments": arguments}
+    return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _texts(parts: Any, key: str) -> list[str]:

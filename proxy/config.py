@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
 from proxy.config_problems import hint, problem_of, sentence
 from proxy.engines.settings import ENGINES, Engine, InProcess
@@ -45,9 +46,11 @@ def _store(value: str) -> str:
 
 
 def _device(value: str) -> str:
-    """The form alone: whether it is there is found out where a checkpoint computes on it."""
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", value):
-        raise ValueError(f"a device is auto, cpu, cuda, cuda:NUMBER or mps, not {value!r}")
+    """The name alone: whether it is there is found out where a checkpoint computes on it."""
+    try:
+        check_device(value)
+    except CheckpointError as error:
+        raise ValueError(str(error)) from error
     return value
 
 

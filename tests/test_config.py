@@ -369,9 +369,10 @@ MISTAKES = [
         (
             f"calibrator:\n  device: {device}",
             2,
-            f"calibrator.device: a device is auto, cpu, cuda, cuda:NUMBER or mps, not {device!r}",
+            f"calibrator.device: device {device!r} cannot be used here: it is none of auto, cpu, "
+            "cuda, mps, xpu",
         )
-        for device in ("potato", "cuda:x", "cpu:0", "cuda0")
+        for device in ("potato", "cuda:x", "cuda0")
     ),
     # no sections
     ("calibrator: 5", 1, "calibrator: must be a mapping"),

@@ -59,6 +59,30 @@ def test_a_response_is_read_as_the_proxy_reads_it(items: list[Any], expected: st
     assert message_text(format.choices(response)[0].message) == expected
 
 
+USE = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "hm\na"),
+        ([{"type": "text", "text": "a"}, USE], "a\n[f(a=1)]"),
+        ([USE | {"type": "server_tool_use"}], "[f(a=1)]"),
+        ([], ""),
+        ([None, 5], ""),
+    ],
+)
+def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
+    blocks: list[Any], expected: str
+) -> None:
+    """The blocks of `/v1/messages` amount to one answer."""
+    reply = {"type": "message", "role": "assistant", "content": blocks}
+    assert reply_texts(reply) == [expected]
+    [format] = (each for each in FORMATS if each.name == "messages")
+    assert message_text(format.choices(reply)[0].message) == expected
+
+
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calibrator import NotScorableError, Question, read_question
+from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
 from proxy.errors import ProxyError
 from proxy.formats.format import (
     MEMBER,
@@ -21,8 +21,6 @@ from proxy.formats.messages_stream import (
     REFUSAL,
     MessagesAssembler,
     finish_reason,
-    is_call,
-    message_of,
     named_event,
     opening_events,
     remaining_events,
@@ -96,7 +94,7 @@ class MessagesFormat:
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
         ending = finish_reason(reason)
-        return [Choice(0, message_of(blocks), ending, is_refusal=reason == REFUSAL)]
+        return [Choice(0, blocks_message(blocks), ending, is_refusal=reason == REFUSAL)]
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()
@@ -206,8 +204,8 @@ def _turns(message: Any) -> Iterator[Any]:
             rest.append(block)
     if rest or not content:
         turn = {"role": message.get("role"), "content": _parts(rest)}
-        is_calling = any(is_call(block) for block in rest)
-        yield turn | ({"tool_calls": message_of(rest)["tool_calls"]} if is_calling else {})
+        is_calling = any(is_tool_use(block) for block in rest)
+        yield turn | ({"tool_calls": blocks_message(rest)["tool_calls"]} if is_calling else {})
 
 
 def _kind(block: Any) -> Any:

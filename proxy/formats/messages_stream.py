@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from calibrator import blocks_message, is_tool_use
 from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, index_of, joined, merge
 from proxy.json_splice import dumps, json_object
@@ -38,35 +39,6 @@ _UNREADABLE = "INVALID_JSON"  # where Anthropic, too, wants arguments that are n
 def finish_reason(stop_reason: Any) -> str | None:
     """In the words of chat completions; a new one of Anthropic's as it is."""
     return _FINISH_REASONS.get(stop_reason, stop_reason) if isinstance(stop_reason, str) else None
-
-
-def is_call(block: Any) -> bool:
-    """Calls of the client's tools and of those that Anthropic runs itself."""
-    return isinstance(block, dict) and str(block.get("type")).endswith("tool_use")
-
-
-def message_of(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
-    """Content blocks as a chat message; `arguments` of tool calls as they were streamed."""
-    message: Json = {"role": "assistant"}
-    listed = [block for block in blocks if isinstance(block, dict)]
-    texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
-    thoughts = [b["thinking"] for b in listed if isinstance(b.get("thinking"), str)]
-    message["content"] = "".join(texts) if texts else None
-    if any(thoughts):
-        message["reasoning_content"] = "\n".join(thoughts)
-    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
-    calls = [
-        _tool_call(block, streamed)
-        for block, streamed in zip(blocks, given, strict=True)
-        if is_call(block)
-    ]
-    return message | ({"tool_calls": calls} if calls else {})
-
-
-def _tool_call(block: Json, streamed: str | None) -> Json:
-    arguments = streamed or dumps(block.get("input", {})).decode()
-    function = {"name": block.get("name"), "arguments": arguments}
-    return {"id": block.get("id"), "type": "function", "function": function}
 
 
 class MessagesAssembler(Assembler):
@@ -118,7 +90,7 @@ class MessagesAssembler(Assembler):
     def _start(self, index: int, block: Any) -> Sight:
         if not isinstance(block, dict):
             return NOTHING
-        calls_tool = is_call(block)
+        calls_tool = is_tool_use(block)
         if calls_tool and self._before_calls is None:
             sent = max(self._blocks, default=-1) + 1
             self._before_calls = sent, frozenset(self._open)
@@ -160,7 +132,7 @@ class MessagesAssembler(Assembler):
         if self._message is None:
             return []
         order = sorted(self._blocks)
-        message = message_of(
+        message = blocks_message(
             [joined(self._blocks[index]) for index in order],
             [joined(self._arguments.get(index)) for index in order],
         )
@@ -230,7 +202,7 @@ def remaining_events(completion: Json, index: int) -> list[bytes]:
 
 def _parts(block: Json) -> tuple[Json, list[Json]]:
     """How a block starts, and the deltas that complete it; other kinds come whole."""
-    if is_call(block):
+    if is_tool_use(block):
         streamed = dumps(block.get("input", {})).decode()
         return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": streamed}]
     match block.get("type"):
