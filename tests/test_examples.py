@@ -241,7 +241,7 @@ def test_the_record_explains_a_decision_and_replays_another_policy(
     shown = sections(output)
     assert "yes  default: deliver" in shown["explain"]
     assert shown["explain"].endswith("the same decision\n")
-    assert shown["verdict"].endswith(" is wrong\n")
+    assert " is wrong, says " in shown["verdict"]
     assert "1 of 1 replies are treated differently" in shown["replay"]
     assert "1 of 1 labelled are wrong" in shown["replay"]
 
