@@ -2,13 +2,14 @@
 
 What would ship is fitted on training questions and judged on validation questions (as served:
 named), on model families that were left out (without a name) and on benchmarks that were
-left out, all at once or each alone. The test files are never read. The figures of what training did
-not see, and a table in `ablations.md`, were made with it.
+left out, all at once or each alone. The figures of what training did not see, and a table in
+`ablations.md`, were made with it. Test files choose nothing: `--judge` is for figures to tell.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -89,13 +90,17 @@ def main(
         Kind | None, typer.Option(help="Instead: each of these alone, one after the other.")
     ] = None,
     forest: Annotated[bool, typer.Option(help="With a forest beside the towers.")] = False,
+    judge: Annotated[
+        Path | None, typer.Option(help="Folder of files to judge on, in place of held questions.")
+    ] = None,
     seed: int = 1,
 ) -> None:
     """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
     variants = {"as it ships": TowerConfig()}
     variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
     rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
-    study = TowerStudy(rows, seed, ForestConfig() if forest else None)
+    judged = load_labelled(sorted(judge.glob("*.jsonl*")))[0] if judge else []
+    study = TowerStudy(rows, seed, ForestConfig() if forest else None, judged)
     for setting, config in variants.items():
         typer.echo(setting)
         if each:
@@ -105,15 +110,27 @@ def main(
 
 
 class TowerStudy:
-    """Rows as the tower reads them, made once for all settings."""
+    """Rows as the tower reads them, made once for all settings.
 
-    def __init__(self, rows: list[Row], seed: int, forest: ForestConfig | None = None) -> None:
+    With `judged` rows, `rows` are all fitted on but for what is left out, and none of them judged.
+    """
+
+    def __init__(
+        self,
+        rows: list[Row],
+        seed: int,
+        forest: ForestConfig | None = None,
+        judged: Sequence[Row] = (),
+    ) -> None:
+        fitted, rows = len(rows), [*rows, *judged]
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
         self.vectors = piece_vectors(base_folder()) if forest else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
         asked = [row.question_id for row in without_copies(rows)]
         self.share = np.array([share_of(id) for id in asked])
+        if judged:
+            self.share = np.where(np.arange(len(rows)) < fitted, 1.0, 0.0)
         self.models = np.array([(row.model or "").lower() for row in rows])
         self.benchmarks = np.array([row.benchmark or "" for row in rows])
         self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]

@@ -88,6 +88,19 @@ def test_each_alone_is_told_and_then_all(
     assert counts[f"all {kind}"] == sum(counts[name] for name in names.split()) > 0
 
 
+def test_rows_to_judge_take_the_place_of_held_ones(
+    study: TowerStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--judge`: of these rows what is left out is judged, and nothing of them is fitted on."""
+    judged = [row for row in study.rows if row.benchmark == "other"]
+    beside = TowerStudy([row for row in study.rows if row.benchmark != "other"], 1, None, judged)
+    assert (beside.share[-len(judged) :] < HELD_SHARE).all()
+    assert (beside.share[: -len(judged)] > LEFT_OUT_SHARE).all()
+    beside.each_alone(SMALL, Kind.FAMILIES)
+    counts = told(capsys.readouterr().out)
+    assert counts["claude"] == counts["phi"] == len(judged) / 3
+
+
 def test_the_forest_is_added_to_the_towers(
     study: TowerStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
