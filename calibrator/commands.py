@@ -120,11 +120,9 @@ def _rows(files: Sequence[Path], use: ImageUse, is_brief: bool) -> tuple[list[Ro
     from calibrator.rows import Row, read_rows
     from calibrator.scores import identified
 
-    read = [
-        identified(row, str(path), line) if is_brief else row
-        for path in files
-        for line, row in read_rows(path, use)
-    ]
+    read = [row for path in files for _, row in read_rows(path, use)]
+    if is_brief:
+        read = [identified(row) for row in read]
     good = [row for row in read if isinstance(row, Row)]
     return good, [row for row in read if isinstance(row, RowError)]
 

@@ -109,12 +109,9 @@ class Run:
         """Scores a part and writes its file; raises CalibratorError, OSError."""
         options, name = self.options, self.names[part.source]
         use = image_use(scorer, are_ignored=options.ignores_images)
-        read = [
-            identified(row, name, number) if options.is_brief else row
-            for number, line in part.lines()
-            if line.strip()
-            for row in [read_row(name, number, line, use)]
-        ]
+        read = [read_row(name, number, line, use) for number, line in part.lines() if line.strip()]
+        if options.is_brief:
+            read = [identified(row) for row in read]
         good = [row for row in read if isinstance(row, Row)]
         bad = [(row.line, row.message) for row in read if isinstance(row, RowError)]
         if part.error:

@@ -82,10 +82,10 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
         yield batch
 
 
-def identified(row: Row | RowError, source: str, line: int) -> Row | RowError:
+def identified(row: Row | RowError) -> Row | RowError:
     """The row, if its brief line would have an `id`: that alone says whose score it is."""
     if isinstance(row, Row) and row.raw.get("id") is None:
-        return RowError(source, line, "'id' is missing, which --brief needs")
+        return row.error("'id' is missing, which --brief needs")
     return row
 
 

@@ -130,7 +130,7 @@ class TowerStudy:
         asked = [row.question_id for row in without_copies(rows)]
         self.share = np.array([share_of(id) for id in asked])
         if judged:
-            self.share = np.where(np.arange(len(rows)) < fitted, 1.0, 0.0)
+            self.share = np.repeat([1.0, 0.0], [fitted, len(judged)])
         self.models = np.array([(row.model or "").lower() for row in rows])
         self.benchmarks = np.array([row.benchmark or "" for row in rows])
         self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]
