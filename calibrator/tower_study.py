@@ -9,7 +9,7 @@ left out, all at once or each alone. The figures of what training did not see, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,8 @@ from calibrator.forest_training import ForestConfig, ForestData, fit_forest
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
 from calibrator.piece_vectors import piece_vectors
-from calibrator.rows import Row
+from calibrator.rows import Row, Tags
+from calibrator.tfidf import WordCounts
 from calibrator.tower import TowerRow
 from calibrator.tower_stage import tower_rows
 from calibrator.tower_training import (
@@ -47,6 +48,9 @@ HELD_SHARE = 0.1  # of the questions
 LEFT_OUT_SHARE = 0.5  # of the questions of benchmarks that are left out, to save time
 
 Mask = NDArray[np.bool_]
+Scores = NDArray[np.floating]
+Group = tuple[Mask, bool]  # the rows to judge, and whether models' names are told
+Method = Callable[[Mask, list[Group]], list[Scores]]  # fits on the rows chosen, scores each group's
 
 
 class Kind(StrEnum):
@@ -66,7 +70,7 @@ def changed(config: TowerConfig, setting: str) -> TowerConfig:
     return replace(config, **{name: value == "true" if kind is bool else kind(value)})
 
 
-def figures(rows: list[Row], scores: NDArray[np.float32]) -> tuple[float, float, float]:
+def figures(rows: list[Row], scores: Scores) -> tuple[float, float, float]:
     """AUROC pooled, as the mean over benchmarks, and as the mean within questions (L02)."""
     labels = np.array([row.correct or 0 for row in rows])
 
@@ -93,6 +97,9 @@ def main(
     judge: Annotated[
         Path | None, typer.Option(help="Folder of files to judge on, in place of held questions.")
     ] = None,
+    floor: Annotated[
+        bool, typer.Option(help="TF-IDF with logistic regression on the same rows too.")
+    ] = False,
     seed: int = 1,
 ) -> None:
     """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
@@ -100,7 +107,7 @@ def main(
     variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
     rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
     judged = load_labelled(sorted(judge.glob("*.jsonl*")))[0] if judge else []
-    study = TowerStudy(rows, seed, ForestConfig() if forest else None, judged)
+    study = TowerStudy(rows, seed, ForestConfig() if forest else None, judged, floor)
     for setting, config in variants.items():
         typer.echo(setting)
         if each:
@@ -121,11 +128,13 @@ class TowerStudy:
         seed: int,
         forest: ForestConfig | None = None,
         judged: Sequence[Row] = (),
+        floor: bool = False,
     ) -> None:
         fitted, rows = len(rows), [*rows, *judged]
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
         self.vectors = piece_vectors(base_folder()) if forest else None
+        self.words = WordCounts(rows) if floor else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
         asked = [row.question_id for row in without_copies(rows)]
         self.share = np.array([share_of(id) for id in asked])
@@ -141,7 +150,7 @@ class TowerStudy:
         of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
         of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
         known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
-        groups = {
+        groups: dict[str, Group] = {
             "known": (held & known, True),
             "known, no names": (held & known, False),
             "families left out": (held & of_family & ~of_benchmark, False),
@@ -150,9 +159,11 @@ class TowerStudy:
                 True,
             ),
         }
-        scores = self.scores(config, ~held & known, list(groups.values()))
-        for name, (mask, _) in groups.items():
-            self.tell(name, np.flatnonzero(mask), scores.pop(0))
+        groups = {name: group for name, group in groups.items() if group[0].any()}
+        for method, scores in self.methods(config).items():
+            found = scores(~held & known, list(groups.values()))
+            for (name, (mask, _)), given in zip(groups.items(), found, strict=True):
+                self.tell(name + method, np.flatnonzero(mask), given)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
         """Each family on questions held out, or each benchmark; then all of them pooled."""
@@ -162,19 +173,41 @@ class TowerStudy:
         else:
             of = {name: self.benchmarks == name for name in BENCHMARKS}
             judged = self.share < LEFT_OUT_SHARE
+        methods = self.methods(config)
         at: list[NDArray[np.int64]] = []
-        given: list[NDArray[np.float32]] = []
+        given: dict[str, list[Scores]] = {method: [] for method in methods}
         for name, left_out in of.items():
-            mask = left_out & judged
-            (found,) = self.scores(config, (self.share >= HELD_SHARE) & ~left_out, [(mask, True)])
-            at.append(np.flatnonzero(mask))
-            given.append(found)
-            self.tell(name, at[-1], found)
-        self.tell(f"all {kind}", np.concatenate(at), np.concatenate(given))
+            if not (left_out & judged).any():
+                continue
+            at.append(np.flatnonzero(left_out & judged))
+            for method, scores in methods.items():
+                chosen = (self.share >= HELD_SHARE) & ~left_out
+                given[method] += scores(chosen, [(left_out & judged, True)])
+                self.tell(name + method, at[-1], given[method][-1])
+        if not at:
+            raise typer.BadParameter(f"no row of the {kind} {', '.join(of)} is there to judge")
+        for method, found in given.items():
+            self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 
-    def scores(
-        self, config: TowerConfig, chosen: Mask, groups: list[tuple[Mask, bool]]
-    ) -> list[NDArray[np.float32]]:
+    def methods(self, config: TowerConfig) -> dict[str, Method]:
+        """What is judged, by what is told of it after the name of the rows."""
+
+        def towers(chosen: Mask, groups: list[Group]) -> list[Scores]:
+            return self.scores(config, chosen, groups)
+
+        return {"": towers} if self.words is None else {"": towers, ", TF-IDF": self.word_scores}
+
+    def word_scores(self, chosen: Mask, groups: list[Group]) -> list[Scores]:
+        """TF-IDF's logits of each group's rows, with names or without: the floor."""
+        assert self.words is not None
+        found: list[Scores] = []
+        for mask, is_named in groups:
+            tags: Tags = "served" if is_named else "none"
+            p = self.words.scores(np.flatnonzero(chosen), np.flatnonzero(mask), tags)
+            found.append(np.log(p) - np.log1p(-p))
+        return found
+
+    def scores(self, config: TowerConfig, chosen: Mask, groups: list[Group]) -> list[Scores]:
         """The logits of each group's rows, with names or without: the mean of towers and, where
         there is one, the forest's, fitted on the chosen rows."""
         names = name_numbers(self.models, chosen)
@@ -192,7 +225,7 @@ class TowerStudy:
                 rows = [self.read[i] for i in np.flatnonzero(mask)]
                 joined = found.joined(sums[at].astype(np.float64), rows, names[mask] * is_named)
                 sums[at] = joined.astype(np.float32)
-        return sums
+        return [*sums]
 
     def _forest(
         self, config: ForestConfig, at: NDArray[np.int64], names: NDArray[np.int64]
@@ -204,11 +237,10 @@ class TowerStudy:
         fitted = fit_forest(data, int(names.max()) + 1, self.vectors, config, self.seed)
         return Forest(fitted)
 
-    def tell(self, name: str, at: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        if len(at):
-            found = figures([self.rows[i] for i in at], scores)
-            shown = "  ".join(f"{figure:.4f}" for figure in found)
-            typer.echo(f"  {name:20} {len(at):6} rows  {shown}")
+    def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
+        found = figures([self.rows[i] for i in at], scores)
+        shown = "  ".join(f"{figure:.4f}" for figure in found)
+        typer.echo(f"  {name:28} {len(at):6} rows  {shown}")
 
 
 def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:

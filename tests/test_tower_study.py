@@ -9,6 +9,7 @@ import typer
 from calibrator import tower_study
 from calibrator.forest_training import ForestConfig
 from calibrator.rows import Row, parse_row
+from calibrator.tfidf import WordCounts
 from calibrator.tower_study import (
     FAMILIES,
     HELD_SHARE,
@@ -53,7 +54,7 @@ def study() -> TowerStudy:
 def told(text: str) -> dict[str, int]:
     """Rows of each group, by its name."""
     return {
-        line[2:22].strip(): int(line[22:].split()[0])
+        line[2:30].strip(): int(line[30:].split()[0])
         for line in text.splitlines()
         if "rows" in line
     }
@@ -99,6 +100,26 @@ def test_rows_to_judge_take_the_place_of_held_ones(
     beside.each_alone(SMALL, Kind.FAMILIES)
     counts = told(capsys.readouterr().out)
     assert counts["claude"] == counts["phi"] == len(judged) / 3
+
+
+def test_the_floor_is_told_beside_each_group(
+    study: TowerStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--floor`: TF-IDF, fitted and judged on the same rows, told the same names."""
+    beside = TowerStudy(study.rows, study.seed, floor=True)
+    beside.all_at_once(SMALL, leave_out=True)
+    beside.each_alone(SMALL, Kind.FAMILIES)
+    counts = told(capsys.readouterr().out)
+    ours = {name: count for name, count in counts.items() if "TF-IDF" not in name}
+    assert counts == ours | {f"{name}, TF-IDF": count for name, count in ours.items()}
+    assert {"known", "families left out", "claude", "all families"} <= set(ours)
+    at = study.share < HELD_SHARE
+    named, bare = beside.word_scores(~at, [(at, True), (at, False)])
+    chosen, rest = np.flatnonzero(~at), np.flatnonzero(at)
+    counted = WordCounts(study.rows)
+    assert 1 / (1 + np.exp(-named)) == pytest.approx(counted.scores(chosen, rest, "served"))
+    assert 1 / (1 + np.exp(-bare)) == pytest.approx(counted.scores(chosen, rest, "none"))
+    assert not np.allclose(named, bare)
 
 
 def test_the_forest_is_added_to_the_towers(
