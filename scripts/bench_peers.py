@@ -38,7 +38,16 @@ from bench_launches import (
 from bench_load import LoadError
 from bench_marks import limit_verdicts, limits_table, marks_table, verdicts
 from bench_process import Cores, free_port, launched, pin, share_cores
-from bench_scenarios import FULL, QUICK, Bench, json_round, size_round, start_up, stream_round
+from bench_scenarios import (
+    FULL,
+    QUICK,
+    Bench,
+    json_round,
+    latency_round,
+    size_round,
+    start_up,
+    stream_round,
+)
 from bench_scoring import scoring_rounds
 from bench_table import say, shown, table
 from bench_targets import Launch, Place, Target, running, verify
@@ -48,14 +57,16 @@ ROUNDS: Mapping[str, Callable[[Bench, Target, int], None]] = {
     "streams": stream_round,
     "sizes": size_round,
 }
-SCENARIOS = (*ROUNDS, "scoring", "start")
+LATENCY = "latency"
+SCENARIOS = (LATENCY, *ROUNDS, "scoring", "start")
 
 NOTES = """\
-Added latency: median of one request at a time minus the direct way's of the same round. CPU: that
-of the target's processes, threads and children, once its records have settled. Streams: CPU and
-first deltas with 60 deltas, each written alone, about 1 ms apart; streams per second (and CPU "in
-one write") with all 60 in one write, so that the load does not limit. Added time to first delta:
-against the median of the direct way. The peers' times better are medians of the rounds' ratios.
+Added latency: median of one request at a time minus the direct way's, all targets in turns of a
+fraction of a second. CPU: that of the target's processes, threads and children, once its records
+have settled. Streams: CPU and first deltas with 60 deltas, each written alone, about 1 ms apart;
+streams per second (and CPU "in one write") with all 60 in one write, so that the load does not
+limit. Added time to first delta: against the median of the direct way. The peers' times better are
+medians of the rounds' ratios.
 ours: policy observe, in shadow; ours-enforce: 20 rules, of which the last one delivers at 0.73, so
 that it buffers streams; both with records, and the calibrator fake:0.73. ours-info: with the log
 line of every request."""
@@ -133,7 +144,10 @@ def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[st
                 continue
             targets[name] = target
         for number in range(1, bench.plan.rounds + 1):
-            for scenario in scenarios:
+            if LATENCY in scenarios:
+                say(f"round {number} of {bench.plan.rounds}: {LATENCY} ...")
+                latency_round(bench, [*targets.values()], number)
+            for scenario in [name for name in ROUNDS if name in scenarios]:
                 say(f"round {number} of {bench.plan.rounds}: {scenario} ...")
                 for target in targets.values():
                     _try(bench, ROUNDS[scenario], target, number)
@@ -142,13 +156,10 @@ def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[st
 def _try(
     bench: Bench, measure: Callable[[Bench, Target, int], None], target: Target, number: int
 ) -> None:
-    """A peer that fails under load loses its figures of this round; ours may not fail."""
     try:
         measure(bench, target, number)
     except (LoadError, TimeoutError) as error:
-        if target.is_ours:
-            raise
-        bench.board.note(f"round {number}: {target.name} failed under load: {error}")
+        bench.failed(target, number, error)
 
 
 def measure_scoring(bench: Bench) -> None:
@@ -274,9 +285,8 @@ def parsed() -> argparse.Namespace:
 
 
 def measured(bench: Bench, scenarios: list[str], names: list[str]) -> None:
-    rounds = [name for name in ROUNDS if name in scenarios]
-    if rounds:
-        measure_rounds(bench, launches(bench, names), rounds)
+    if {LATENCY, *ROUNDS} & set(scenarios):
+        measure_rounds(bench, launches(bench, names), scenarios)
     if "scoring" in scenarios:
         measure_scoring(bench)
     if "start" in scenarios:

@@ -1,21 +1,23 @@
 """The scenarios of the peer benchmark that all targets go through, and those of ours alone.
 
-Every function measures one round of one scenario and puts its figures on the board. CPU is that
+Every function measures one round of one scenario and puts its figures on the board: of one target,
+or, where a disturbance of a second would decide, of all in short turns. CPU is that
 of the target's processes, read once the record of exchanges has settled, so that writing it counts.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench_board import LOADED, Board, quantile
 from bench_http import BIG, SPACED
 from bench_launches import BARE, DIRECT, ENFORCE, INFO, OBSERVE
-from bench_load import Job, Sample, ask, closed_loop, run
+from bench_load import Job, LoadError, Sample, ask, closed_loop, run
 from bench_process import Others, cpu_s, launched, memory_mb
 from bench_records import Records
 from bench_targets import Launch, Place, Target, wait_until_it_answers
@@ -24,6 +26,7 @@ AT_ONCE, STREAMS_AT_ONCE, BIG_AT_ONCE = 64, 16, 8
 LONG_MESSAGES = 200
 IS_STREAMING_MS = 20  # between first and last delta, of which there are 60, about 1 ms apart
 SETTLE_S = 0.25  # for what peers do after a reply
+TURNS = 10  # of each target, in a round of latencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Plan:
 
 
 FULL = Plan(rounds=5, warm_up_s=0.7, latency_s=3, load_s=5, streams_s=6, starts=3)
-QUICK = Plan(rounds=2, warm_up_s=0.2, latency_s=0.6, load_s=1.2, streams_s=1.2, starts=1)
+QUICK = Plan(rounds=2, warm_up_s=0.2, latency_s=1, load_s=1.2, streams_s=1.2, starts=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,23 @@ class Bench:
         self, target: Target, what: str, work: Callable[[], Coroutine[Any, Any, Sample]]
     ) -> Measured:
         """The work's sample, with the target's CPU and an eye on the rest of the machine."""
-        cores, pids = self.place.cores, {target.pid, self.upstream_pid}
-        others = Others.watch(cores.target | cores.load | cores.upstream, pids)
         before, load_before = target.cpu_s(), self._load_cpu_s()
-        sample = run(work())
-        self.board.busy[what] = others.share()
+        with self.an_eye_on(what, [target]):
+            sample = run(work())
         load = (self._load_cpu_s() - load_before) / sample.took_s
         self._settle(target)
         cpu_ms = (target.cpu_s() - before) * 1_000 / sample.served
-        return Measured(sample, cpu_ms, load / len(cores.load | cores.upstream))
+        return Measured(
+            sample, cpu_ms, load / len(self.place.cores.load | self.place.cores.upstream)
+        )
+
+    @contextmanager
+    def an_eye_on(self, what: str, targets: Sequence[Target]) -> Iterator[None]:
+        """Notes how busy others kept the cores meanwhile."""
+        cores, pids = self.place.cores, {self.upstream_pid, *(each.pid for each in targets)}
+        others = Others.watch(cores.target | cores.load | cores.upstream, pids)
+        yield
+        self.board.busy[what] = others.share()
 
     def _load_cpu_s(self) -> float:
         return time.process_time() + cpu_s(self.upstream_pid)
@@ -108,24 +119,51 @@ class Bench:
                 f"{what}: {served} requests served, {served - missing} rows written"
             )
 
+    def failed(self, target: Target, number: int, error: Exception) -> None:
+        """A peer that fails under load loses its figures of this round; ours may not fail."""
+        if target.is_ours:
+            raise error
+        self.board.note(f"round {number}: {target.name} failed under load: {error}")
+
     def connections(self) -> int:
         """How many connections upstream has accepted so far."""
         _, body = ask(self.place.upstream, b"GET /stats HTTP/1.1\r\n\r\n")
         return int(body.split(b'"connections": ')[1].split(b",")[0])
 
 
+def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
+    """Latency with one request at a time, in turns of a fraction of a second."""
+    asked = {target.name: target for target in targets if target.name != INFO}
+    times: dict[str, list[float]] = defaultdict(list)
+    served: dict[str, int] = defaultdict(int)
+    for target in asked.values():
+        bench.recorded(target)
+    with bench.an_eye_on(f"round {number} all: JSON, 1 at once", targets):
+        for _ in range(TURNS):
+            for name, target in [*asked.items()]:
+                try:
+                    sample = run(closed_loop(target.job(), 1, bench.plan.latency_s / TURNS))
+                except (LoadError, TimeoutError) as error:
+                    bench.failed(target, number, error)
+                    del asked[name]
+                    continue
+                served[name] += sample.served
+                times[name] += sample.times_ms[1:]  # the first opens connections
+    for name, target in asked.items():
+        bench.check_records(target, f"round {number} {name}: JSON", served[name])
+        latency = quantile(times[name], 0.5)
+        bench.board.add(number, name, latency_ms=latency)
+        if name != DIRECT:
+            added = latency - quantile(times[DIRECT], 0.5)
+            bench.board.add(number, name, added_ms=added)
+
+
 def json_round(bench: Bench, target: Target, number: int) -> None:
-    """Latency with one request at a time; CPU and throughput with 64."""
+    """CPU and throughput with 64 requests at a time."""
     plan, board, name = bench.plan, bench.board, target.name
+    if name == DIRECT:
+        return
     what, job = f"round {number} {name}: JSON", target.job()
-    if name != INFO:
-        alone = bench.measure(target, f"{what}, 1 at once", job, 1, plan.latency_s)
-        latency = quantile(alone.sample.times_ms, 0.5)
-        board.add(number, name, latency_ms=latency)
-        if name == DIRECT:
-            return
-        direct = board.values["latency_ms"][DIRECT][number]
-        board.add(number, name, added_ms=latency - direct)
     before = bench.connections()
     loaded = bench.measure(target, f"{what}, {AT_ONCE} at once", job, AT_ONCE, plan.load_s)
     board.add(
