@@ -197,6 +197,8 @@ class Way:
         if self.mode.mode != "passthrough":
             headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
         sent = self._request(model, headers)
+        if self.parts.scoring.name is not None:  # scoring will ask for it; now upstream is busy
+            asyncio.get_running_loop().call_soon(self.asked.read_ahead)
         with exchange.in_upstream:
             return await router.upstream(name).send(sent)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +32,18 @@ class CompletionRequest:
     domain: str | None = None
     tags: frozenset[str] = field(default=NO_TAGS)
     caller: Caller = ANYONE
+    _question: Question | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:
-        """The question as the calibrator reads it; raises NotScorableError."""
-        return self.format.question(self.payload)
+        """The question as the calibrator reads it, read once; raises NotScorableError."""
+        if self._question is None:
+            self._question = self.format.question(self.payload)
+        return self._question
+
+    def read_ahead(self) -> None:
+        """Reads the question before it is needed; what is wrong with it is told when it is."""
+        with suppress(Exception):
+            self.question()
 
     def facts(self) -> Facts:
         """What a policy may look at before there is a reply."""

@@ -154,9 +154,10 @@ class Exchange:
         self.stamp(outcome)
 
     def finish(self, outcome: Outcome, status: int) -> Outcome:
-        """Stamps the outcome, and closes."""
+        """Stamps the outcome; line and record are written once the reply is on its way."""
         self.stamp(outcome)
-        self.close(status)
+        self.status = status
+        asyncio.get_running_loop().call_soon(self.close, status)
         return outcome
 
     def close(self, status: int, error: str | None = None) -> None:

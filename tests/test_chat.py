@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from calibrator import Item, Score, Scorer
+from calibrator import Item, Question, Score, Scorer
+from proxy.formats import Json
+from proxy.formats.chat import ChatFormat
 from tests.conftest import StartProxy
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import (
@@ -129,6 +131,27 @@ def test_the_scorer_sees_question_answer_and_model(proxy: LiveProxy) -> None:
     """The scorer gets the question, the answer and the name by which the model answered."""
     proxy.ask("Which city? p=0.7", "say Paris")
     assert seen_by(proxy) == Item("Which city? p=0.7", "Paris", "say Paris-2099")
+
+
+def test_the_question_is_read_while_upstream_works(
+    proxy: LiveProxy, upstream: FaultyUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time that upstream answers its question is read, and it is read once."""
+    read: list[Question] = []
+
+    def reading(format: ChatFormat, payload: Json) -> Question:
+        read.append(found := original(format, payload))
+        return found
+
+    original = ChatFormat.question
+    monkeypatch.setattr(ChatFormat, "question", reading)
+    asking = threading.Thread(target=proxy.ask, args=("Which city? p=0.7", "slow"))
+    asking.start()
+    request = upstream.wait_for_request()
+    until(lambda: len(read) == 1)
+    request.proceed()
+    asking.join(5)
+    assert [question.text for question in read] == [seen_by(proxy).question]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
