@@ -36,7 +36,7 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.console import check_target, progress_bar
+    from calibrator.console import check_target, file_option, progress_bar
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
@@ -93,6 +93,7 @@ _LAZY = {
     "cli": "calibrator.commands",
     "estimated_share": "calibrator.sampling",
     "export_weights": "calibrator.llm.exporting",
+    "file_option": "calibrator.console",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
     "load_labelled": "calibrator.training_data",
@@ -171,6 +172,7 @@ __all__ = [
     "depiction",
     "estimated_share",
     "export_weights",
+    "file_option",
     "fit_observed",
     "group_key",
     "is_call",

@@ -16,6 +16,8 @@ def adopt_folder(folder: Path, asked: Mapping[str, Any], begun: Sequence[str]) -
     `asked` is the run's configuration; `begun` are the files of which one is there once there is
     something to lose. Raises TrainingError where that is another run's.
     """
+    if folder.exists() and not folder.is_dir():
+        raise TrainingError(f"{folder} is a file; a run needs a folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
     saved = folder / "train.json"
     text = json.dumps(asked, indent=1)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from calibrator import file_option
 from proxy.commands import ConfigOption, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -56,15 +57,20 @@ def export(
         bool, typer.Option("--facts", help="Also exchanges without content, as `facts` alone.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="FILE.jsonl or FILE.jsonl.gz.")
+        Path | None, file_option("-o", "--output", help="FILE.jsonl or FILE.jsonl.gz.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
     if context.invoked_subcommand is not None:
         return
+    from calibrator import CalibratorError, check_target
     from proxy.store.exported import with_content, without_content
 
+    try:
+        check_target(output)
+    except CalibratorError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     start, count, unread = time.time() - seconds(since), 0, 0
     with opened_record(config) as record, _opened(output) as lines:
         for each in with_content(record.engine, start, is_labelled=labelled):
@@ -166,12 +172,17 @@ def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Where the lines go; ends the process where that cannot be written."""
+    """Where the lines go, which stand in the file once all of them are written; ends the process
+    where they cannot be."""
     if output is None:
         yield sys.stdout
         return
+    partial = output.with_name(output.name + ".partial")
     try:
-        with gzip.open(output, "wt") if output.suffix == ".gz" else output.open("w") as lines:
+        with gzip.open(partial, "wt") if output.suffix == ".gz" else partial.open("w") as lines:
             yield lines
+        partial.replace(output)
     except OSError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"{output}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)

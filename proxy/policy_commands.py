@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from calibrator import file_option
 from proxy.commands import ConfigOption, errors_told
 from proxy.record_commands import opened_record, recorded_exchanges, seconds
 
@@ -79,7 +80,7 @@ def certify(
     since: Annotated[str, typer.Option(help="Of the store: as far back as 30d.")] = "30d",
     config: ConfigOption = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The certificate to write or add to.")
+        Path | None, file_option("-o", "--output", help="The certificate to write or add to.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Certify this model's replies alone.")] = None,
     team: Annotated[str | None, typer.Option(help="Certify this team's replies alone.")] = None,

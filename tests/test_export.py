@@ -158,11 +158,31 @@ def test_a_store_is_read_in_pages(
     assert [row.get("question", "facts").split()[0] for row in rows] == [*"0123456", "facts"]
 
 
+def test_an_export_that_breaks_off_leaves_the_file_of_before(
+    proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is half written is not taken for an export."""
+    for number in range(2):
+        proxy.ask(f"{number} p=0.9")
+    recorded(store_url, 2)
+    output = tmp_path / "rows.jsonl"
+    output.write_text("of before")
+    rows = iter([{"id": "1"}])
+    monkeypatch.setattr("proxy.export_command.row_of", lambda _: next(rows))
+    assert run("-o", str(output)).exit_code == 1
+    assert output.read_text() == "of before"
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+    monkeypatch.undo()
+    assert run("-o", str(output)).exit_code == 0
+    assert len(output.read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [
         (["--since", "soon"], 2, "such as 90m, 12h or 30d"),
-        (["-o", "/nowhere/x.jsonl"], 2, "/nowhere/x.jsonl: No such file"),
+        (["-o", "/nowhere/x.jsonl"], 2, "there is no folder /nowhere"),
+        (["-o", "there/"], 2, "there/ names a folder"),
     ],
 )
 def test_mistakes_are_one_sentence(

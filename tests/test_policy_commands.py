@@ -201,6 +201,7 @@ def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
     ("arguments", "problem"),
     [
         (["--max-error", 0.1, "-o", "/nowhere/c.json"], "there is no folder /nowhere"),
+        (["--max-error", 0.1, "-o", "there/"], "there/ names a folder"),
         (["--max-error", 0.1, "-o", "{rows}"], "it is an input as well"),
         (["--max-error", 5], "max_error must be more than 0 and less than 1"),
         (["--max-error", 0.1, "--rule", "x"], "--rule needs --policy"),

@@ -156,6 +156,7 @@ def test_labels_of_one_kind_are_refused(tmp_path: Path) -> None:
         (["recalibrate", "--rollback"], "nothing to take back"),
         (["recalibrate", "--from-store"], "there is no record"),
         (["recalibrate", "--from-store", "-o", "/nowhere/r.json"], "there is no folder /nowhere"),
+        (["recalibrate", "--from-store", "-o", "there/"], "there/ names a folder"),
     ],
 )
 def test_a_command_that_cannot_be_carried_out_says_why(

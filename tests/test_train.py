@@ -265,6 +265,15 @@ def test_outliers_carry_the_base_rate(config: TrainConfig, finished: Path) -> No
     assert {example.target for example in outliers} == {data.base_rate} == {0.5}
 
 
+def test_a_file_is_no_folder_of_a_run(config: TrainConfig, tmp_path: Path) -> None:
+    """The sentence says so, and the file stays."""
+    file = tmp_path / "run"
+    file.write_text("mine")
+    with pytest.raises(TrainingError, match="run is a file; a run needs a folder of its own"):
+        train(file, config, lambda _: None)
+    assert file.read_text() == "mine"
+
+
 def test_a_folder_of_another_configuration_is_refused(config: TrainConfig, finished: Path) -> None:
     """Two runs never mix: another seed in the same folder is a sentence, and nothing changes."""
     before = (finished.parent / "train.json").read_text()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator import file_option
 from proxy.commands import ConfigOption, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -37,7 +38,7 @@ Rollback = Annotated[bool, typer.Option(help="Go back to what counted before the
 History = Annotated[bool, typer.Option(help="List what was promoted and taken back.")]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="Where to write the recalibration, promoting none."),
+    file_option("-o", "--output", help="Where to write the recalibration, promoting none."),
 ]
 Calibrator = Annotated[
     str, typer.Option(help="Of files: embedded, a folder, a hub name, or fake:0.73.")
