@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,7 +15,7 @@ import pytest
 
 from calibrator import Item, NotScorableError, Question, Score, Scorer
 from proxy.formats import Choice
-from proxy.scoring import Confidence, Scoring, Status
+from proxy.scoring import NICENESS, Confidence, Scoring, Status
 from tests.live_proxy import FailingScorer, SlowScorer, WordScorer, until
 
 
@@ -60,6 +62,22 @@ async def test_the_event_loop_is_not_blocked() -> None:
         assert not waiting.done()
         scorer.proceed.set()
         assert (await waiting)[0].value == 0.1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+async def test_the_event_loop_goes_first() -> None:
+    """Where both share a core the scorer's thread waits for the event loop's, not the reverse."""
+
+    def priority_of(thread: threading.Thread) -> int:
+        assert thread.native_id is not None
+        return os.getpriority(os.PRIO_PROCESS, thread.native_id)
+
+    own = priority_of(threading.current_thread())
+    before = set(threading.enumerate())
+    async with scoring_with(WordScorer()):
+        started = {each.name: each for each in threading.enumerate() if each not in before}
+        assert priority_of(started["scorer"]) == min(19, own + NICENESS)
+        assert priority_of(threading.current_thread()) == own
 
 
 async def test_the_deadline() -> None:
