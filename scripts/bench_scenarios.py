@@ -42,7 +42,7 @@ class Plan:
 
 
 FULL = Plan(rounds=5, warm_up_s=0.7, latency_s=3, load_s=5, streams_s=6, starts=3)
-QUICK = Plan(rounds=2, warm_up_s=0.2, latency_s=1, load_s=1.2, streams_s=1.2, starts=1)
+QUICK = Plan(rounds=4, warm_up_s=0.2, latency_s=0.6, load_s=0.6, streams_s=0.6, starts=1)
 
 
 @dataclass(frozen=True, slots=True)
