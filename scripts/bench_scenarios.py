@@ -26,7 +26,7 @@ AT_ONCE, STREAMS_AT_ONCE, BIG_AT_ONCE = 64, 16, 8
 LONG_MESSAGES = 200
 IS_STREAMING_MS = 20  # between first and last delta, of which there are 60, about 1 ms apart
 SETTLE_S = 0.25  # for what peers do after a reply
-TURNS = 10  # of each target, in a round of latencies
+TURNS = 5  # of each target, in a round of latencies
 
 
 @dataclass(frozen=True, slots=True)
