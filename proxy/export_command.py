@@ -177,12 +177,15 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None:
         yield sys.stdout
         return
-    partial = output.with_name(output.name + ".partial")
+    is_stream = output.exists() and not output.is_file()  # a pipe, /dev/stdout
+    target = output if is_stream else output.with_name(output.name + ".partial")
     try:
-        with gzip.open(partial, "wt") if output.suffix == ".gz" else partial.open("w") as lines:
+        with gzip.open(target, "wt") if output.suffix == ".gz" else target.open("w") as lines:
             yield lines
-        partial.replace(output)
+        if not is_stream:
+            target.replace(output)
     except OSError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"{output}: {error.strerror}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        if not is_stream:
+            target.unlink(missing_ok=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,22 @@ def test_an_export_that_breaks_off_leaves_the_file_of_before(
     monkeypatch.undo()
     assert run("-o", str(output)).exit_code == 0
     assert len(output.read_text().splitlines()) == 2
+
+
+def test_an_export_goes_into_a_pipe(
+    proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path
+) -> None:
+    """What is no file is written to, and stays what it is."""
+    proxy.ask("p=0.9")
+    recorded(store_url, 1)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert run("-o", str(pipe)).exit_code == 0
+    reader.join(10)
+    assert len(read[0].splitlines()) == 1
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
