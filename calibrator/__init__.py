@@ -36,7 +36,7 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.console import check_target, file_option, progress_bar
+    from calibrator.console import check_target, file_option, progress_bar, writer
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.intervals import Interval
@@ -109,6 +109,7 @@ _LAZY = {
     "try_tuning": "calibrator.tuning_trial",
     "version_of": "calibrator.loading",
     "wilson": "calibrator.sampling",
+    "writer": "calibrator.console",
 }
 
 
@@ -195,4 +196,5 @@ __all__ = [
     "try_tuning",
     "version_of",
     "wilson",
+    "writer",
 ]

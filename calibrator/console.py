@@ -131,17 +131,31 @@ def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[TextIO]:
-    """Writes beside the target and moves it there when it is whole; stdout for None."""
+    """Writes beside the target and moves it there when it is whole; stdout for None.
+
+    Packed where the name ends in .gz; a pipe, or what else is no file, is written to as it is.
+    """
     if path is None:
         yield sys.stdout
         return
-    partial = path.with_name(path.name + ".partial")
+    is_file = path.is_file() or not path.exists()
+    target = path.with_name(path.name + ".partial") if is_file else path
     try:
-        with partial.open("w", encoding="utf-8") as stream:
+        with _opened(target, is_packed=path.suffix == ".gz") as stream:
             yield stream
-        partial.replace(path)
+        if is_file:
+            target.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
+        if is_file:
+            target.unlink(missing_ok=True)
+
+
+def _opened(path: Path, *, is_packed: bool) -> TextIO:
+    if is_packed:
+        import gzip
+
+        return gzip.open(path, "wt", encoding="utf-8")
+    return path.open("w", encoding="utf-8")
 
 
 def report_bad(bad: Sequence[RowError], total: int) -> None:

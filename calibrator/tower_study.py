@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -177,12 +178,12 @@ class TowerStudy:
         at: list[NDArray[np.int64]] = []
         given: dict[str, list[Scores]] = {method: [] for method in methods}
         for name, left_out in of.items():
-            if not (left_out & judged).any():
+            mask, chosen = left_out & judged, (self.share >= HELD_SHARE) & ~left_out
+            if not mask.any():
                 continue
-            at.append(np.flatnonzero(left_out & judged))
+            at.append(np.flatnonzero(mask))
             for method, scores in methods.items():
-                chosen = (self.share >= HELD_SHARE) & ~left_out
-                given[method] += scores(chosen, [(left_out & judged, True)])
+                given[method] += scores(chosen, [(mask, True)])
                 self.tell(name + method, at[-1], given[method][-1])
         if not at:
             raise typer.BadParameter(f"no row of the {kind} {', '.join(of)} is there to judge")
@@ -191,10 +192,7 @@ class TowerStudy:
 
     def methods(self, config: TowerConfig) -> dict[str, Method]:
         """What is judged, by what is told of it after the name of the rows."""
-
-        def towers(chosen: Mask, groups: list[Group]) -> list[Scores]:
-            return self.scores(config, chosen, groups)
-
+        towers = partial(self.scores, config)
         return {"": towers} if self.words is None else {"": towers, ", TF-IDF": self.word_scores}
 
     def word_scores(self, chosen: Mask, groups: list[Group]) -> list[Scores]:

@@ -55,6 +55,17 @@ def errors_told() -> Iterator[None]:
         raise stop(ExitStatus.STORE_UNAVAILABLE, error.message) from error
 
 
+@contextmanager
+def calibrator_errors_told() -> Iterator[None]:
+    """What the calibrator's side raises ends the process with its sentence."""
+    from calibrator import CalibratorError
+
+    try:
+        yield
+    except CalibratorError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+
+
 def existing_store(url: str) -> str:
     """The URL; ends the process where it names a file of SQLite that is not there.
 

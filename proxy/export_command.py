@@ -12,7 +12,6 @@ not known is left out. `kind` says why a reply is there (`hold`, or `audit`, dra
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import sys
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from calibrator import file_option
-from proxy.commands import ConfigOption, stop
+from proxy.commands import ConfigOption, calibrator_errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
 
@@ -64,13 +63,11 @@ def export(
     """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
     if context.invoked_subcommand is not None:
         return
-    from calibrator import CalibratorError, check_target
+    from calibrator import check_target
     from proxy.store.exported import with_content, without_content
 
-    try:
+    with calibrator_errors_told():
         check_target(output)
-    except CalibratorError as error:
-        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     start, count, unread = time.time() - seconds(since), 0, 0
     with opened_record(config) as record, _opened(output) as lines:
         for each in with_content(record.engine, start, is_labelled=labelled):
@@ -98,12 +95,10 @@ def weights(
     dtype: Annotated[Dtype, typer.Option(help="Of the file.")] = Dtype.FLOAT32,
 ) -> None:
     """Write a calibrator's weights for other engines; refused where these would score otherwise."""
-    from calibrator import CalibratorError, export_weights
+    from calibrator import export_weights
 
-    try:
+    with calibrator_errors_told():
         written = export_weights(checkpoint, output, form.value, dtype.value)
-    except CalibratorError as error:
-        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{written.version} is in {output}")
 
 
@@ -172,20 +167,14 @@ def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Where the lines go, which stand in the file once all of them are written; ends the process
-    where they cannot be."""
+    """Where the lines go; ends the process where that cannot be written."""
+    from calibrator import writer
+
     if output is None:
         yield sys.stdout
         return
-    is_stream = output.exists() and not output.is_file()  # a pipe, /dev/stdout
-    target = output if is_stream else output.with_name(output.name + ".partial")
     try:
-        with gzip.open(target, "wt") if output.suffix == ".gz" else target.open("w") as lines:
+        with writer(output) as lines:
             yield lines
-        if not is_stream:
-            target.replace(output)
     except OSError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"{output}: {error.strerror}") from error
-    finally:
-        if not is_stream:
-            target.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_score_writes_a_file(rows: Path, tmp_path: Path) -> None:
     assert run("score", rows, "-o", output, "--calibrator", "fake:0.73").exit_code == 0
     assert len(lines(output.read_text(encoding="utf-8"))) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "out.jsonl"}
+
+
+def test_score_packs_what_it_calls_packed(rows: Path, tmp_path: Path) -> None:
+    """A name in .gz is one of gzip's when written too, so that it can be read again."""
+    output = tmp_path / "out.jsonl.gz"
+    assert run("score", rows, "--calibrator", "fake:0.73", "-o", output).exit_code == 0
+    assert len(lines(gzip.decompress(output.read_bytes()).decode())) == 2
+    again = run("score", output, "--calibrator", "fake:0.5", "-o", output)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert [line["score"] for line in lines(gzip.decompress(output.read_bytes()).decode())] == [
+        0.5,
+        0.5,
+    ]
+
+
+def test_score_writes_into_a_pipe(rows: Path, tmp_path: Path) -> None:
+    """What is no file is written to, and stays what it is."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    assert run("score", rows, "--calibrator", "fake:0.73", "-o", pipe).exit_code == 0
+    assert len(lines(reader.communicate(timeout=10)[0])) == 2
+    assert pipe.is_fifo()
 
 
 def test_score_may_write_over_its_input(rows: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from calibrator import file_option
-from proxy.commands import ConfigOption, errors_told, stop
+from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
 
@@ -91,26 +89,15 @@ def recalibrate(
         message = "say what to learn from: FILES or --from-store; or --rollback, or --history"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     if rollback or history:
-        with _sentences():
+        with calibrator_errors_told():
             (_roll_back if rollback else _list_history)(_versions(config), as_json)
     elif from_store:
-        with _sentences():
+        with calibrator_errors_told():
             _learn(config, since, kind, by, held_only, dry_run, output, as_json)
     else:
         from calibrator import recalibrate as from_files
 
         from_files(files or [], output, calibrator, device, scores, kind, by, study, as_json)
-
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """What the calibrator's side raises ends the process with its sentence."""
-    from calibrator import CalibratorError
-
-    try:
-        yield
-    except CalibratorError as error:
-        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
 
 
 def _calibrator(config: Path | None) -> CalibratorConfig:
