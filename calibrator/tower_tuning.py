@@ -32,6 +32,7 @@ TRAIT_SCALE: Final = 0.5  # what a trait's standard deviation may move, beside 2
 MODEL_SCALE: Final = 2.0
 _STEPS, _NEAR = 25, 1e-4  # of Newton's method
 _LEAST_CURVATURE = 1e-6
+_DIGITS = 9  # that are kept: the last bits depend on how many threads added
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def _chosen(found: Readings, names: Sequence[str]) -> tuple[float, Floats]:
         start = None
         for at, ridge in enumerate(RIDGES):
             start = _solve(known, names, ridge, start)
-            unseen[at, inside] = judged @ start
+            unseen[at, inside] = np.round(judged @ start, _DIGITS)
     losses = np.logaddexp(0, unseen) - found.correct * unseen
     best = int((losses @ found.weights).argmin())
     return RIDGES[best], unseen[best]
@@ -187,7 +188,7 @@ def _solve(
         at = at - step
         if np.abs(step).max() < _NEAR:
             break
-    return at
+    return np.round(at, _DIGITS)
 
 
 def _counts(found: Readings) -> Floats:

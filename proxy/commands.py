@@ -57,12 +57,13 @@ def errors_told() -> Iterator[None]:
 
 @contextmanager
 def calibrator_errors_told() -> Iterator[None]:
-    """What the calibrator's side raises ends the process with its sentence."""
+    """What the calibrator's side raises, and files that cannot be read or written, end the process
+    with a sentence."""
     from calibrator import CalibratorError
 
     try:
         yield
-    except CalibratorError as error:
+    except (CalibratorError, OSError) as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
 
 

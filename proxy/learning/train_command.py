@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from proxy.commands import ConfigOption, errors_told, stop
+from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
 
@@ -84,7 +83,7 @@ def train(
     if (output is None) != dry_run:
         message = "say where to write with -o, or compare alone with --dry-run"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    with _sentences():
+    with calibrator_errors_told():
         start, current = _in_use(config, calibrator, output)
         if tune:
             learnt, facts, notes = _from_files(tune, start, current)
@@ -104,17 +103,6 @@ def train(
         typer.echo("\n".join(_lines(learnt, notes, written)))
     if not learnt.is_better:
         raise typer.Exit(NOT_BETTER)
-
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """What the calibrator's side raises ends the process with its sentence."""
-    from calibrator import CalibratorError
-
-    try:
-        yield
-    except (CalibratorError, OSError) as error:
-        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
 
 
 def _in_use(
