@@ -176,7 +176,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
                 return
             if not line:
                 return
-            if number == 1 and line.startswith(OTHER_MARKS):
+            if number == 1 and (line.startswith(OTHER_MARKS) or b"\0" in line[:4]):  # RFC 4627, 3
                 sentence = "the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
                 yield number, RowError(source, number, sentence)
                 return

@@ -266,15 +266,14 @@ def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
     assert isinstance(row, Row)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str) -> None:
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str, mark: str) -> None:
     """Cut at the bytes of UTF-8's line ends, nearly every row of such a file would be garbage."""
-    for content in ((LINE * 3).decode().encode(encoding), LINE.decode().encode("utf-16-be")):
-        if content[:1] == b"\0":
-            content = b"\xfe\xff" + content
-        assert sentence(path, content) == (
-            "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
-        )
+    content = (mark + LINE.decode() * 3).encode(encoding)
+    assert sentence(path, content) == (
+        "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+    )
 
 
 def test_windows_line_ends(path: Path) -> None:
