@@ -27,6 +27,8 @@ from calibrator.layout import Layout, load_tokenizer
 from calibrator.metrics import auroc
 from calibrator.piece_vectors import piece_vectors
 from calibrator.rows import Row, Tags
+from calibrator.studies import FAMILIES as MAKERS
+from calibrator.studies import MIN_JUDGED, family
 from calibrator.tfidf import WordCounts
 from calibrator.tower import TowerRow
 from calibrator.tower_stage import tower_rows
@@ -92,7 +94,8 @@ def main(
         bool, typer.Option(help="Leave out six model families and eight benchmarks.")
     ] = False,
     each: Annotated[
-        Kind | None, typer.Option(help="Instead: each of these alone, one after the other.")
+        Kind | None,
+        typer.Option(help="Instead: each of these alone; families are told by their makers."),
     ] = None,
     forest: Annotated[bool, typer.Option(help="With a forest beside the towers.")] = False,
     judge: Annotated[
@@ -167,10 +170,15 @@ class TowerStudy:
                 self.tell(name + method, np.flatnonzero(mask), given)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
-        """Each family on questions held out, or each benchmark; then all of them pooled."""
+        """Each maker's models on questions held out, or each benchmark; then all of them pooled.
+
+        Makers of fewer than `MIN_JUDGED` replies there are left in.
+        """
         if kind is Kind.FAMILIES:
-            of = {name: np.char.startswith(self.models, name) for name in FAMILIES}
+            makers = np.array([family(name) or "" for name in self.models])
             judged = self.share < HELD_SHARE
+            of = {name: makers == name for name in MAKERS}
+            of = {name: its for name, its in of.items() if (its & judged).sum() >= MIN_JUDGED}
         else:
             of = {name: self.benchmarks == name for name in BENCHMARKS}
             judged = self.share < LEFT_OUT_SHARE
@@ -186,7 +194,7 @@ class TowerStudy:
                 given[method] += scores(chosen, [(mask, True)])
                 self.tell(name + method, at[-1], given[method][-1])
         if not at:
-            raise typer.BadParameter(f"no row of the {kind} {', '.join(of)} is there to judge")
+            raise typer.BadParameter(f"there are no {kind} to leave out and judge")
         for method, found in given.items():
             self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 

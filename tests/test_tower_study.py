@@ -46,6 +46,12 @@ def rows() -> list[Row]:
     ]
 
 
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study leaves out makers of 100 replies to judge; here each has some 20."""
+    monkeypatch.setattr(tower_study, "MIN_JUDGED", 10)
+
+
 @pytest.fixture(scope="module")
 def study() -> TowerStudy:
     return TowerStudy(rows(), seed=1)
@@ -78,7 +84,8 @@ def test_each_group_is_told_with_its_rows(
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [(Kind.FAMILIES, "claude phi"), (Kind.BENCHMARKS, "GSM8K TriviaQA")]
+    ("kind", "names"),
+    [(Kind.FAMILIES, "openai anthropic microsoft"), (Kind.BENCHMARKS, "GSM8K TriviaQA")],
 )
 def test_each_alone_is_told_and_then_all(
     kind: Kind, names: str, study: TowerStudy, capsys: pytest.CaptureFixture[str]
@@ -87,6 +94,13 @@ def test_each_alone_is_told_and_then_all(
     study.each_alone(SMALL, kind)
     counts = told(capsys.readouterr().out)
     assert counts[f"all {kind}"] == sum(counts[name] for name in names.split()) > 0
+
+
+def test_makers_of_few_replies_stay_in(study: TowerStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none has enough there is nothing to judge, which is told."""
+    monkeypatch.setattr(tower_study, "MIN_JUDGED", 100)
+    with pytest.raises(typer.BadParameter, match="there are no families to leave out"):
+        study.each_alone(SMALL, Kind.FAMILIES)
 
 
 def test_rows_to_judge_take_the_place_of_held_ones(
@@ -99,7 +113,7 @@ def test_rows_to_judge_take_the_place_of_held_ones(
     assert (beside.share[: -len(judged)] > LEFT_OUT_SHARE).all()
     beside.each_alone(SMALL, Kind.FAMILIES)
     counts = told(capsys.readouterr().out)
-    assert counts["claude"] == counts["phi"] == len(judged) / 3
+    assert counts["anthropic"] == counts["microsoft"] == len(judged) / 3
 
 
 def test_the_floor_is_told_beside_each_group(
@@ -112,7 +126,7 @@ def test_the_floor_is_told_beside_each_group(
     counts = told(capsys.readouterr().out)
     ours = {name: count for name, count in counts.items() if "TF-IDF" not in name}
     assert counts == ours | {f"{name}, TF-IDF": count for name, count in ours.items()}
-    assert {"known", "families left out", "claude", "all families"} <= set(ours)
+    assert {"known", "families left out", "anthropic", "all families"} <= set(ours)
     at = study.share < HELD_SHARE
     named, bare = beside.word_scores(~at, [(at, True), (at, False)])
     chosen, rest = np.flatnonzero(~at), np.flatnonzero(at)
