@@ -7,10 +7,12 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +21,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
 PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of Linux: nanoseconds of all threads, ended ones too
 STOP_S = 10
+_AWAKE = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,28 @@ def launched(
         yield process
     finally:
         _stop(process)
+
+
+@contextmanager
+def kept_awake(cores: Iterable[int]) -> Iterator[list[int]]:
+    """The cores do not sleep in the block; gives the processes that see to it.
+
+    Each runs an empty loop at the lowest of priorities (SCHED_IDLE), which gives way at once. A
+    virtual core that sleeps takes a tenth of a millisecond to wake, and where the host is busy
+    longer; every target would be told that as its own latency, several times a request.
+    """
+    on = [frozenset({core}) for core in cores] if hasattr(os, "SCHED_IDLE") else []
+    # in this session: Linux gives each its share of a core, however low the priorities in it
+    loops = [
+        subprocess.Popen([sys.executable, "-c", _AWAKE], preexec_fn=partial(pin, core))
+        for core in on
+    ]
+    try:
+        yield [loop.pid for loop in loops]
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,14 +1,13 @@
 """The scenarios of the peer benchmark that all targets go through, and those of ours alone.
 
 Every function measures one round of one scenario and puts its figures on the board: of one target,
-or, where a disturbance of a second would decide, of all in short turns. CPU is that
+or of all in short turns. CPU is that
 of the target's processes, read once the record of exchanges has settled, so that writing it counts.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ class Plan:
     """How long each measurement takes, and how often."""
 
     rounds: int
+    turns: int  # of each target, in a round of JSON
     warm_up_s: float
     latency_s: float
     load_s: float
@@ -41,8 +41,8 @@ class Plan:
     starts: int
 
 
-FULL = Plan(rounds=5, warm_up_s=0.7, latency_s=3, load_s=5, streams_s=6, starts=3)
-QUICK = Plan(rounds=4, warm_up_s=0.2, latency_s=0.6, load_s=0.6, streams_s=0.6, starts=1)
+FULL = Plan(rounds=5, turns=5, warm_up_s=0.7, latency_s=3, load_s=5, streams_s=6, starts=3)
+QUICK = Plan(rounds=4, turns=1, warm_up_s=0.2, latency_s=0.6, load_s=0.6, streams_s=0.6, starts=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Bench:
     upstream_pid: int
     board: Board = field(default_factory=Board)
     records: dict[int, Records] = field(default_factory=dict)  # by the target's process
+    awake: Sequence[int] = ()  # the processes that keep the cores so
 
     def measure(self, target: Target, what: str, job: Job, at_once: int, for_s: float) -> Measured:
         """A closed loop after a warm-up of the same kind."""
@@ -76,11 +77,11 @@ class Bench:
         self, target: Target, what: str, work: Callable[[], Coroutine[Any, Any, Sample]]
     ) -> Measured:
         """The work's sample, with the target's CPU and an eye on the rest of the machine."""
-        before, load_before = target.cpu_s(), self._load_cpu_s()
+        before, load_before = target.cpu_s(), self.load_cpu_s()
         with self.an_eye_on(what, [target]):
             sample = run(work())
-        load = (self._load_cpu_s() - load_before) / sample.took_s
-        self._settle(target)
+        load = (self.load_cpu_s() - load_before) / sample.took_s
+        self.settle(target)
         cpu_ms = (target.cpu_s() - before) * 1_000 / sample.served
         return Measured(
             sample, cpu_ms, load / len(self.place.cores.load | self.place.cores.upstream)
@@ -89,15 +90,18 @@ class Bench:
     @contextmanager
     def an_eye_on(self, what: str, targets: Sequence[Target]) -> Iterator[None]:
         """Notes how busy others kept the cores meanwhile."""
-        cores, pids = self.place.cores, {self.upstream_pid, *(each.pid for each in targets)}
+        cores, pids = (
+            self.place.cores,
+            {self.upstream_pid, *self.awake, *(each.pid for each in targets)},
+        )
         others = Others.watch(cores.target | cores.load | cores.upstream, pids)
         yield
         self.board.busy[what] = others.share()
 
-    def _load_cpu_s(self) -> float:
+    def load_cpu_s(self) -> float:
         return time.process_time() + cpu_s(self.upstream_pid)
 
-    def _settle(self, target: Target) -> None:
+    def settle(self, target: Target) -> None:
         """Until what was served is recorded, or where nothing is, for a moment."""
         records = self.records.get(target.pid)
         if records is None or not records.is_kept:
@@ -131,49 +135,87 @@ class Bench:
         return int(body.split(b'"connections": ')[1].split(b",")[0])
 
 
-def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Latency with one request at a time, in turns of a fraction of a second."""
-    asked = {target.name: target for target in targets if target.name != INFO}
-    times: dict[str, list[float]] = defaultdict(list)
-    served: dict[str, int] = defaultdict(int)
-    for target in asked.values():
+@dataclass(slots=True)
+class Turns:
+    """What came of one target's turns but for the first, which warms up."""
+
+    times_ms: list[float] = field(default_factory=list)
+    served: int = 0
+    cpu_s: float = 0.0
+    load_s: float = 0.0  # CPU of load and upstream
+    took_s: float = 0.0
+    reconnects: int = 0
+    upstream_connections: int = 0
+    rows: int = 0  # that the record has to hold, the first turn's too
+
+
+def in_turns(
+    bench: Bench, targets: Sequence[Target], number: int, at_once: int, for_s: float, turns: int
+) -> dict[str, Turns]:
+    """JSON of all targets, so many requests at once, in turns of `for_s`: what disturbs for a while
+    disturbs all of them alike."""
+    found = {target.name: Turns() for target in targets}
+    asked = {target.name: target for target in targets}
+    for target in targets:
         bench.recorded(target)
-    with bench.an_eye_on(f"round {number} all: JSON, 1 at once", targets):
-        for _ in range(TURNS):
-            for name, target in [*asked.items()]:
-                try:
-                    sample = run(closed_loop(target.job(), 1, bench.plan.latency_s / TURNS))
-                except (LoadError, TimeoutError) as error:
-                    bench.failed(target, number, error)
-                    del asked[name]
-                    continue
-                served[name] += sample.served
-                times[name] += sample.times_ms[1:]  # the first opens connections
+    for turn in range(turns + 1):
+        for name, target in [*asked.items()]:
+            so_far, connections = found[name], bench.connections()
+            before, load_before = target.cpu_s(), bench.load_cpu_s()
+            try:
+                sample = run(closed_loop(target.job(), at_once, for_s))
+            except (LoadError, TimeoutError) as error:
+                bench.failed(target, number, error)
+                del asked[name], found[name]
+                continue
+            load_s = bench.load_cpu_s() - load_before
+            if at_once > 1:
+                bench.settle(target)
+            so_far.rows += sample.served
+            so_far.upstream_connections += bench.connections() - connections - 1
+            if not turn:
+                continue
+            so_far.times_ms += sample.times_ms[at_once:]  # the first opened connections
+            so_far.served += sample.served
+            so_far.cpu_s += target.cpu_s() - before
+            so_far.load_s += load_s
+            so_far.took_s += sample.took_s
+            so_far.reconnects += sample.reconnects
     for name, target in asked.items():
-        bench.check_records(target, f"round {number} {name}: JSON", served[name])
-        latency = quantile(times[name], 0.5)
-        bench.board.add(number, name, latency_ms=latency)
+        what = f"round {number} {name}: JSON, {at_once} at once"
+        bench.check_records(target, what, found[name].rows)
+    return found
+
+
+def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
+    """Latency with one request at a time."""
+    targets = [target for target in targets if target.name != INFO]
+    with bench.an_eye_on(f"round {number} all: JSON, 1 at once", targets):
+        found = in_turns(bench, targets, number, 1, bench.plan.latency_s / TURNS, TURNS)
+    medians = {name: quantile(turns.times_ms, 0.5) for name, turns in found.items()}
+    for name, median in medians.items():
+        bench.board.add(number, name, latency_ms=median)
         if name != DIRECT:
-            added = latency - quantile(times[DIRECT], 0.5)
-            bench.board.add(number, name, added_ms=added)
+            bench.board.add(number, name, added_ms=median - medians[DIRECT])
 
 
-def json_round(bench: Bench, target: Target, number: int) -> None:
+def json_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
     """CPU and throughput with 64 requests at a time."""
-    plan, board, name = bench.plan, bench.board, target.name
-    if name == DIRECT:
-        return
-    what, job = f"round {number} {name}: JSON", target.job()
-    before = bench.connections()
-    loaded = bench.measure(target, f"{what}, {AT_ONCE} at once", job, AT_ONCE, plan.load_s)
-    board.add(
-        number,
-        name,
-        cpu_ms=loaded.cpu_ms,
-        per_s=loaded.sample.per_s,
-        upstream_connections=bench.connections() - before - 1,
-        reconnects=loaded.sample.reconnects,
-    )
+    targets = [target for target in targets if target.name != DIRECT]
+    plan, cores = bench.plan, bench.place.cores
+    with bench.an_eye_on(f"round {number} all: JSON, {AT_ONCE} at once", targets):
+        found = in_turns(bench, targets, number, AT_ONCE, plan.load_s / plan.turns, plan.turns)
+    for name, turns in found.items():
+        if turns.load_s / turns.took_s / len(cores.load | cores.upstream) > LOADED:
+            bench.board.limited.add(f"round {number} {name}: JSON, {AT_ONCE} at once")
+        bench.board.add(
+            number,
+            name,
+            cpu_ms=turns.cpu_s * 1_000 / turns.served,
+            per_s=turns.served / turns.took_s,
+            upstream_connections=turns.upstream_connections,
+            reconnects=turns.reconnects,
+        )
 
 
 def stream_round(bench: Bench, target: Target, number: int) -> None:
