@@ -12,7 +12,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -28,13 +28,24 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 NOT_MODIFIED = 304
-WHOLE_REPLY = "pinocchio.whole_reply"
-"""An ASGI extension and the type of its message, with `status`, `headers` (the length among them)
-and `body`, its pieces: a whole reply at once, where the server takes that."""
-TELL_LEAVING = "pinocchio.tell_leaving"
-"""Where a scope has a function that takes what to call, once, when the client leaves before its
-reply is whole; it takes None when nobody wants to know any longer. Whoever uses it takes it out, or
-it would keep the scope, and the scope it. Only our own server has it."""
+CLIENT = "pinocchio.client"
+"""Where our own server puts the `Client` of a request into its scope. Whoever uses it takes it out,
+or it would keep the scope, and the scope it."""
+
+
+class Client(Protocol):
+    """Who asked, without the messages of ASGI between."""
+
+    def whole_body(self, limit: int) -> bytes | None:
+        """The request's body, if all of it is there and has at most `limit` bytes; else it has to
+        be `receive`d."""
+
+    def tell_leaving(self, call: Callable[[], object] | None) -> None:
+        """Calls once, when the client leaves before its reply is whole; with None, not any more."""
+
+    def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
+        """Sends a whole reply, its length among the headers; False if the client is slow, so that
+        the reply has to wait in `send`."""
 
 
 @dataclass(slots=True)
@@ -98,15 +109,17 @@ class Endpoint:
         self._error_body = error_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = request_of(scope)
+        request, limit = request_of(scope), self._max_body
+        client: Client | None = scope.pop(CLIENT, None)
+        body = None if client is None else client.whole_body(limit)
         try:
-            request.body = await _read_body(receive, request, self._max_body)
+            request.body = await _read_body(receive, request, limit) if body is None else body
         except ProxyError as error:
             await send_reply(error_reply(error, self._error_body), scope, send)
             return
         except _ClientGoneError:
             return
-        watch = _Watch(scope, receive)
+        watch = _Watch(client, receive)
         try:
             await self._answer(request, scope, send, watch)
         except asyncio.CancelledError:
@@ -125,7 +138,7 @@ class Endpoint:
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, scope, send, before_end=watch.stop)
+            await send_reply(reply, scope, send, watch.client, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -136,15 +149,15 @@ class Endpoint:
 class _Watch:
     """Cancels the current task when its client leaves."""
 
-    __slots__ = ("_tell_leaving", "_waiting", "_working", "has_left")
+    __slots__ = ("_waiting", "_working", "client", "has_left")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, client: Client | None, receive: Receive) -> None:
         self._working = asyncio.current_task()
         self._waiting: asyncio.Task[None] | None = None
         self.has_left = False
-        self._tell_leaving = scope.pop(TELL_LEAVING, None)
-        if self._tell_leaving is not None:
-            self._tell_leaving(self._leave)
+        self.client = client
+        if client is not None:
+            client.tell_leaving(self._leave)
         else:  # another server; there a task waits, which costs as much as a small request
             self._waiting = asyncio.create_task(self._wait(receive))
 
@@ -159,9 +172,9 @@ class _Watch:
         self._working.cancel()
 
     def stop(self) -> None:
-        tell_leaving, self._tell_leaving = self._tell_leaving, None
-        if tell_leaving is not None:
-            tell_leaving(None)
+        client, self.client = self.client, None
+        if client is not None:
+            client.tell_leaving(None)
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()
@@ -250,23 +263,24 @@ def _nothing() -> None:
 
 
 async def send_reply(
-    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+    reply: Reply,
+    scope: Scope,
+    send: Send,
+    client: Client | None = None,
+    *,
+    before_end: Callable[[], None] = _nothing,
 ) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
 
     HTTP/1.0 knows no chunks; such a client is sent every body whole.
     """
-    is_old = scope.get("http_version") == "1.0"
-    if is_old:
+    if is_old := scope.get("http_version") == "1.0":
         send = _collected(send)
     body: Any = reply.body
     if isinstance(body, bytes | tuple):
         pieces = body if isinstance(body, tuple) else (body,)
         fields = _with_length(reply.headers, sum(map(len, pieces)))
-        if not is_old and WHOLE_REPLY in (scope.get("extensions") or ()):
-            before_end()
-            whole = {"type": WHOLE_REPLY, "status": reply.status, "headers": fields, "body": pieces}
-            await send(whole)
+        if client is not None and not is_old and client.write_whole(reply.status, fields, pieces):
             return
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()

@@ -2,9 +2,9 @@
 
 Everything that is decided about HTTP/1.1 is decided by uvicorn's own protocol; this one gives the
 same answers for less. A target is parsed once and remembered. What a request waits for is a flag
-and a future instead of an event. Idle connections are found by one timer for all of them. A reply
-that is whole is offered in one message of an ASGI extension of ours and leaves in one write, its
-head checked as one text.
+and a future instead of an event. Idle connections are found by one timer for all of them. What is
+whole, a body or a reply, goes from hand to hand without a message of ASGI (`proxy.asgi.Client`);
+such a reply leaves in one write, its head checked as one text.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from proxy.asgi import TELL_LEAVING, WHOLE_REPLY
+from proxy.asgi import CLIENT
 from proxy.headers import written
 
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
 SWEEP_S = 1.0  # how much later than promised an idle connection may be closed
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
-_EXTENSIONS: dict[str, dict[object, object]] = {WHOLE_REPLY: {}}
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -81,7 +80,6 @@ class HttpProtocol(HttpToolsProtocol):
             "raw_path": raw_path,
             "query_string": query,
             "headers": self.headers,
-            "extensions": _EXTENSIONS,
         }
         self.scope = scope
         self.is_upgrading = parser.should_upgrade() and self._should_upgrade()
@@ -89,7 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         before = self.cycle
         self.cycle = cycle = _Cycle(self, version != "1.0" and parser.should_keep_alive())
-        scope[TELL_LEAVING] = cycle.tell_leaving
+        scope[CLIENT] = cycle
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
@@ -236,6 +234,14 @@ class _Cycle(RequestResponseCycle):
         self.chunked_encoding: bool | None = None
         self.expected_content_length = 0
 
+    def whole_body(self, limit: int) -> bytes | None:
+        if self.more_body or self.disconnected or len(self.body) > limit:
+            return None
+        self.message_event.is_set = False
+        body: bytes = self.body
+        self.body = b""
+        return body
+
     def tell_leaving(self, call: Callable[[], object] | None) -> None:
         """From now on the client's leaving is told in this way, or in none."""
         self.on_leaving = call
@@ -265,18 +271,18 @@ class _Cycle(RequestResponseCycle):
         if self.disconnected:
             return
         kind = message["type"]
-        if kind == WHOLE_REPLY:
-            self._write_whole(message["status"], message["headers"], message["body"])
-        elif kind == "http.response.start" and not self.response_started:
+        if kind == "http.response.start" and not self.response_started:
             self._write_head(message["status"], message["headers"])
         elif self.chunked_encoding and kind == "http.response.body" and not self.response_complete:
             self._write_chunk(message["body"], message.get("more_body", False))
         else:
             await super().send(message)
 
-    def _write_whole(
-        self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes, ...]
-    ) -> None:
+    def write_whole(
+        self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
+    ) -> bool:
+        if self.flow.write_paused or self.disconnected:
+            return False
         head = self._head(status, headers)
         transport = self.transport.transport
         if self.scope["method"] == "HEAD":
@@ -287,6 +293,7 @@ class _Cycle(RequestResponseCycle):
             transport.writelines([head, *body])
         self.response_started = True
         self._complete()
+        return True
 
     def _complete(self) -> None:
         self.response_complete = True

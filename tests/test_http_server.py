@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from proxy import http_server
-from proxy.asgi import Reply, send_reply
+from proxy.asgi import CLIENT, Client, Reply, send_reply
 from proxy.http_server import HttpProtocol
 
 BIG = b"x" * 3_000_000
@@ -27,21 +27,23 @@ REPLIES = {
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    while (await receive()).get("more_body"):
-        pass
+    client: Client | None = scope.pop(CLIENT, None)
+    if client is None or client.whole_body(2**20) is None:
+        while (await receive()).get("more_body"):
+            pass
     if scope["raw_path"] == b"/breaks-off":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for part in (b"one", b"two"):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         raise RuntimeError("in the middle of a body")
-    await send_reply(REPLIES[scope["raw_path"]], scope, send)
+    await send_reply(REPLIES[scope["raw_path"]], scope, send, client)
 
 
 @contextmanager
-def serving(http: Any, **more: Any) -> Iterator[int]:
+def serving(http: Any, app: Any = application, **more: Any) -> Iterator[int]:
     settings: Any = {"log_config": None, "lifespan": "off", "server_header": False, "http": http}
     settings |= more
-    server = uvicorn.Server(uvicorn.Config(application, date_header=False, **settings))
+    server = uvicorn.Server(uvicorn.Config(app, date_header=False, **settings))
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
     thread.start()
@@ -108,6 +110,49 @@ def test_a_connection_is_kept(ports: dict[str, int]) -> None:
     one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
     said = told(ports["ours"], one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n")
     assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
+
+
+def test_a_client_that_reads_late_gets_every_reply_whole(ports: dict[str, int]) -> None:
+    """Replies that do not fit into what the system holds wait for the client, in their order."""
+    one = b"GET /big HTTP/1.1\r\nhost: x\r\n"
+    request = one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", ports["ours"]), timeout=10) as connection:
+        connection.sendall(request)
+        time.sleep(0.3)
+        parts = []
+        while part := connection.recv(2**20):
+            parts.append(part)
+    assert b"".join(parts) == told(ports["uvicorn's"], request)
+
+
+@pytest.mark.parametrize("size", [2, 2**20, 2**20 + 1])
+def test_a_body_is_the_same_whole_or_in_parts(size: int) -> None:
+    """One that has not come yet, or is too large to be handed over, is received in messages."""
+    found: list[tuple[bool, bytes]] = []
+
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        client: Client = scope.pop(CLIENT)
+        whole = client.whole_body(2**20)
+        body = b"" if whole is None else whole
+        is_more = whole is None
+        while is_more:
+            message = await receive()
+            body, is_more = body + message["body"], message["more_body"]
+        found.append((whole is not None, body))
+        await send_reply(REPLIES[b"/small"], scope, send, client)
+
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+    with serving(HttpProtocol, app=echo) as port:
+        assert told(port, head % size + body).endswith(b"hello")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(head % size)
+            time.sleep(0.2)  # the application is at work by then
+            connection.sendall(body)
+            assert connection.recv(2**16).endswith(b"hello")
+    assert [each for _, each in found] == [body, body]
+    assert not found[1][0]
+    assert found[0][0] == (size == 2)
 
 
 def test_a_field_with_a_line_end_is_never_sent(ports: dict[str, int]) -> None:
