@@ -138,7 +138,8 @@ class Endpoint:
             fault = ProxyError("the proxy failed; its log says where")
             reply = error_reply(fault, self._error_body)
         try:
-            await send_reply(reply, scope, send, watch.client, before_end=watch.stop)
+            if watch.client is None or not sent_whole(reply, scope, watch.client):
+                await send_reply(reply, scope, send, before_end=watch.stop)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -262,26 +263,36 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
+def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
+    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
+    client, or to one of HTTP/1.0."""
+    body = reply.body
+    if isinstance(body, bytes):
+        body = (body,)
+    elif not isinstance(body, tuple):
+        return False
+    if scope["http_version"] == "1.0":
+        return False
+    fields = _with_length(reply.headers, sum(map(len, body)))
+    return client.write_whole(reply.status, fields, body)
+
+
 async def send_reply(
     reply: Reply,
     scope: Scope,
     send: Send,
-    client: Client | None = None,
-    *,
     before_end: Callable[[], None] = _nothing,
 ) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
 
     HTTP/1.0 knows no chunks; such a client is sent every body whole.
     """
-    if is_old := scope.get("http_version") == "1.0":
+    if scope.get("http_version") == "1.0":
         send = _collected(send)
     body: Any = reply.body
     if isinstance(body, bytes | tuple):
         pieces = body if isinstance(body, tuple) else (body,)
         fields = _with_length(reply.headers, sum(map(len, pieces)))
-        if client is not None and not is_old and client.write_whole(reply.status, fields, pieces):
-            return
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
         await send({"type": "http.response.body", "body": b"".join(pieces)})

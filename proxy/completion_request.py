@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +41,10 @@ class CompletionRequest:
 
     def read_ahead(self) -> None:
         """Reads the question before it is needed; what is wrong with it is told when it is."""
-        with suppress(Exception):
+        try:
             self.question()
+        except Exception:  # a `with suppress` would be another object for every request
+            return
 
     def facts(self) -> Facts:
         """What a policy may look at before there is a reply."""
