@@ -37,7 +37,7 @@ from bench_launches import (
 )
 from bench_load import LoadError
 from bench_marks import limit_verdicts, limits_table, marks_table, verdicts
-from bench_process import Cores, free_port, kept_awake, launched, pin, share_cores
+from bench_process import Cores, free_port, launched, pin, share_cores
 from bench_scenarios import (
     FULL,
     QUICK,
@@ -63,14 +63,14 @@ ROUNDS: Mapping[str, Callable[[Bench, Target, int], None]] = {
 SCENARIOS = (*IN_TURNS, *ROUNDS, "scoring", "start")
 
 NOTES = """\
-While targets are compared a loop of the lowest priority keeps each core awake: a virtual core that
-sleeps takes a tenth of a millisecond to wake, longer where the host is busy, and that would be told
-of whoever is measured. JSON: all targets in turns of a second or less. Added latency: median of one
-request at a time minus the direct way's. CPU: that of the target's processes, threads and children,
-once its records have settled. Streams: CPU and first deltas with 60 deltas, each written alone,
-about 1 ms apart; streams per second (and CPU "in one write") with all 60 in one write, so that the
-load does not limit. Added time to first delta: against the median of the direct way. The peers'
-times better are medians of the rounds' ratios.
+Added latency: median of one request at a time minus the direct way's. While it is measured, a loop
+of the lowest priority keeps each core awake: a virtual core that sleeps takes a tenth of a
+millisecond to wake, longer where the host is busy, and that would be told of whoever is measured.
+Latency and JSON: all targets in turns of a second or less. CPU: that of the target's processes,
+threads and children, once its records have settled. Streams: CPU and first deltas with 60 deltas,
+each written alone, about 1 ms apart; streams per second (and CPU "in one write") with all 60 in one
+write, so that the load does not limit. Added time to first delta: against the median of the direct
+way. The peers' times better are medians of the rounds' ratios.
 ours: policy observe, in shadow; ours-enforce: 20 rules, of which the last one delivers at 0.73, so
 that it buffers streams; both with records, and the calibrator fake:0.73. ours-info: with the log
 line of every request."""
@@ -147,7 +147,6 @@ def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[st
                 bench.board.note(f"{name} is left out: {error}")
                 continue
             targets[name] = target
-        bench.awake = stack.enter_context(kept_awake(bench.place.cores.all))
         for number in range(1, bench.plan.rounds + 1):
             for scenario in [name for name in (*IN_TURNS, *ROUNDS) if name in scenarios]:
                 say(f"round {number} of {bench.plan.rounds}: {scenario} ...")

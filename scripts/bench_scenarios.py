@@ -17,7 +17,7 @@ from bench_board import LOADED, Board, quantile
 from bench_http import BIG, SPACED
 from bench_launches import BARE, DIRECT, ENFORCE, INFO, OBSERVE
 from bench_load import Job, LoadError, Sample, ask, closed_loop, run
-from bench_process import Others, cpu_s, launched, memory_mb
+from bench_process import Others, cpu_s, kept_awake, launched, memory_mb
 from bench_records import Records
 from bench_targets import Launch, Place, Target, wait_until_it_answers
 
@@ -61,7 +61,6 @@ class Bench:
     upstream_pid: int
     board: Board = field(default_factory=Board)
     records: dict[int, Records] = field(default_factory=dict)  # by the target's process
-    awake: Sequence[int] = ()  # the processes that keep the cores so
 
     def measure(self, target: Target, what: str, job: Job, at_once: int, for_s: float) -> Measured:
         """A closed loop after a warm-up of the same kind."""
@@ -88,12 +87,12 @@ class Bench:
         )
 
     @contextmanager
-    def an_eye_on(self, what: str, targets: Sequence[Target]) -> Iterator[None]:
-        """Notes how busy others kept the cores meanwhile."""
-        cores, pids = (
-            self.place.cores,
-            {self.upstream_pid, *self.awake, *(each.pid for each in targets)},
-        )
+    def an_eye_on(
+        self, what: str, targets: Sequence[Target], awake: Sequence[int] = ()
+    ) -> Iterator[None]:
+        """Notes how busy others kept the cores meanwhile; the processes that keep them `awake` are
+        of the bench."""
+        cores, pids = self.place.cores, {self.upstream_pid, *awake, *(t.pid for t in targets)}
         others = Others.watch(cores.target | cores.load | cores.upstream, pids)
         yield
         self.board.busy[what] = others.share()
@@ -188,9 +187,10 @@ def in_turns(
 
 
 def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Latency with one request at a time."""
+    """Latency with one request at a time, on cores that do not sleep in between."""
     targets = [target for target in targets if target.name != INFO]
-    with bench.an_eye_on(f"round {number} all: JSON, 1 at once", targets):
+    what = f"round {number} all: JSON, 1 at once"
+    with kept_awake(bench.place.cores.all) as awake, bench.an_eye_on(what, targets, awake):
         found = in_turns(bench, targets, number, 1, bench.plan.latency_s / TURNS, TURNS)
     medians = {name: quantile(turns.times_ms, 0.5) for name, turns in found.items()}
     for name, median in medians.items():
