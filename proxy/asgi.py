@@ -278,10 +278,7 @@ def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
 
 
 async def send_reply(
-    reply: Reply,
-    scope: Scope,
-    send: Send,
-    before_end: Callable[[], None] = _nothing,
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
 ) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
 
