@@ -74,12 +74,17 @@ class Reply:
     body: bytes | Pieces | AsyncIterator[bytes] = b""
     on_close: Callable[[], Awaitable[None]] | None = None
 
+    def pieces(self) -> Pieces | None:
+        """The body; None while it is still arriving."""
+        if isinstance(self.body, bytes):
+            return (self.body,)
+        return self.body if isinstance(self.body, tuple) else None
+
     def whole(self) -> bytes:
         """The body of a reply that is not still arriving."""
-        if isinstance(self.body, bytes):
-            return self.body
-        assert isinstance(self.body, tuple)
-        return b"".join(self.body)
+        pieces = self.pieces()
+        assert pieces is not None
+        return b"".join(pieces)
 
 
 log = structlog.get_logger(__name__)
@@ -266,15 +271,11 @@ def _nothing() -> None:
 def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
     """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
     client, or to one of HTTP/1.0."""
-    body = reply.body
-    if isinstance(body, bytes):
-        body = (body,)
-    elif not isinstance(body, tuple):
+    pieces = reply.pieces()
+    if pieces is None or scope["http_version"] == "1.0":
         return False
-    if scope["http_version"] == "1.0":
-        return False
-    fields = _with_length(reply.headers, sum(map(len, body)))
-    return client.write_whole(reply.status, fields, body)
+    fields = _with_length(reply.headers, sum(map(len, pieces)))
+    return client.write_whole(reply.status, fields, pieces)
 
 
 async def send_reply(
@@ -286,14 +287,14 @@ async def send_reply(
     """
     if scope.get("http_version") == "1.0":
         send = _collected(send)
-    body: Any = reply.body
-    if isinstance(body, bytes | tuple):
-        pieces = body if isinstance(body, tuple) else (body,)
+    pieces = reply.pieces()
+    if pieces is not None:
         fields = _with_length(reply.headers, sum(map(len, pieces)))
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
         await send({"type": "http.response.body", "body": b"".join(pieces)})
         return
+    body: Any = reply.body
     fields = reply.headers
     if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
         fields = names.without(fields, b"content-length")
