@@ -1,9 +1,8 @@
 """The forest: boosted trees on traits, topics, the question's difficulty and the model's ability.
 
 The tower reads words; trees read the same answered question as a few hundred numbers that are not
-words, and so err on other rows, those of models above all that training never saw. The difficulty
-stands beside the trees too, for questions of a kind that training never saw. All three log-odds are
-added, and the sum is made smaller, for they know much the same. Serving is numpy alone;
+words, and so err on other rows, those of models above all that training never saw. The log-odds of
+both are added, and the sum is made smaller, for they know much the same. Serving is numpy alone;
 `forest_training` makes the weights.
 """
 
@@ -40,7 +39,6 @@ class Forest:
         self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
         self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
         self.base = float(state["base"][0])
-        self.beside = float(state["beside"][0])  # what a difficulty weighs beside the trees
         self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
         self.depth = int(state["depth"][0])
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
@@ -70,8 +68,7 @@ class Forest:
         for _ in range(self.depth):
             is_left = given[row, self.feature[tree, at]] <= self.threshold[tree, at]
             at = self.branches[is_left.astype(np.intp), tree, at]
-        said = self.base + self.value[tree, at].sum(axis=1, dtype=np.float64)
-        return np.asarray(said + self.beside * difficulties)
+        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:

@@ -29,8 +29,7 @@ class ForestConfig:
     """How the forest is fitted, and what it weighs beside the tower."""
 
     weight: float = 0.75  # of its log-odds
-    difficulty_weight: float = 0.75  # of the question's difficulty beside them
-    share: float = 0.58  # of the sum with the tower's, which is too sure
+    share: float = 0.5  # of the sum with the tower's, which is too sure
     trees: int = 400
     leaves: int = 31
     learning_rate: float = 0.08
@@ -90,7 +89,6 @@ def fit_forest(
     ).fit(features[at], labels, sample_weight=weights)
     beside: dict[str, Array] = {
         "ability": ability.astype(np.float16),
-        "beside": np.array([config.difficulty_weight], np.float32),
         "share": np.array([config.share], np.float32),
     }
     return {**_trees(model, config.weight), **tables, **difficulty, **beside}

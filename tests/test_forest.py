@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from calibrator.forest import NO_NAME, PREFIX, Forest, features_of
 from calibrator.forest_training import ForestConfig, ForestData, abilities, fit_forest, fit_topics
 from calibrator.ngrams import PARTS
+from calibrator.recalibration import sigmoid
 from calibrator.topics import Topics
 from calibrator.tower import TowerRow, tower_row
 
@@ -69,16 +70,15 @@ def test_numpy_serves_what_scikit_learn_grew(
         return fit(model, *given, **named)
 
     monkeypatch.setattr(HistGradientBoostingClassifier, "fit", keep)
-    changed = replace(CONFIG, weight=0.5, difficulty_weight=0.25)
-    half = Forest(fit_forest(data, 4, VECTORS, changed, SEED))
+    half = Forest(fit_forest(data, 4, VECTORS, replace(CONFIG, weight=0.5), SEED))
     difficulties = forest.difficulty.of([row.asked for row in data.rows])
     others = np.stack([forest.ability[data.names], difficulties], axis=1)
     read = features_of(data.rows, forest.topics, others)
     expected = grown[0].decision_function(read)
     assert expected.std() > 0.5, "the model tells rows apart"
     read_whole, read_half = (each.read(data.rows, data.names) for each in (forest, half))
-    assert read_whole == pytest.approx(expected + 0.75 * difficulties, abs=1e-4)
-    assert read_half == pytest.approx(expected / 2 + 0.25 * difficulties, abs=1e-4)
+    assert read_whole == pytest.approx(expected, abs=1e-4)
+    assert read_half == pytest.approx(expected / 2, abs=1e-4)
 
 
 def test_it_learns_from_traits_and_names(data: ForestData, forest: Forest) -> None:
@@ -132,7 +132,7 @@ def test_a_target_between_the_labels_counts_as_both(data: ForestData) -> None:
     targets = np.full(600, 0.3, dtype=np.float32)
     found = Forest(fit_forest(replace(data, targets=targets), 4, VECTORS, CONFIG, SEED))
     said = found.read(data.rows, [0] * 600)
-    assert 1 / (1 + np.exp(-said / 1.75)) == pytest.approx(0.3, abs=0.01)  # trees and difficulty
+    assert sigmoid(said) == pytest.approx(0.3, abs=0.01)
 
 
 def test_few_rows_make_a_small_forest() -> None:

@@ -1,0 +1,71 @@
+"""Rows for `pinocchio evaluate` from the labelled calls beside this file.
+
+    .venv/bin/python examples/agents/labelled_calls.py > calls.jsonl
+    .venv/bin/pinocchio evaluate calls.jsonl
+
+So any log of calls that somebody judged can be written: `messages` and `tools` as they were sent,
+the assistant's message as `response`, and whether it was `correct`.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TASKS = Path(__file__).with_name("labelled_calls.yaml")
+Json = dict[str, Any]
+
+
+def rows() -> Iterator[Json]:
+    """One row for each reply."""
+    told = yaml.safe_load(TASKS.read_text())
+    tools = {name: _tool(name, **tool) for name, tool in told["tools"].items()}
+    for task in told["tasks"]:
+        replies = [(reply, 1) for reply in task["right"]] + [(reply, 0) for reply in task["wrong"]]
+        for number, (reply, correct) in enumerate(replies):
+            yield {
+                "id": f"{task['id']}/{number}",
+                "question_id": task["id"],
+                "benchmark": "agent-calls",
+                "domain": "tool calling",
+                "messages": [*_messages(task)],
+                "tools": [tools[name] for name in task["tools"]],
+                "response": _reply({k: v for k, v in reply.items() if k != "why"}, "call_next"),
+                "correct": correct,
+            }
+
+
+def _tool(name: str, does: str, takes: dict[str, str]) -> Json:
+    properties = {argument: {"type": kind} for argument, kind in takes.items()}
+    parameters = {"type": "object", "properties": properties, "required": [*takes]}
+    function = {"name": name, "description": does, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def _messages(task: Json) -> Iterator[Json]:
+    """What the agent has seen so far."""
+    if "rules" in task:
+        yield {"role": "system", "content": task["rules"]}
+    for number, turn in enumerate(task["turns"]):
+        if "user" in turn:
+            yield {"role": "user", "content": turn["user"]}
+            continue
+        yield _reply(turn["call"], f"call_{number}")
+        yield {"role": "tool", "tool_call_id": f"call_{number}", "content": turn["gave"]}
+
+
+def _reply(given: Json, call_id: str) -> Json:
+    """The message of an assistant that says something or calls one tool."""
+    ((name, told),) = given.items()
+    if name == "say":
+        return {"role": "assistant", "content": told}
+    function = {"name": name, "arguments": json.dumps(told, default=str)}  # a date as YYYY-MM-DD
+    call = {"id": call_id, "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(json.dumps(row))
