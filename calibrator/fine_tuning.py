@@ -209,7 +209,7 @@ def _retune(state: dict[str, Array], at: str, tuned: Tuned, biases: Floats, shar
 
 def _retune_forest(state: dict[str, Array], slope: float, names: int) -> None:
     """All that a forest adds up times the slope, in place; a name that is new begins as no name."""
-    for name in ("value", "base", "beside"):
+    for name in ("value", "base"):
         scaled = state[f"{FOREST}{name}"].astype(np.float64) * slope
         state[f"{FOREST}{name}"] = scaled.astype(np.float32)
     ability = state[f"{FOREST}ability"]
