@@ -46,6 +46,8 @@ class Forest:
         width = TRAITS + self.topics.width + 2
         if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
             raise ValueError("trees of another shape")
+        if "beside" in state:  # without it such a checkpoint would score otherwise under its name
+            raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 
     def joined(
         self,

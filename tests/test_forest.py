@@ -159,6 +159,12 @@ def test_a_forest_of_another_shape_is_refused(
         Forest(state | {name: change(state[name])})
 
 
+def test_a_forest_with_the_difficulty_beside_it_is_refused(state: dict[str, Any]) -> None:
+    """What version 4 added is no longer read; left out in silence, it would change every score."""
+    with pytest.raises(ValueError, match="train anew"):
+        Forest(state | {"beside": np.array([0.75], np.float32)})
+
+
 def test_topics_of_some_parts_alone_are_refused(state: dict[str, Any]) -> None:
     """Every part of the n-grams has its table."""
     kept = {name: array for name, array in state.items() if not name.startswith("topics.4")}
