@@ -17,6 +17,7 @@ from calibrator.difficulty import Difficulty
 from calibrator.topics import Topics
 from calibrator.tower import TowerRow
 from calibrator.traits import TRAITS
+from calibrator.trees import Trees
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -26,7 +27,7 @@ NO_NAME = -2.0  # below every ability
 
 
 class Forest:
-    """Trees (T) of nodes (N); a leaf's branches are itself.
+    """Trees and what they read.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
@@ -34,18 +35,9 @@ class Forest:
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.topics = Topics.from_state(state)
         self.difficulty = Difficulty.from_state(state)
-        self.feature = state["feature"].astype(np.intp)  # (T, N) the column that a node asks for
-        self.threshold = state["threshold"].astype(np.float32)  # (T, N) at most that: to the left
-        self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
-        self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
-        self.base = float(state["base"][0])
         self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
-        self.depth = int(state["depth"][0])
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
-        shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
-        width = TRAITS + self.topics.width + 2
-        if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
-            raise ValueError("trees of another shape")
+        self.trees = Trees(state, TRAITS + self.topics.width + 2)
         if "beside" in state:  # without it such a checkpoint would score otherwise under its name
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 
@@ -65,12 +57,7 @@ class Forest:
         abilities = self.ability[np.asarray(names, dtype=np.intp)]
         difficulties = self.difficulty.of([row.asked for row in rows])
         given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
-        tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
-        at = np.zeros((len(rows), len(tree)), dtype=np.intp)
-        for _ in range(self.depth):
-            is_left = given[row, self.feature[tree, at]] <= self.threshold[tree, at]
-            at = self.branches[is_left.astype(np.intp), tree, at]
-        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
+        return self.trees.read(given)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from calibrator.ngrams import PARTS
 from calibrator.topics import PREFIX as TOPICS
 from calibrator.topics import Topics
 from calibrator.tower import BUCKETS, TowerRow
+from calibrator.trees import tree_arrays
 from calibrator.weights import packed
 
 Array = NDArray[np.generic]
@@ -91,7 +91,7 @@ def fit_forest(
         "ability": ability.astype(np.float16),
         "share": np.array([config.share], np.float32),
     }
-    return {**_trees(model, config.weight), **tables, **difficulty, **beside}
+    return {**tree_arrays(model, config.weight), **tables, **difficulty, **beside}
 
 
 def fit_topics(
@@ -167,29 +167,3 @@ def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.flo
     labels = np.repeat([1, 0], len(targets))
     weights = np.concatenate([targets, 1 - targets]).astype(np.float64)
     return at[weights > 0], labels[weights > 0], weights[weights > 0]
-
-
-def _trees(model: Any, weight: float) -> dict[str, Array]:
-    """The nodes of a fitted model's trees as rectangular arrays, leaves pointing to themselves."""
-    trees = [each.nodes for (each,) in model._predictors]  # nothing public tells them
-    shape = (len(trees), max(map(len, trees)))
-    own = np.broadcast_to(np.arange(shape[1]), shape)
-    feature, left, right = np.zeros(shape, np.int16), own.astype(np.int16), own.astype(np.int16)
-    threshold, value = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    for number, nodes in enumerate(trees):
-        inner = np.flatnonzero(nodes["is_leaf"] == 0)
-        feature[number, inner] = nodes["feature_idx"][inner]
-        threshold[number, inner] = nodes["num_threshold"][inner]
-        left[number, inner], right[number, inner] = nodes["left"][inner], nodes["right"][inner]
-        value[number, : len(nodes)] = nodes["value"] * weight
-    base = float(np.ravel(model._baseline_prediction)[0]) * weight
-    depth = max(int(nodes["depth"].max()) for nodes in trees)
-    return {
-        "feature": feature,
-        "threshold": threshold,
-        "left": left,
-        "right": right,
-        "value": value,
-        "base": np.array([base], np.float32),
-        "depth": np.array([depth], np.int16),
-    }

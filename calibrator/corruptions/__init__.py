@@ -1,0 +1,10 @@
+"""Right replies made wrong in one respect, by rule: labels that nobody has to give.
+
+Training learns from them, and `pinocchio evaluate --sensitivity` measures by how much a confidence
+falls. Other rooms use `corrupted`, `KINDS` and `Corruption`; each kind has a function of its own
+that takes a reply and gives it back changed, or None where the kind does not apply.
+"""
+
+from calibrator.corruptions.kinds import KINDS, Corruption, corrupted
+
+__all__ = ["KINDS", "Corruption", "corrupted"]
