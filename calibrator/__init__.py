@@ -23,7 +23,15 @@ from calibrator.errors import (
     UnavailableError,
 )
 from calibrator.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
-from calibrator.scorer import FakeScorer, Item, Score, Scorer, reads_images
+from calibrator.scorer import (
+    FakeScorer,
+    Item,
+    Score,
+    Scorer,
+    ToolUse,
+    reads_images,
+    reads_tool_use,
+)
 from calibrator.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
@@ -155,6 +163,7 @@ __all__ = [
     "Stratum",
     "Ticket",
     "TokenPrompts",
+    "ToolUse",
     "TrainingError",
     "Trial",
     "TunableCheckpoint",
@@ -187,6 +196,7 @@ __all__ = [
     "progress_bar",
     "read_question",
     "reads_images",
+    "reads_tool_use",
     "recalibrate",
     "resolve_recalibration",
     "score_items",

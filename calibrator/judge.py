@@ -17,9 +17,9 @@ from typing import Any
 from calibrator.errors import NotScorableError
 from calibrator.images import checked_image, local_images
 from calibrator.loading import load_scorer, recalibrated
-from calibrator.replies import plain, reply_texts
+from calibrator.replies import plain, reply_messages
 from calibrator.scorer import Item, Scorer, reads_images
-from calibrator.transcript import Question, depiction, read_question
+from calibrator.transcript import Question, depiction, message_text, read_question
 
 
 class Pinocchio:
@@ -96,7 +96,7 @@ class Pinocchio:
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
         name, images = source_model or model, self._images(asked)
-        return self._score([Item(asked.text, a, name, benchmark, None, images) for a in answers])
+        return self._score([_answered(asked, a, name, benchmark, images) for a in answers])
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
         """P(the image depicts what its prompt asked for), as a visual question (paper R01).
@@ -137,7 +137,7 @@ class Pinocchio:
         asked = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
         name, images = source_model or model, self._images(asked)
-        return Item(asked.text, answers[0], name, benchmark, None, images)
+        return _answered(asked, answers[0], name, benchmark, images)
 
     def _images(self, asked: Question) -> tuple[bytes, ...]:
         """Those that the calibrator is shown; raises NotScorableError."""
@@ -201,7 +201,7 @@ def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer
 
 def _question(messages: Any, tools: Any, question: str | None) -> Question:
     if question is not None:
-        return Question(question)
+        return Question(question, tools=tools or ())
     if isinstance(messages, str):
         return Question(messages)
     if messages is None:
@@ -209,15 +209,26 @@ def _question(messages: Any, tools: Any, question: str | None) -> Question:
     return read_question([_plain(message) for message in messages], tools)
 
 
-def _answers(response: Any) -> tuple[list[str], str | None]:
-    """The text of every choice, and the model's name where the response tells it."""
+def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
+    """The message of every choice, and the model's name where the response tells it."""
     if response is None:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
-        return [response], None
+        return [{"content": response}], None
     reply = _plain(response)
     model = reply.get("model")
-    return reply_texts(reply), model if isinstance(model, str) else None
+    return reply_messages(reply), model if isinstance(model, str) else None
+
+
+def _answered(
+    asked: Question,
+    message: Mapping[str, Any],
+    model: str | None,
+    benchmark: str | None,
+    images: tuple[bytes, ...],
+) -> Item:
+    named = (model, benchmark, None)
+    return Item(asked.text, message_text(message), *named, images, asked.tool_use(message))
 
 
 def _plain(value: Any) -> Mapping[str, Any]:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from calibrator.recalibration import Recalibration
-from calibrator.scorer import Item, Score, Scorer, batch_characters_of, reads_images
+from calibrator.scorer import (
+    Item,
+    Score,
+    Scorer,
+    batch_characters_of,
+    reads_images,
+    reads_tool_use,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,10 @@ class Recalibrated:
     @property
     def reads_images(self) -> bool:
         return reads_images(self.scorer)
+
+    @property
+    def reads_tool_use(self) -> bool:
+        return reads_tool_use(self.scorer)
 
     @property
     def batch_characters(self) -> int:

@@ -28,15 +28,20 @@ def reply_texts(reply: Mapping[str, Any]) -> list[str]:
 
     Raises ValueError for what is no reply: where nothing is said, nothing can be judged.
     """
-    return [message_text(message) for message in _messages(reply)]
+    return [message_text(message) for message in reply_messages(reply)]
 
 
 def response_text(response: Any) -> str:
     """The answer in a row's `response`, of its first choice; raises ValueError."""
+    return message_text(response_message(response))
+
+
+def response_message(response: Any) -> Mapping[str, Any]:
+    """The message of a row's `response`, of its first choice; raises ValueError."""
     reply = plain(response)
     if reply is None:
         raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
-    return reply_texts(reply)[0]
+    return reply_messages(reply)[0]
 
 
 def plain(value: Any) -> Mapping[str, Any] | None:
@@ -48,7 +53,8 @@ def plain(value: Any) -> Mapping[str, Any] | None:
     return dumped if isinstance(dumped, Mapping) else None
 
 
-def _messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The assistant's message of every choice; raises ValueError for what is no reply."""
     if "choices" in reply:
         choices = reply["choices"]
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:

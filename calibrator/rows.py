@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.images import local_images
-from calibrator.replies import response_text
-from calibrator.scorer import Item
-from calibrator.transcript import Question, depiction, read_question
+from calibrator.replies import response_message
+from calibrator.scorer import Item, ToolUse
+from calibrator.transcript import Question, depiction, message_text, read_question
 
 MAX_LINE_BYTES = 16 * 2**20
 OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
@@ -52,6 +52,7 @@ class Row:
     verbalized_confidence: float | None
     raw: dict[str, Any]
     images: tuple[bytes, ...] = ()  # encoded files
+    tool_use: ToolUse | None = None  # where the reply calls at least one tool
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
@@ -64,7 +65,8 @@ class Row:
         """What a scorer is given of this row; it decides itself which names it knows."""
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
-        return Item(self.question, self.answer, model, benchmark, self.domain, self.images)
+        named = (model, benchmark, self.domain)
+        return Item(self.question, self.answer, *named, self.images, self.tool_use)
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
@@ -98,7 +100,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
     """Checks one decoded row; raises ValueError with what is wrong with it, or NotScorableError."""
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
-    asked, answer = _asked_and_answered(raw)
+    asked, answer, tool_use = _asked_and_answered(raw)
     if asked.images and images == "refuse":
         raise NotScorableError(
             "image", "the question has an image; this calibrator reads text only"
@@ -114,18 +116,22 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
         verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
         raw=raw,
         images=local_images(asked.images) if images == "read" else (),
+        tool_use=tool_use,
         lacks_images=bool(asked.images) and images == "ignore",
     )
 
 
-def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str]:
+def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
     if "response" not in raw:
         if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
             raise ValueError("'response' is missing")
         question, answer = depiction(prompt)
-        return Question(question, [{"image_url": raw["image"]}]), answer
-    response = raw["response"]
-    return _asked(raw), response if isinstance(response, str) else response_text(response)
+        return Question(question, [{"image_url": raw["image"]}]), answer, None
+    response, asked = raw["response"], _asked(raw)
+    if isinstance(response, str):
+        return asked, response, None
+    message = response_message(response)
+    return asked, message_text(message), asked.tool_use(message)
 
 
 def _asked(raw: dict[str, Any]) -> Question:
@@ -137,7 +143,9 @@ def _asked(raw: dict[str, Any]) -> Question:
     shown = raw.get("images") or []
     if not isinstance(shown, list):
         raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
-    return Question(question, [{"image_url": each} for each in shown])
+    messages = raw.get("messages")  # may stand beside the text, for replies that call tools
+    read = messages if isinstance(messages, list) else ()
+    return Question(question, [{"image_url": each} for each in shown], read, raw.get("tools"))
 
 
 def open_lines(path: Path) -> BinaryIO:

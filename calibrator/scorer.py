@@ -6,9 +6,22 @@ cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+
+@dataclass(slots=True)  # as `Item`
+class ToolUse:
+    """A reply that calls tools, as it was sent: what a text of it leaves out or cuts.
+
+    Everything is in the form of OpenAI's chat and is referred to, never copied; nothing in it was
+    checked, for a model writes what it likes.
+    """
+
+    messages: Sequence[Any]  # before the reply: instructions, turns, calls and their results
+    tools: Sequence[Any]  # that were offered, or ()
+    message: Mapping[str, Any]  # of the assistant, with `tool_calls` (or `function_call`)
 
 
 @dataclass(slots=True)  # not frozen, which would double the time of making one
@@ -21,6 +34,7 @@ class Item:
     benchmark: str | None = None
     domain: str | None = None  # never shown to a model; a recalibration may go by it
     images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
+    tool_use: ToolUse | None = None  # where the reply calls at least one tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,14 @@ def reads_images(scorer: Scorer) -> bool:
     A scorer that does not must not be given any: its score would be of another question.
     """
     return bool(getattr(scorer, "reads_images", False))
+
+
+def reads_tool_use(scorer: Scorer) -> bool:
+    """Whether it looks at `Item.tool_use`, which it says by an attribute of this name.
+
+    A scorer that does not reads the same calls in `Item.answer`, as text.
+    """
+    return bool(getattr(scorer, "reads_tool_use", False))
 
 
 def batch_characters_of(scorer: Scorer) -> int:

@@ -13,11 +13,12 @@ answer (W06); here history, images, every choice, refusals and empty answers are
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import NotScorableError
+from calibrator.scorer import ToolUse
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
@@ -42,10 +43,24 @@ class Question:
 
     Where an image is, and whether it can be had, `calibrator.images` says; a calibrator that reads
     text only must not be asked about the text of a question with images as if it were all.
+
+    `messages` and `tools` are what the text was made of, for replies that call tools;
+    `conversation` gives the messages where there are more than those that the text was made of.
     """
 
     text: str
     images: Sequence[Mapping[str, Any]] = ()
+    messages: Sequence[Any] = ()
+    tools: Any = ()
+    conversation: Callable[[], Sequence[Any]] | None = None
+
+    def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
+        """The reply with all that stands before it; None for one that calls no tool."""
+        if not (message.get("tool_calls") or message.get("function_call")):
+            return None
+        messages = self.messages if self.conversation is None else self.conversation()
+        tools = self.tools if isinstance(self.tools, list | tuple) else ()
+        return ToolUse(messages or [{"role": "user", "content": self.text}], tools, message)
 
 
 Images = list[Mapping[str, Any]]  # content parts, as they are found
@@ -102,13 +117,13 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     question = content_text(messages[last].get("content"), images)
     if question and not tools and last == len(messages) - 1:  # nearly every request
         before = f"{history[-HISTORY_CHARACTERS:]}\n\n" if history else ""
-        return Question(before + question, images)
+        return Question(before + question, images, messages)
     after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS, images))
     parts = [history[-HISTORY_CHARACTERS:], question, after]
     offered = tools_text(tools)
     if offered:
         parts = [*parts[:1], f"User request: {question}", after, offered]
-    return Question("\n\n".join(part for part in parts if part), images)
+    return Question("\n\n".join(part for part in parts if part), images, messages, tools or ())
 
 
 def depiction(prompt: str) -> tuple[str, str]:

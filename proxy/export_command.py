@@ -5,9 +5,10 @@ with `weights` a calibrator in the forms of other engines.
      "calibrator", "team", "policy", "action", "kind", "state", "share", "at_s",
      "reviewers": [{"reviewer", "correct", "at_s", "note"}]}
 
-The question is the text that the calibrator reads, the response the message that it judged. What is
-not known is left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability
-`share`); without a share it stands for itself alone.
+The question is the text that the calibrator reads, the response the message that it judged; one
+that calls tools has the conversation before it beside, in `messages` and `tools`. What is not known
+is left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
+without a share it stands for itself alone.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Dtype(StrEnum):
 
 
 if TYPE_CHECKING:
+    from calibrator import Question
     from proxy.store.exported import Exported, Given
 
 cli = typer.Typer()
@@ -129,6 +131,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "question_id": hashlib.sha256(question.encode(errors="replace")).hexdigest()[:16],
         "domain": _domain(exported.facts),
         "question": question,
+        **_conversation(asked, choices[0].message),
         "response": dict(choices[0].message),
         "model": answering if isinstance(answering, str) else held.model,
         "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
@@ -145,6 +148,12 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "reviewers": [_told(each) for each in exported.verdicts] or None,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
+    """What stands before a reply that calls tools, which a calibrator reads beside the text."""
+    used = asked.tool_use(message)
+    return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
 
 
 def _domain(facts: str | None) -> str | None:

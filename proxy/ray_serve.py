@@ -24,6 +24,7 @@ from calibrator import (
     Ticket,
     load_scorer,
     reads_images,
+    reads_tool_use,
     score_tickets,
 )
 from proxy.asgi import Receive, Scope, Send
@@ -57,6 +58,7 @@ class ServeQueue:
     def __init__(self, scorer: Scorer) -> None:
         self.name = scorer.name
         self.reads_images = reads_images(scorer)
+        self.reads_tool_use = reads_tool_use(scorer)
         self._scorer = scorer
 
     def start(self) -> None:

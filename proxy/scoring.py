@@ -12,9 +12,10 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import structlog
 
@@ -30,6 +31,7 @@ from calibrator import (
     UnavailableError,
     message_text,
     reads_images,
+    reads_tool_use,
 )
 from proxy.deadlines import Deadlines
 from proxy.formats import Choice
@@ -107,6 +109,11 @@ class Scoring:
         return self._scorer is not None and reads_images(self._scorer)
 
     @property
+    def reads_tool_use(self) -> bool:
+        """Whether it looks at what stands before a call of tools; False until it is loaded."""
+        return self._scorer is not None and reads_tool_use(self._scorer)
+
+    @property
     def is_ready(self) -> bool:
         """Whether waiting longer would change nothing: loaded, or none configured."""
         return self._batcher is not None or self._load is None
@@ -178,10 +185,7 @@ class Scoring:
             return [self._absence] * len(choices)
         try:
             asked = question()
-            items = [
-                Item(asked.text, message_text(choice.message), model, None, domain)
-                for choice in choices
-            ]
+            items = [_item(asked, choice.message, model, domain) for choice in choices]
             if asked.images:
                 return await self._with_images(asked.images, items)
             return [_confidence(ticket) for ticket in await self.tickets(items)]
@@ -234,6 +238,7 @@ class Scoring:
                 if not ticket.is_done:
                     ticket.cancel()  # nobody waits any longer
                     ticket.item.images = ()  # for it may stay in the queue for a while
+                    ticket.item.tool_use = None
 
     def _arrivals_here(self) -> _Arrivals:
         loop = asyncio.get_running_loop()
@@ -242,6 +247,13 @@ class Scoring:
                 self._arrivals.close()
             self._arrivals = _Arrivals(loop)
         return self._arrivals
+
+
+def _item(
+    asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
+) -> Item:
+    tool_use = asked.tool_use(message)
+    return Item(asked.text, message_text(message), model, None, domain, (), tool_use)
 
 
 def _step_back() -> None:

@@ -28,6 +28,7 @@ class DecisionsEngine:
     """Loads litellm, which takes seconds."""
 
     reads_images = False
+    reads_tool_use = False
 
     def __init__(self, settings: Decisions, timeout_s: float) -> None:
         self.address = f"decision model {settings.model}"

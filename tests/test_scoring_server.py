@@ -68,6 +68,7 @@ def test_one_score_for_each_item(server: ServedApp) -> None:
     assert httpx.get(server.url + SCORER).json() == {
         "calibrator": "words@1",
         "reads_images": False,
+        "reads_tool_use": False,
     }
     found = ask(server, "p=0.1", "p=0.9 truncated").json()
     assert found == {

@@ -36,6 +36,7 @@ class Engine(Protocol):
 
     address: str  # for people: where it is, without any key
     reads_images: bool
+    reads_tool_use: bool
 
     async def connect(self) -> str:
         """Looks whether it is there and what it was configured as; the name of its scores."""
@@ -75,6 +76,10 @@ class RemoteScorer:
     @property
     def reads_images(self) -> bool:
         return self._engine.reads_images
+
+    @property
+    def reads_tool_use(self) -> bool:
+        return self._engine.reads_tool_use
 
     @property
     def is_down(self) -> bool:

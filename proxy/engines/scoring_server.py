@@ -21,7 +21,7 @@ class ScoringServerEngine:
     def __init__(self, settings: ScoringServer, expected: str | None, timeout_s: float) -> None:
         self._client = JsonClient(settings.base_url, settings.api_key.get_secret_value(), timeout_s)
         self.address = f"scoring server {self._client.base_url}"
-        self.reads_images = False
+        self.reads_images = self.reads_tool_use = False
         self._name = expected
         self._expected = expected
 
@@ -34,11 +34,14 @@ class ScoringServerEngine:
             text = f"scores with {name}, and the configuration names {self._expected}"
             raise EngineError("engine_other", text)
         self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
+        self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
         return name
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         assert self._name is not None  # it is connected
-        answer = await self._client.post(SCORE_PATH, items_body(items))
+        answer = await self._client.post(
+            SCORE_PATH, items_body(items, has_tool_use=self.reads_tool_use)
+        )
         return read_scores(answer, self._name, len(items))
 
     async def aclose(self) -> None:

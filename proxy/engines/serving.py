@@ -87,6 +87,8 @@ class ScoresItems(Protocol):
     @property
     def reads_images(self) -> bool: ...
     @property
+    def reads_tool_use(self) -> bool: ...
+    @property
     def is_ready(self) -> bool: ...
     def start(self) -> None: ...
     def close(self) -> None: ...
@@ -151,7 +153,11 @@ class ScoringApp:
         return Reply(200 if is_ready else 503, JSON, json.dumps(facts).encode())
 
     async def _scorer(self, _: Request) -> Reply:
-        facts = {"calibrator": self._name(), "reads_images": self._scoring.reads_images}
+        facts = {
+            "calibrator": self._name(),
+            "reads_images": self._scoring.reads_images,
+            "reads_tool_use": self._scoring.reads_tool_use,
+        }
         return Reply(200, JSON, json.dumps(facts).encode())
 
     def _name(self) -> str:

@@ -39,6 +39,7 @@ class TokenIdEngine:
     """One such server, asked for the scores of one checkpoint."""
 
     reads_images = False
+    reads_tool_use = False
 
     def __init__(
         self, settings: TokenIds, dialect: Dialect, checkpoint: str, timeout_s: float

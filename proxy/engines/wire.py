@@ -1,12 +1,15 @@
 """What our own scoring server and its clients say to each other, as values.
 
-    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool}
+    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool}
     POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
-                                            "domain"?, "images"?: [base64]}]}
+                                            "domain"?, "images"?: [base64],
+                                            "tool_use"?: {"messages", "tools", "message"}}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
                                  "is_truncated"} or {"error": {"message", "reason"}}]}
 
-One score for each item, in order. Everything else is an error in OpenAI's envelope.
+One score for each item, in order. A reply that calls tools is sent with the conversation before it
+to servers that read it; of images in it nothing is sent but that they are there. Everything else is
+an error in OpenAI's envelope.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calibrator import IMAGE_REASONS, CalibratorError, Item, NotScorableError, Score
+from calibrator import IMAGE_REASONS, CalibratorError, Item, NotScorableError, Score, ToolUse
 from proxy.completion_request import parse_json_object
 from proxy.engines.errors import BUSY, EngineError, checked, field_of
 from proxy.errors import BadRequestError
@@ -44,15 +47,33 @@ class Failure:
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def items_body(items: Sequence[Item]) -> bytes:
-    return json.dumps({"items": [_written(item) for item in items]}).encode()
+def items_body(items: Sequence[Item], *, has_tool_use: bool = True) -> bytes:
+    """A request's body; without `has_tool_use` for a server that does not read it."""
+    return json.dumps({"items": [_written(item, has_tool_use) for item in items]}).encode()
 
 
-def _written(item: Item) -> dict[str, Any]:
+def _written(item: Item, has_tool_use: bool) -> dict[str, Any]:
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
-    return texts | tags | (images if item.images else {})
+    written = texts | tags | (images if item.images else {})
+    if has_tool_use and (used := item.tool_use) is not None:
+        messages = [_without_files(message) for message in used.messages]
+        said = {"messages": messages, "tools": list(used.tools), "message": used.message}
+        written["tool_use"] = said
+    return written
+
+
+def _without_files(message: Any) -> Any:
+    """A message whose parts that are no text have only their type."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return message
+    parts = [
+        part if not isinstance(part, dict) or "text" in part else {"type": part.get("type")}
+        for part in content
+    ]
+    return {**message, "content": parts}
 
 
 def read_items(body: bytes) -> list[Item]:
@@ -69,7 +90,7 @@ def read_items(body: bytes) -> list[Item]:
 def _item(value: Any, where: str) -> Item:
     if not isinstance(value, dict):
         raise BadRequestError(f"{where} must be an object", param=where)
-    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, "images"}):
+    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, "images", "tool_use"}):
         raise BadRequestError(f"{where} has an unknown field {unknown[0]!r}", param=where)
     for name in _TEXTS:
         if not isinstance(value.get(name), str):
@@ -79,7 +100,21 @@ def _item(value: Any, where: str) -> Item:
             raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
     images = _images(value.get("images"), f"{where}.images")
     tags = {name: value.get(name) for name in _TAGS}
-    return Item(value["question"], value["answer"], **tags, images=images)
+    tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use")
+    return Item(value["question"], value["answer"], **tags, images=images, tool_use=tool_use)
+
+
+def _tool_use(value: Any, where: str) -> ToolUse | None:
+    if value is None:
+        return None
+    kinds = {"messages": list, "tools": list, "message": dict}
+    if not isinstance(value, dict) or value.keys() != kinds.keys():
+        raise BadRequestError(f"{where} must be an object of {', '.join(kinds)}", param=where)
+    for name, kind in kinds.items():
+        if not isinstance(value[name], kind):
+            text = f"{where}.{name} must be {'an object' if kind is dict else 'a list'}"
+            raise BadRequestError(text, param=f"{where}.{name}")
+    return ToolUse(**value)
 
 
 def _images(value: Any, where: str) -> tuple[bytes, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
@@ -32,6 +33,7 @@ from proxy.sse import Event
 STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": REFUSAL}
 HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer
 AFTER_LOOKED_AT = 20_100  # the same for what followed on it
+CONVERSATION_LOOKED_AT = 100_000  # characters, where the answer calls a tool
 _FORCING = ("any", "tool")  # kinds of tool_choice
 _ERROR_TYPES = {  # Anthropic's words; where it has none, ours
     400: "invalid_request_error",
@@ -63,7 +65,9 @@ class MessagesFormat:
     def question(self, payload: Json) -> Question:
         try:
             messages = _chat_messages(payload.get("messages"))
-            return read_question(messages, _chat_tools(payload.get("tools")))
+            question = read_question(messages, _chat_tools(payload.get("tools")))
+            question.conversation = partial(_conversation, payload)
+            return question
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("messages", str(error)) from error
 
@@ -162,6 +166,13 @@ def _chat_messages(messages: Any) -> list[Any]:
         *(turn for message in messages[asked : asked + 1] for turn in _turns(message)),
         *_latest(messages[asked + 1 :], AFTER_LOOKED_AT),
     ]
+
+
+def _conversation(payload: Json) -> list[Any]:
+    """Instructions and the last turns, for an answer that calls a tool: it may stand on much."""
+    turns = _latest(payload["messages"], CONVERSATION_LOOKED_AT)
+    instructions = _text_of(payload.get("system"))
+    return [{"role": "system", "content": instructions}, *turns] if instructions else turns
 
 
 def _asks(message: Any) -> bool:

@@ -191,12 +191,14 @@ def item_of(reply: LabelledReply) -> Item | None:
     try:
         choices = format.choices(completion)
         question = format.question(request)
-        answers = [message_text(choice.message) for choice in choices]
+        messages = [choice.message for choice in choices]
+        answers = [message_text(message) for message in messages]
     except (NoAnswerError, NotScorableError, ValueError):
         return None
     if len(answers) != 1 or question.images:
         return None
-    return Item(question.text, answers[0], reply.model, None, reply.domain)
+    tool_use = question.tool_use(messages[0])
+    return Item(question.text, answers[0], reply.model, None, reply.domain, (), tool_use)
 
 
 def _unchanged(
