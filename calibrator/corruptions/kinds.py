@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from calibrator.corruptions.numbers import last_number_changed, result_changed
 from calibrator.corruptions.options import final_option_changed
-from calibrator.corruptions.other_questions import nearest_questions
+from calibrator.corruptions.other_questions import nearest_questions, question_key
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.corruptions.wording import cut_off, entity_swapped, names_in, negation_changed
 from calibrator.rows import Row
 
 POOL = 2_000  # names of a file that may stand in for others
 MAX_QUESTIONS = 3_000  # of a file, among which the nearest is looked for
+ORDINARY_SHARE = 0.1  # of the replies: a name in more of them belongs to the form, not the answer
+SHORT_REPLY = 120  # characters: to a question with the same answer, one may be right
+MIN_LETTERS = 4  # of a gold answer that can be looked for in a text
 
 KINDS = {
     "another question": "the right reply to another question of the file",
@@ -64,56 +67,101 @@ def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
     if kind in ("another question", "nearest question"):
         return _reply_elsewhere(right, seed, is_nearest=kind == "nearest question")
     if kind == "entity":
-        pool = list(dict.fromkeys(name for row in right[:POOL] for name in names_in(row.answer)))
-        return lambda at, rng: entity_swapped(right[at].question, right[at].answer, pool, rng)
+        pool, ordinary = _names_of(right)
+        return lambda at, rng: entity_swapped(
+            right[at].question, right[at].answer, pool, rng, ordinary
+        )
     if kind == "final option":
         return lambda at, rng: final_option_changed(right[at].question, right[at].answer, rng)
     if kind == "off topic":
         return lambda at, rng: rng.choice(OFF_TOPIC)
     if kind == "echo":
         return lambda at, rng: right[at].question
+    if kind == "cut off":
+        return lambda at, rng: _cut_before_the_answer(right[at], rng)
     simple = {
         "last number": last_number_changed,
         "working": result_changed,
         "negation": negation_changed,
-        "cut off": cut_off,
     }[kind]
     return lambda at, rng: simple(right[at].answer, rng)
 
 
+def _names_of(right: Sequence[Row]) -> tuple[list[str], set[str]]:
+    """Names of the replies that may stand in for others, and capitalised words that are no names.
+
+    A word that occurs in small letters too is none; a name that every tenth reply has, of a source
+    or a heading, belongs to the form of the replies.
+    """
+    replies = [row.answer for row in right[:POOL]]
+    found = [dict.fromkeys(names_in(reply)) for reply in replies]
+    small = {word for reply in replies for word in re.findall(r"\b[a-z][a-zà-ž]+\b", reply)}
+    count = Counter(name for names in found for name in names)
+    most = max(3, ORDINARY_SHARE * len(replies))
+    ordinary = {name for name, n in count.items() if n > most or name.lower() in small}
+    return [name for name in count if name not in ordinary], ordinary
+
+
+def _cut_before_the_answer(row: Row, rng: random.Random) -> str | None:
+    """The beginning of a reply; None where the answer stands in it already, which is then right."""
+    kept = cut_off(row.answer, rng)
+    if kept is None:
+        return None
+    text = kept.casefold()
+    golds = [each.strip().casefold() for each in re.split(r"[/;|]", _gold(row)[:1_000])]
+    letters = [sum(map(str.isalpha, each)) for each in golds]
+    has_answer = any(
+        n >= MIN_LETTERS and each in text for n, each in zip(letters, golds, strict=True)
+    )
+    return None if has_answer else kept
+
+
+def _gold(row: Row) -> str:
+    gold = row.raw.get("gold")
+    return gold if isinstance(gold, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Replies:
+    """The right replies to each question of a file, questions told by their text."""
+
+    keys: list[str]  # of the questions that others are drawn from
+    rows: dict[str, list[Row]]
+    nearest: dict[str, str] | None  # the key of the most similar one, where that is asked for
+
+    def elsewhere(self, own: str, gold: str, rng: random.Random) -> str | None:
+        """A right reply to another question that is no right reply to this one."""
+        if self.nearest is not None:
+            other = self.nearest.get(own)
+        else:
+            drawn = rng.sample(self.keys, min(2, len(self.keys)))
+            other = next((each for each in drawn if each != own), None)
+        if other is None:
+            return None
+        known = {row.answer for row in self.rows[own]}
+        fitting = [
+            row.answer
+            for row in self.rows[other]
+            if row.answer not in known
+            and not (gold and gold == _gold(row) and len(row.answer) < SHORT_REPLY)
+        ]
+        return rng.choice(fitting) if fitting else None
+
+
 def _reply_elsewhere(right: Sequence[Row], seed: int, *, is_nearest: bool) -> Change:
     """The right reply to another question: one drawn by lot, or the one most like it."""
-    replies: dict[str, list[str]] = defaultdict(list)
-    texts: dict[str, str] = {}
-    for row in right:
-        replies[row.question_id].append(row.answer)
-        texts.setdefault(row.question_id, row.question)
-    ids = sorted(texts)
-    if len(ids) > MAX_QUESTIONS:
-        ids = random.Random(seed).sample(ids, MAX_QUESTIONS)
-    if len(ids) < 2:
+    own = [question_key(row.question) for row in right]
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for key, row in zip(own, right, strict=True):
+        rows[key].append(row)
+    keys = sorted(rows)
+    if len(keys) > MAX_QUESTIONS:
+        keys = random.Random(seed).sample(keys, MAX_QUESTIONS)
+    if len(keys) < 2:
         return lambda at, rng: None
-    nearest: dict[str, str] = {}
+    nearest = None
     if is_nearest:
-        places = nearest_questions([texts[each] for each in ids])
-        nearest = {each: ids[place] for each, place in zip(ids, places, strict=True)}
-    return partial(_elsewhere, right, ids, replies, nearest if is_nearest else None)
-
-
-def _elsewhere(
-    right: Sequence[Row],
-    ids: Sequence[str],
-    replies: dict[str, list[str]],
-    nearest: dict[str, str] | None,
-    at: int,
-    rng: random.Random,
-) -> str | None:
-    own = right[at].question_id
-    if nearest is not None:
-        other = nearest.get(own)
-    else:
-        other = rng.choice([each for each in rng.sample(ids, min(3, len(ids))) if each != own])
-    if other is None:
-        return None
-    others = [each for each in replies[other] if each not in replies[own]]
-    return rng.choice(others) if others else None
+        places = nearest_questions([rows[key][0].question for key in keys])
+        nearest = {key: keys[place] for key, place in zip(keys, places, strict=True)}
+    replies = _Replies(keys, rows, nearest)
+    return lambda at, rng: replies.elsewhere(own[at], _gold(right[at]), rng)

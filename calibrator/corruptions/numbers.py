@@ -6,44 +6,79 @@ import random
 import re
 
 _NUMBER = re.compile(
-    r"(?<![\w.,\\])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.\\])-?\d+(?:\.\d+)?(?!\w)"
+    r"(?<![\w.,\\])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.\\])-?\d++(?:\.\d++)?(?!\.?\w)"
 )
-_RESULT = re.compile(r"=\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d\w])")
+_RESULT = re.compile(r"=[ \t]{0,4}(?:[$€£][ \t]{0,2})?(-?\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\w)")
+_OPERATION = re.compile(r"[-+*/^%\u00d7\u00b7\u00f7\u2212]|\\(?:[dt]?frac|times|cdot|div|sqrt)")
 MAX_DIGITS = 15  # a longer one is an identifier
+LEFT_SIDE = 120  # characters before an equals sign in which an operation is looked for
+YEARS = range(1000, 2101)  # whole numbers that are mostly years: another size would be absurd
 
 
 def last_number_changed(answer: str, rng: random.Random) -> str | None:
     """The reply with its last number moved to another value of the same form."""
-    numbers = list(_NUMBER.finditer(answer))
-    if not numbers or len((found := numbers[-1])[0]) > MAX_DIGITS:
+    found = None
+    for found in _NUMBER.finditer(answer):  # noqa: B007  # the last one is used
+        pass
+    if found is None or len(found[0]) > MAX_DIGITS:
         return None
     return answer[: found.start()] + moved(found[0], rng) + answer[found.end() :]
 
 
 def result_changed(answer: str, rng: random.Random) -> str | None:
-    """The reply with one result of its working changed (`= 42`), and what follows kept."""
-    found = [each for each in _RESULT.finditer(answer) if len(each[1]) <= MAX_DIGITS]
+    """The reply with one result of its working changed (`6 * 7 = 42`), and what follows kept.
+
+    A result stands after an equals sign with an operation on its left side, as no argument of a
+    call does, and before another number: the last number of all is the end, which is kept.
+    """
+    end = 0
+    for number in _NUMBER.finditer(answer):
+        end = number.start()
+    found = [
+        each
+        for each in _RESULT.finditer(answer)
+        if each.end(1) <= end and len(each[1]) <= MAX_DIGITS and _is_computed(answer, each.start())
+    ]
     if not found:
         return None
     one = rng.choice(found)
-    return answer[: one.start(1)] + moved(one[1].rstrip(","), rng) + answer[one.end(1) :]
+    return answer[: one.start(1)] + moved(one[1], rng) + answer[one.end(1) :]
+
+
+def _is_computed(answer: str, equals: int) -> bool:
+    """Whether what stands left of an equals sign, in its line, has digits and an operation."""
+    left = re.split(r"[=\n&?]", answer[max(0, equals - LEFT_SIDE) : equals])[-1].strip(" \t*-")
+    if left.endswith(("!", "<", ">")):  # a comparison
+        return False
+    return any(each.isdigit() for each in left) and _OPERATION.search(left) is not None
 
 
 def moved(number: str, rng: random.Random) -> str:
     """Another number of the same form: a step away, a digit changed, or another size."""
     plain = number.replace(",", "")
-    decimals = len(plain.partition(".")[2])
-    value = float(plain)
-    step = 10.0**-decimals
+    whole, _, fraction = plain.partition(".")
+    decimals, value, step = len(fraction), float(plain), 10.0 ** -len(fraction)
     ways = [
         value + step * rng.choice((-3, -2, -1, 1, 2, 3)),
         value * rng.choice((0.5, 2, 10, 0.1, 1.1, 0.9, 1.25)),
-        value + 10 ** rng.randint(0, max(0, len(plain.partition(".")[0]) - 1)) * rng.randint(1, 9),
+        value + 10 ** rng.randint(0, max(0, len(whole) - 1)) * rng.randint(1, 9),
     ]
+    if not fraction and "," not in number and value in YEARS:
+        ways[1:] = [value + rng.choice((-40, -20, -10, 10)), value + rng.choice((-7, -4, 5, 8))]
     rng.shuffle(ways)
-    for new in ways:
-        written = f"{new:,.{decimals}f}" if "," in number else f"{new:.{decimals}f}"
-        is_signed = written.startswith("-") and not number.startswith("-")
-        if float(written.replace(",", "")) != value and not is_signed:
-            return written
-    return f"{abs(value) + 7 * step:.{decimals}f}"
+    ways += [value + 7 * step, abs(value) + 7 * step]
+    written = (_written(new, number, decimals) for new in ways)
+    return next(each for each in written if _is_another(each, number, value))
+
+
+def _written(value: float, number: str, decimals: int) -> str:
+    """A value in the form of a number: its separators, its decimals, its leading zeros."""
+    if "," in number:
+        return f"{value:,.{decimals}f}"
+    has_zeros = number.lstrip("-").startswith("0") and decimals == 0
+    return f"{value:0{len(number)}.0f}" if has_zeros else f"{value:.{decimals}f}"
+
+
+def _is_another(written: str, number: str, value: float) -> bool:
+    is_signed = written.startswith("-") and not number.startswith("-")
+    return float(written.replace(",", "")) != value and not is_signed

@@ -7,10 +7,13 @@ import re
 
 _OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
 _FINAL = re.compile(
-    r"(?:answer is|answer:|answer\"\s*:|answer\*\*:?|option is|choose|correct (?:option|choice) is"
-    r"|\\boxed\{|答案[是为]?[:\uff1a]?)\s*(?:\\text\{)?[\"'(*\s\[]*([A-J])\b",
+    r"(?:answer is|answer:|answer\"\s?:|answer\*\*:?|option is|choose|correct (?:option|choice) is"
+    r"|\\boxed\{|答案[是为]?[:\uff1a]?)[\"'(*\s\[]{0,8}(?:\\text\{)?[\"'(*\s\[]{0,8}"
+    # A and I are words as well, and begin a sentence rather than name an option
+    r"((?-i:[B-HJ]|[AI](?! ?[a-z])))(?![\w'\u2019])",
     re.IGNORECASE,
 )
+_GAP = 8  # characters that may stand between a letter and the option's text
 
 
 def options_of(question: str) -> dict[str, str]:
@@ -21,19 +24,32 @@ def options_of(question: str) -> dict[str, str]:
 
 def final_letter(answer: str) -> re.Match[str] | None:
     """Where the reply names its final option; group 1 is the letter."""
-    found = list(_FINAL.finditer(answer))
-    return found[-1] if found else None
+    found = None
+    for found in _FINAL.finditer(answer):  # noqa: B007  # the last one is used
+        pass
+    return found
 
 
 def final_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
-    """The reply that names another of the options in the end, with that option's text if any."""
+    """The reply that names another of the options in the end, with that option's text if any.
+
+    Every sentence that states the same answer is changed; the working, which argues for the
+    letter or its text in other words, is not.
+    """
     options, found = options_of(question), final_letter(answer)
-    if found is None or found[1].upper() not in options:
+    if found is None or found[1] not in options:
         return None
-    letter = found[1].upper()
+    letter = found[1]
     other = rng.choice(sorted(set(options) - {letter}))
-    tail = answer[found.end() :]
-    stated = options[letter]
-    if stated and stated in tail[: len(stated) + 8]:
-        tail = tail.replace(stated, options[other], 1)
-    return answer[: found.start(1)] + other + tail
+    parts, end = [], 0
+    for stated in _FINAL.finditer(answer):
+        if stated[1] != letter or stated.start(1) < end:
+            continue
+        parts += [answer[end : stated.start(1)], other]
+        end = stated.end(1)
+        text = options[letter]
+        at = answer.find(text, end, end + len(text) + _GAP) if text else -1
+        if at >= 0:
+            parts += [answer[end:at], options[other]]
+            end = at + len(text)
+    return "".join([*parts, answer[end:]])

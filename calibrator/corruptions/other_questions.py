@@ -1,4 +1,4 @@
-"""Replies to other questions: of any, and of the one that is most like it."""
+"""The question of a file that is most like another one."""
 
 from __future__ import annotations
 
@@ -12,38 +12,53 @@ from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+")
 CHARACTERS = 4_000  # of a question, its beginning
+MAX_TERMS = 600  # of a question, its rarest: common ones tell questions apart least
+MAX_SHARE = 0.5  # of the questions; a term of more of them is left out as well
+KEY_CHARACTERS = 20_000
+
+
+def question_key(question: str) -> str:
+    """What copies of a question have in common: its words, without case and punctuation."""
+    return " ".join(_WORD.findall(question[:KEY_CHARACTERS].lower())) or question[:KEY_CHARACTERS]
 
 
 def nearest_questions(questions: Sequence[str]) -> NDArray[np.int64]:
     """For each question (Q,) the place of the one most like it, itself left out.
 
     Likeness is the cosine of words and pairs of words, rare ones weighing more (TF-IDF); a copy,
-    equal up to case and punctuation, counts as the same question. Raises ValueError for fewer than
-    two.
+    equal up to case and punctuation, counts as the same question. Where all others are copies the
+    place is a question's own. Raises ValueError for fewer than two.
     """
     if len(questions) < 2:
         raise ValueError("one question alone has no nearest one")
-    terms = [_terms(question) for question in questions]
+    alike = _cosines([_terms(question) for question in questions])
+    same: dict[str, list[int]] = defaultdict(list)
+    for place, question in enumerate(questions):
+        same[question_key(question)].append(place)
+    for copies in same.values():
+        alike[np.ix_(copies, copies)] = -1
+    nearest = np.asarray(alike.argmax(axis=1), dtype=np.int64)
+    own = np.arange(len(questions))
+    return np.where(alike[own, nearest] < 0, own, nearest)
+
+
+def _cosines(terms: Sequence[Counter[str]]) -> NDArray[np.float32]:
+    """The cosine of every two questions (Q, Q), from the terms that at least two of them have."""
     count = Counter(term for each in terms for term in each)
+    most = max(2.0, MAX_SHARE * len(terms))
     postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for place, each in enumerate(terms):
         weights = {t: (1 + np.log(n)) * np.log(len(terms) / count[t]) for t, n in each.items()}
         length = max(1e-9, sum(w * w for w in weights.values()) ** 0.5)
-        for term, weight in weights.items():
-            if weight > 0:
-                postings[term].append((place, weight / length))
+        shared = [t for t in weights if 1 < count[t] <= most]
+        for term in sorted(shared, key=lambda t: (count[t], t))[:MAX_TERMS]:
+            postings[term].append((place, weights[term] / length))
     alike = np.zeros((len(terms), len(terms)), dtype=np.float32)
     for listed in postings.values():
         places = np.array([place for place, _ in listed])
         values = np.array([value for _, value in listed], dtype=np.float32)
         alike[np.ix_(places, places)] += np.outer(values, values)
-    keys = [" ".join(_WORD.findall(question.lower())) for question in questions]
-    same: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(keys):
-        same[key].append(place)
-    for places_of_one in same.values():
-        alike[np.ix_(places_of_one, places_of_one)] = -1
-    return np.asarray(alike.argmax(axis=1))
+    return alike
 
 
 def _terms(question: str) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 _NAME = re.compile(r"\b[A-Z][a-zà-ž]{2,}(?: (?:(?:of|the|de|von|van|la) )?[A-Z][a-zà-ž]+){0,3}\b")
 _PLAIN = frozenset(
@@ -14,11 +14,22 @@ _PLAIN = frozenset(
     By To Of An A Are Is Was Were Be Been You Your We Our Let Now First Second Third Finally Step
     Answer Question Option Options Final Given Yes No Not One Two Three All Any Each Some Such After
     Before During Also Although Though Based According Note Solution Explanation Reasoning I
+    True False None Null
     """.split()  # noqa: SIM905  # a list of a hundred quoted words would be harder to read
 )
-_VERB = re.compile(r"\b(is|are|was|were|can|does|did|do|has|have|will|would|should)\b(?! not|n't)")
-_NOT = re.compile(r"\b(is|are|was|were|can|does|did|do|has|have|will|would|should)(?: not\b|n't\b)")
+_AUXILIARIES = "is|are|was|were|can|could|does|did|do|has|have|had|will|would|should|must"
+# before a participle `has` and `have` may be denied; after `do` and `did` no statement has a verb
+_VERB = re.compile(
+    r"\b(is|are|was|were|can|will|would|should|(?:has|have)(?= (?:been|\w{2,20}ed)\b))\b"
+    r"(?!\s{1,3}not\b|n?['\u2019]t)"
+)
+_NOT = re.compile(
+    rf"\b(?:(?P<verb>{_AUXILIARIES})(?:\s{{1,3}}not\b|n['\u2019]t\b)"
+    r"|(?P<can>can)(?:not|['\u2019]t)\b|(?P<will>wo)n['\u2019]t\b)"
+)
 MIN_CUT = 120  # characters: a shorter reply has no working that could be cut
+MAX_NAMES = 200  # of a reply, and of those that may stand in for one of them
+LOOK_BACK = 4  # characters before a name that tell whether it begins a sentence
 
 
 def names_in(text: str) -> list[str]:
@@ -26,7 +37,8 @@ def names_in(text: str) -> list[str]:
     found = []
     for each in _NAME.finditer(text):
         words = each[0].split()
-        begins = each.start() == 0 or text[: each.start()].rstrip()[-1:] in ".!?:\n\"'*#-"
+        before = text[max(0, each.start() - LOOK_BACK) : each.start()].rstrip()
+        begins = not before or before[-1] in ".!?:\n\"'*#-"
         if words[0] in _PLAIN:
             words = words[1:]
             begins = False
@@ -36,18 +48,30 @@ def names_in(text: str) -> list[str]:
 
 
 def entity_swapped(
-    question: str, answer: str, pool: Sequence[str], rng: random.Random
+    question: str,
+    answer: str,
+    pool: Sequence[str],
+    rng: random.Random,
+    ordinary: Collection[str] = (),
 ) -> str | None:
-    """The reply with one name that the question does not have replaced by another from `pool`."""
-    own = [name for name in dict.fromkeys(names_in(answer)) if name not in question]
+    """The reply with one name that the question does not have replaced by another from `pool`.
+
+    The name is replaced wherever it stands, by the same one. `ordinary` are capitalised words that
+    name nothing, and are left alone.
+    """
+    names = [name for name in dict.fromkeys(names_in(answer)) if name not in ordinary][:MAX_NAMES]
+    own = [name for name in names if name not in question]
     if not own:
         return None
-    name = own[-1] if len(own) == 1 else rng.choice(own)
-    others = [each for each in pool if each not in answer and each != name]
+    name = rng.choice(own)
+    drawn = rng.sample(pool, min(MAX_NAMES, len(pool)))
+    others = [each for each in drawn if each not in answer and name not in each]
     if not others:
         return None
-    alike = [each for each in others if len(each.split()) == len(name.split())] or others
-    return re.sub(rf"\b{re.escape(name)}\b", lambda _: rng.choice(alike), answer, count=0)
+    other = rng.choice(
+        [each for each in others if len(each.split()) == len(name.split())] or others
+    )
+    return re.sub(rf"\b{re.escape(name)}\b", lambda _: other, answer)
 
 
 def negation_changed(answer: str, rng: random.Random) -> str | None:
@@ -55,7 +79,8 @@ def negation_changed(answer: str, rng: random.Random) -> str | None:
     dropped = list(_NOT.finditer(answer))
     if dropped:
         one = rng.choice(dropped)
-        return answer[: one.start()] + one[1] + answer[one.end() :]
+        verb = one["verb"] or one["can"] or "will"
+        return answer[: one.start()] + verb + answer[one.end() :]
     added = list(_VERB.finditer(answer))
     if not added:
         return None

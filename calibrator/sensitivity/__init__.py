@@ -1,0 +1,23 @@
+"""Measures how a scorer's confidence falls when the reply is no longer right.
+
+Right replies are made wrong in one respect (`calibrator.corruptions`, and `calibrator.calls` for
+replies that call tools), and sixty everyday questions have a right and a wrong answer each. Other
+rooms use the names below; `answer_swap` (paper L04) is imported by itself, since it is a study.
+"""
+
+from calibrator.sensitivity.everyday import EverydayFigures, everyday_questions
+from calibrator.sensitivity.figures import KindFigures, Sensitivity
+from calibrator.sensitivity.measure import items_to_score, measure, sensitivity_of
+from calibrator.sensitivity.pairs import Pair, pairs_of
+
+__all__ = [
+    "EverydayFigures",
+    "KindFigures",
+    "Pair",
+    "Sensitivity",
+    "everyday_questions",
+    "items_to_score",
+    "measure",
+    "pairs_of",
+    "sensitivity_of",
+]
