@@ -6,9 +6,12 @@ import random
 import re
 
 _NUMBER = re.compile(
-    r"(?<![\w.,\\])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.\\])-?\d++(?:\.\d++)?(?!\.?\w)"
+    r"(?<![\w.,\\])-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?!\w)"
+    r"|(?<![\w.\\])-?[0-9]++(?:\.[0-9]++)?(?!\.?\w)"
 )
-_RESULT = re.compile(r"=[ \t]{0,4}(?:[$€£][ \t]{0,2})?(-?\d+(?:,\d{3})*(?:\.\d+)?)(?![.,]?\w)")
+_RESULT = re.compile(
+    r"=[ \t]{0,4}(?:[$€£][ \t]{0,2})?(-?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?)(?![.,]?\w)"
+)
 _OPERATION = re.compile(r"[-+*/^%\u00d7\u00b7\u00f7\u2212]|\\(?:[dt]?frac|times|cdot|div|sqrt)")
 MAX_DIGITS = 15  # a longer one is an identifier
 LEFT_SIDE = 120  # characters before an equals sign in which an operation is looked for

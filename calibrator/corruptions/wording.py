@@ -39,10 +39,9 @@ def names_in(text: str) -> list[str]:
         words = each[0].split()
         before = text[max(0, each.start() - LOOK_BACK) : each.start()].rstrip()
         begins = not before or before[-1] in ".!?:\n\"'*#-"
-        if words[0] in _PLAIN:
-            words = words[1:]
-            begins = False
-        if words and words[0] not in _PLAIN and not (begins and len(words) == 1):
+        while words and (words[0] in _PLAIN or words[0].islower()):
+            words, begins = words[1:], False
+        if words and not (begins and len(words) == 1):
             found.append(" ".join(words))
     return found
 
