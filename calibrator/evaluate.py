@@ -8,6 +8,7 @@ The first method is the one that is judged; all are judged on the very same rows
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from calibrator.intervals import RESAMPLES, Interval, Paired, mean_interval, per
 from calibrator.metrics import Bin, Floats, Ints, reliability, risk_coverage, roc
 from calibrator.results import Method, Result, mean_over_benchmarks, numbers, plain, result_of
 from calibrator.rows import Row
+from calibrator.sensitivity import Sensitivity, read_sensitivity
 
 FORMAT = 1
 CURVE_POINTS = 200
@@ -59,7 +61,10 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All figures of one run; `judged` is the first method's name."""
+    """All figures of one run; `judged` is the first method's name.
+
+    `sensitivity` is of the calibrator that was scored with, where it was asked for.
+    """
 
     judged: str
     rows: int
@@ -71,6 +76,7 @@ class Evaluation:
     comparisons: list[Comparison] = field(default_factory=list)
     within: list[Within] = field(default_factory=list)
     curves: list[Curves] = field(default_factory=list)
+    sensitivity: Sensitivity | None = None
 
     def find(self, group: str, method: str | None = None) -> Result | None:
         """The result of a method, of the judged one by default, on a group."""
@@ -83,6 +89,15 @@ class Evaluation:
         """The results of a method on all groups of a kind."""
         name = method or self.judged
         return [r for r in self.results if r.kind == kind and r.method == name]
+
+    def sensitivity_on(self, one: Result) -> float:
+        """The calibrator's sensitivity on a benchmark, on text or calls, or on all; else nan."""
+        if self.sensitivity is None or one.kind not in ("benchmark", "task", "mean", "pooled"):
+            return math.nan
+        if one.kind == "benchmark":
+            return self.sensitivity.score(one.group)
+        is_call = one.group == "tool calls" if one.kind == "task" else None
+        return self.sensitivity.score(is_call=is_call)
 
     def joined(self, other: Evaluation) -> Evaluation:
         """With another one's figures of all its rows, which are other rows, behind its own."""
@@ -212,7 +227,10 @@ def _thinned(x: Floats, y: Floats) -> Points:
 
 
 def to_json(evaluation: Evaluation) -> str:
-    return json.dumps({"format": FORMAT, **plain(asdict(evaluation))}, indent=1, allow_nan=False)
+    values = {"format": FORMAT, **plain(asdict(evaluation))}
+    if evaluation.sensitivity is None:  # as before there was one, for readers of that time
+        del values["sensitivity"]
+    return json.dumps(values, indent=1, allow_nan=False)
 
 
 def read_evaluation(path: Path) -> Evaluation:
@@ -230,6 +248,8 @@ def read_evaluation(path: Path) -> Evaluation:
             Curves(**{**one, "bins": [Bin(**each) for each in one["bins"]]})
             for one in values["curves"]
         ]
+        if "sensitivity" in values:
+            values["sensitivity"] = read_sensitivity(values["sensitivity"])
         return Evaluation(**values)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise JudgingError(f"{path} is no evaluation that this version wrote: {error}") from error

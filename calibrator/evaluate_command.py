@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -32,11 +33,24 @@ if TYPE_CHECKING:
     from calibrator.errors import RowError
     from calibrator.evaluate import Evaluation
     from calibrator.rows import Row, Tags
+    from calibrator.scorer import Scorer
     from calibrator.scores import Scores
+    from calibrator.sensitivity import Sensitivity
     from calibrator.studies import Study
 
 StudyFiles = Annotated[
     list[Path] | None, typer.Option("--study", help="Add what `pinocchio study` wrote.")
+]
+IsSensitive = Annotated[
+    bool,
+    typer.Option(
+        "--sensitivity",
+        help="Also make right replies wrong in one respect, and measure how far the confidence "
+        "falls; ask everyday questions too.",
+    ),
+]
+MaxPairs = Annotated[
+    int, typer.Option(min=1, help="Pairs of one benchmark and kind, at most, for --sensitivity.")
 ]
 
 
@@ -60,6 +74,8 @@ def evaluate(
     ] = None,
     recalibration: RecalibrationFile = None,
     train: TrainFiles = None,
+    is_sensitive: IsSensitive = False,
+    max_pairs: MaxPairs = 300,
     keep: Annotated[
         Path | None,
         typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
@@ -76,22 +92,20 @@ def evaluate(
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
     from calibrator.judging import judge_all, keep_scores, methods_of
     from calibrator.studies import read_study
-    from calibrator.training_data import load_labelled
 
     with sentences():
         read = [*files, *training_files(files, train), *map(_scores_file, scores or [])]
         _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
         shown_studies = [read_study(path) for path in studies or []]
-        if scores:
-            rows, bad = load_labelled(files, "read")
-            found = [_read(given, rows) for given in scores]
-        else:
-            rows, bad, found = _score(files, calibrator, device, recalibration, _tags(tags))
+        scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive)
+        rows, bad, found = _scores_of(files, scorer, scores or [], tags)
         train_rows = _training(files, train)
         methods = methods_of(found, train_rows, rows)
         if keep:
             keep_scores(keep, rows, methods)
         evaluation = judge_all(rows, methods, train_rows)
+        if scorer is not None and is_sensitive:
+            evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
         _write(evaluation, output, report, shown_studies)
         _print(evaluation, as_json)
     report_bad(bad, len(rows) + len(bad))
@@ -164,23 +178,52 @@ def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
     return rows
 
 
-def _score(
-    files: Sequence[Path],
+def _scorer(
     calibrator: str,
     device: str,
     recalibration: Path | None,
-    tags: Sequence[Tags],
-) -> tuple[list[Row], list[RowError], list[Scores]]:
-    """The labelled rows that the calibrator can read, the others, and its scores."""
+    scores: Sequence[str] | None,
+    is_sensitive: bool,
+) -> Scorer | None:
+    """The calibrator, or None where scores were given in its place."""
+    from calibrator.errors import JudgingError
     from calibrator.loading import load_scorer
+
+    if not scores:
+        return load_scorer(calibrator, device, recalibration=recalibration)
+    if is_sensitive:
+        raise JudgingError(
+            "--sensitivity needs a calibrator, which scores changed replies; --scores has numbers "
+            "of the unchanged ones only. Leave one of the two out"
+        )
+    return None
+
+
+def _scores_of(
+    files: Sequence[Path], scorer: Scorer | None, given: Sequence[str], tags: str
+) -> tuple[list[Row], list[RowError], list[Scores]]:
+    """The labelled rows that the calibrator can read, the others, and its scores, or given ones."""
     from calibrator.scores import image_use, score_rows
     from calibrator.training_data import load_labelled
 
-    scorer = load_scorer(calibrator, device, recalibration=recalibration)
+    if scorer is None:
+        rows, bad = load_labelled(files, "read")
+        return rows, bad, [_read(each, rows) for each in given]
+    chosen = _tags(tags)
     rows, bad = load_labelled(files, image_use(scorer))
-    with progress_bar("scoring", len(rows) * len(tags)) as progress:
-        found = [score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in tags]
+    with progress_bar("scoring", len(rows) * len(chosen)) as progress:
+        found = [
+            score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in chosen
+        ]
     return rows, bad, found
+
+
+def _sensitivity(scorer: Scorer, rows: Sequence[Row], max_pairs: int) -> Sensitivity:
+    from calibrator.sensitivity import items_to_score, measure, pairs_of
+
+    pairs = pairs_of(rows, max_pairs)
+    with progress_bar("scoring replies made wrong", items_to_score(pairs)) as progress:
+        return measure(scorer, pairs, lambda n: progress.advance(0, n))
 
 
 def _write(
@@ -201,10 +244,26 @@ def _print(evaluation: Evaluation, as_json: bool) -> None:
     if as_json:
         for result in evaluation.results:
             typer.echo(json_line(result.as_dict()), nl=False)
+        for line in evaluation.sensitivity.lines() if evaluation.sensitivity else ():
+            typer.echo(json_line(line), nl=False)
         return
+    if evaluation.sensitivity:
+        _print_sensitivity(evaluation.sensitivity)
     _print_groups(evaluation)
     _print_methods(evaluation)
     _print_within(evaluation)
+
+
+def _print_sensitivity(sensitivity: Sensitivity) -> None:
+    """Each kind of corruption, the everyday answers, and each benchmark."""
+    from calibrator.sensitivity.tables import benchmarks_table, everyday_table, kinds_table
+
+    typer.echo(f"{sensitivity.calibrator}, right replies made wrong")
+    for table in (kinds_table, everyday_table, benchmarks_table):
+        head, rows = table(sensitivity)
+        if rows:
+            print_table(head, rows)
+            typer.echo()
 
 
 def _print_groups(evaluation: Evaluation) -> None:
@@ -213,6 +272,7 @@ def _print_groups(evaluation: Evaluation) -> None:
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
     found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
     rivals = evaluation.baselines[:1]
+    seen = ["sensitivity"] if evaluation.sensitivity else []
     rows = []
     for one in found:
         theirs = [evaluation.find(one.group, rival) for rival in rivals]
@@ -223,11 +283,12 @@ def _print_groups(evaluation: Evaluation) -> None:
                 figure(one.accuracy),
                 figure(one.auroc),
                 bounds(one.question_low, one.question_high),
+                *(figure(evaluation.sensitivity_on(one)) for _ in seen),
                 *(figure(value) for value in (one.within, one.brier, one.ece)),
                 *(figure(rival.auroc if rival else math.nan) for rival in theirs),
             ]
         )
-    head = ["", "rows", "right", "AUROC", "95 % over questions", "within", "Brier", "ECE"]
+    head = ["", "rows", "right", "AUROC", "95 % over questions", *seen, "within", "Brier", "ECE"]
     typer.echo(evaluation.judged)
     print_table([*head, *rivals], rows)
 

@@ -15,6 +15,17 @@ from calibrator.evaluate import Evaluation
 from calibrator.groups import POOLED
 from calibrator.report import STUDY_TITLES
 from calibrator.results import MEAN, Result
+from calibrator.sensitivity import Sensitivity
+from calibrator.sensitivity.tables import (
+    EVERYDAY_NOTE,
+    NOTE,
+    SCORE_NOTE,
+    TITLE,
+    Table,
+    benchmarks_table,
+    everyday_table,
+    kinds_table,
+)
 from calibrator.studies import Study
 from calibrator.wording import NO_FIGURE, bounds, figure, p_text
 
@@ -39,6 +50,7 @@ def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
     parts = [
         f"{evaluation.rows:,} replies to {evaluation.questions:,} questions, "
         f"{figure(evaluation.accuracy)} of them correct; calibrator `{evaluation.judged}`.",
+        _sensitivity(evaluation.sensitivity),
         _methods(evaluation),
         _benchmarks(evaluation),
         _near_chance(evaluation),
@@ -54,6 +66,38 @@ def _row(*cells: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([_row(*head), f"|{'---|' * len(head)}", *(_row(*row) for row in rows)])
+
+
+def _sensitivity(found: Sensitivity | None) -> str:
+    """The kinds of corruption first, then everyday answers, then every kind on every benchmark."""
+    if found is None:
+        return ""
+    parts = [f"**{TITLE}** {NOTE}"] if found.means else []
+    explained = kinds_table(found, is_explained=True)
+    for table, note in (
+        (explained, ""),
+        (everyday_table(found), EVERYDAY_NOTE),
+        (benchmarks_table(found), ""),
+    ):
+        parts += [note, _plain_table(table)] if table[1] else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def _plain_table(table: Table) -> str:
+    head, rows = table
+    return _table(head, rows)
+
+
+def _seen(evaluation: Evaluation, one: Result | None) -> list[str]:
+    """The sensitivity that stands beside an AUROC; nothing where none was measured."""
+    if evaluation.sensitivity is None:
+        return []
+    has_one = one is not None and one.method == evaluation.judged
+    return [figure(evaluation.sensitivity_on(one) if one and has_one else math.nan)]
+
+
+def _heads(evaluation: Evaluation) -> list[str]:
+    return ["sensitivity"] if evaluation.sensitivity else []
 
 
 def _bounded(one: Result | None) -> str:
@@ -77,15 +121,18 @@ def _methods(evaluation: Evaluation) -> str:
                     name,
                     _bounded(pooled),
                     _bounded(mean),
+                    *_seen(evaluation, pooled),
                     figure(pooled.within),
                     figure(pooled.brier),
                     figure(pooled.ece),
                     p_text(p[name]) if name in p else "",
                 )
             )
-    head = ("method", "AUROC pooled", "mean over benchmarks", "within questions")
+    head = ("method", "AUROC pooled", "mean over benchmarks", *_heads(evaluation))
     note = "Intervals: 95 %, over questions. p: DeLong's paired test against the calibrator."
-    return _table((*head, "Brier", "ECE", "against it"), rows) + f"\n\n{note}"
+    if evaluation.sensitivity:
+        note += f" {SCORE_NOTE}"
+    return _table((*head, "within questions", "Brier", "ECE", "against it"), rows) + f"\n\n{note}"
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
@@ -103,13 +150,14 @@ def _benchmarks(evaluation: Evaluation) -> str:
                 f"{one.rows:,}",
                 figure(one.accuracy),
                 _bounded(one),
+                *_seen(evaluation, one),
                 figure(one.within),
                 figure(one.brier),
                 figure(one.ece),
                 *(figure(rival.auroc if rival else math.nan) for rival in rivals),
             )
         )
-    head = ("benchmark", "rows", "accuracy", "AUROC", "within", "Brier", "ECE")
+    head = ("benchmark", "rows", "accuracy", "AUROC", *_heads(evaluation), "within", "Brier", "ECE")
     return _table((*head, *(f"{name} AUROC" for name in others)), rows)
 
 
@@ -135,11 +183,13 @@ def _tasks(evaluation: Evaluation) -> str:
             one.group,
             f"{one.rows:,}",
             _bounded(one),
+            *_seen(evaluation, one),
             *(figure(v) for v in (one.coverage_90, one.coverage_95, one.coverage_99)),
         )
         for one in found
     ]
-    return _table(("", "rows", "AUROC", "kept at 90 % right", "at 95 %", "at 99 %"), rows)
+    head = ("", "rows", "AUROC", *_heads(evaluation), "kept at 90 % right", "at 95 %", "at 99 %")
+    return _table(head, rows)
 
 
 def _study(study: Study) -> str:

@@ -27,6 +27,16 @@ from calibrator.figures import (
 from calibrator.groups import POOLED
 from calibrator.intervals import Interval
 from calibrator.results import MEAN, Result
+from calibrator.sensitivity.tables import (
+    EVERYDAY_NOTE,
+    NOTE,
+    SCORE_NOTE,
+    TITLE,
+    Table,
+    benchmarks_table,
+    everyday_table,
+    kinds_table,
+)
 from calibrator.studies import Study
 from calibrator.wording import bounds, chance_text, figure, p_text, percent
 
@@ -38,6 +48,12 @@ STUDY_TITLES = {
     "benchmark-folds": "Five benchmarks left out of training at a time",
     "size": "More training rows",
     "probes": "The same rows with something changed",
+    "answer-swap": "Answers swapped between models, the name kept",
+}
+
+MARKS = {  # what the reference of a study is, where it is not a fit on everything
+    "probes": "on the unchanged rows",
+    "answer-swap": "the same answers under their own models' names",
 }
 
 
@@ -47,6 +63,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
     parts = [
         _head(evaluation, heading),
         _tiles(evaluation),
+        _sensitivity(evaluation),
         _against_baselines(evaluation),
         _curves(evaluation),
         _benchmarks(evaluation),
@@ -54,7 +71,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
         _within(evaluation),
         _methods(evaluation),
         *(_groups(evaluation, kind) for kind in ("task", "tier", "domain", "benchmark", "model")),
-        _reading(),
+        _reading(evaluation),
     ]
     style = files("calibrator").joinpath("report.css").read_text(encoding="utf-8")
     return (
@@ -82,6 +99,8 @@ def _tiles(evaluation: Evaluation) -> str:
     if (mean := evaluation.find(MEAN)) and math.isfinite(mean.auroc):
         ends = bounds(mean.question_low, mean.question_high)
         tiles += [("AUROC, mean over benchmarks", figure(mean.auroc), ends)]
+    if pooled and math.isfinite(seen := evaluation.sensitivity_on(pooled)):
+        tiles += [("AUROC, right against made wrong", figure(seen), "mean over kinds, below")]
     for within in [one for one in evaluation.within if one.method == evaluation.judged]:
         ends = bounds(within.auroc.low, within.auroc.high)
         tiles += [("AUROC within a question", figure(within.auroc.value), ends)]
@@ -106,6 +125,32 @@ def _tiles(evaluation: Evaluation) -> str:
 def _section(title: str, body: str, explanation: str = "") -> str:
     words = f"<p>{escape(explanation)}</p>" if explanation else ""
     return f"<section><h2>{escape(title)}</h2>{words}{body}</section>"
+
+
+def _sensitivity(evaluation: Evaluation) -> str:
+    """The first table: how far the confidence falls when the reply is no longer right."""
+    found = evaluation.sensitivity
+    if found is None:
+        return ""
+    everyday = everyday_table(found)
+    body = _cells_table(kinds_table(found, is_explained=True)) if found.means else ""
+    body += f"<p>{escape(EVERYDAY_NOTE)}</p>{_cells_table(everyday)}" if everyday[1] else ""
+    if found.benchmarks:
+        each = _cells_table(benchmarks_table(found))
+        body += f"<details><summary>Each benchmark</summary>{each}</details>"
+    return _section(TITLE, body, NOTE if found.means else "")
+
+
+def _cells_table(table: Table) -> str:
+    head, rows = table
+    lines = "".join(
+        f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for first, *cells in rows
+    )
+    return (
+        f'<div class="wide"><table><thead><tr>{"".join(f"<th>{escape(one)}</th>" for one in head)}'
+        f"</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
 
 
 def _figure(svg: str, caption: str) -> str:
@@ -220,7 +265,7 @@ def _study(study: Study) -> str:
         )
         for one in study.entries
     ]
-    mark = "on the unchanged rows" if study.name == "probes" else "with everything in training"
+    mark = MARKS.get(study.name, "with everything in training")
     caption = f"{study.method}; mean {figure(study.mean())}. Upright marks: {mark}."
     return _section(title, _figure(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
 
@@ -341,10 +386,11 @@ def _groups(evaluation: Evaluation, kind: str) -> str:
     )
 
 
-def _reading() -> str:
+def _reading(evaluation: Evaluation) -> str:
+    seen = f" {escape(SCORE_NOTE)}" if evaluation.sensitivity else ""
     return (
         "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "
         "one; 0.5 is chance. Within: the same among replies to one question. AUPRC and F1 are of "
         "finding wrong replies. Kept: the largest share of replies that a threshold keeps at that "
-        "accuracy, found on these very rows, so no guarantee.</p></footer>"
+        f"accuracy, found on these very rows, so no guarantee.{seen}</p></footer>"
     )

@@ -32,17 +32,28 @@ if TYPE_CHECKING:
     from calibrator.studies import Fit, Study
 
 
-def study(
-    name: Annotated[
-        Literal[
-            "models", "families", "benchmarks", "benchmark-folds", "size", "probes", "elicitations"
-        ],
-        typer.Argument(
-            help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
-            "a time; train on fewer rows; change what the calibrator is shown; or read a language "
-            "model in other ways than from its labels."
-        ),
+Name = Annotated[
+    Literal[
+        "models",
+        "families",
+        "benchmarks",
+        "benchmark-folds",
+        "size",
+        "probes",
+        "answer-swap",
+        "elicitations",
     ],
+    typer.Argument(
+        help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
+        "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
+        "models to a question while the name stays; or read a language model in other ways "
+        "than from its labels."
+    ),
+]
+
+
+def study(
+    name: Name,
     files: Files,
     train: TrainFiles = None,
     method: Annotated[
@@ -50,7 +61,7 @@ def study(
         typer.Option(help="What is trained each time: seconds, or minutes, for each fold."),
     ] = "tfidf",
     rows: Annotated[
-        int | None, typer.Option(min=100, help="Probe, or train on, so many rows only.")
+        int | None, typer.Option(min=100, help="Probe, swap, or train on, so many rows only.")
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -70,6 +81,8 @@ def study(
         test, bad = load_labelled(files)
         if name == "probes":
             found = _probe(test, rows or 2_000, calibrator, device)
+        elif name == "answer-swap":
+            found = _swap(test, rows, calibrator, device)
         else:
             paths = training_files(files, train)
             if not paths:
@@ -96,6 +109,16 @@ def _probe(rows: Sequence[Row], count: int, calibrator: str, device: str) -> Stu
     scorer = load_scorer(calibrator, device)
     with progress_bar("probing", len(chosen) * len(PROBES)) as progress:
         return probe(scorer, chosen, lambda n: progress.advance(0, n))
+
+
+def _swap(rows: Sequence[Row], count: int | None, calibrator: str, device: str) -> Study:
+    from calibrator.loading import load_scorer
+    from calibrator.sensitivity.answer_swap import MAX_PAIRS, answer_pairs, answer_swap
+
+    most = count or MAX_PAIRS
+    scorer = load_scorer(calibrator, device)
+    with progress_bar("swapping answers", len(answer_pairs(rows, most))) as progress:
+        return answer_swap(scorer, rows, most, lambda n: progress.advance(0, n))
 
 
 def _elicitations(

@@ -6,7 +6,7 @@ rooms use the names below; `answer_swap` (paper L04) is imported by itself, sinc
 """
 
 from calibrator.sensitivity.everyday import EverydayFigures, everyday_questions
-from calibrator.sensitivity.figures import KindFigures, Sensitivity
+from calibrator.sensitivity.figures import KindFigures, Sensitivity, read_sensitivity
 from calibrator.sensitivity.measure import items_to_score, measure, sensitivity_of
 from calibrator.sensitivity.pairs import Pair, pairs_of
 
@@ -19,5 +19,6 @@ __all__ = [
     "items_to_score",
     "measure",
     "pairs_of",
+    "read_sensitivity",
     "sensitivity_of",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibrator.metrics import Floats, auroc
-from calibrator.results import MEAN
+from calibrator.results import MEAN, plain
 from calibrator.sensitivity.everyday import EverydayFigures
 
 MIN_PAIRS = 20  # of a benchmark that counts in a mean
@@ -77,12 +77,18 @@ class Sensitivity:
         ]
         return sum(values) / len(values) if values else math.nan
 
-    def as_dicts(self) -> list[dict[str, Any]]:
-        """Return every figure as plain values, for JSON lines; nan stays nan."""
-        return [
-            *({"figures": "corruption", **asdict(one)} for one in self.figures),
-            *({"figures": "everyday", **asdict(one)} for one in self.everyday),
+    def lines(self) -> list[dict[str, Any]]:
+        """Return every figure as a JSON line has it; None where there is no number."""
+        corruptions = [
+            {**asdict(one), "kind": "sensitivity", "corruption": one.kind, "group": one.benchmark}
+            for one in self.figures
         ]
+        everyday = [
+            {**asdict(one), "kind": "everyday", "group": f"everyday, {one.form}"}
+            for one in self.everyday
+        ]
+        method = {"method": self.calibrator}
+        return [plain({**method, **one}) for one in [*corruptions, *everyday]]
 
 
 def read_sensitivity(values: Mapping[str, Any]) -> Sensitivity:

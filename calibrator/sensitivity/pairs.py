@@ -24,6 +24,7 @@ from calibrator.rows import Row
 MIN_CHARACTERS = 40
 MAX_PAIRS = 300  # of one benchmark and kind
 MAX_REPLIES = 5_000  # right ones of one benchmark that corruptions are made of
+MAX_CALLS = 1_000  # the same of calls, each of which is a whole conversation
 SEED = 20_261_123
 
 
@@ -52,8 +53,12 @@ def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) 
         rng = random.Random(f"{seed} {benchmark}")
         texts = _countable([row for row in right[benchmark] if row.tool_use is None])
         calls = [row for row in right[benchmark] if row.tool_use is not None]
-        found += _chosen(benchmark, _text_pairs(_sampled(texts, rng), seed), max_pairs, rng)
-        found += _chosen(benchmark, _call_pairs(_sampled(calls, rng), seed), max_pairs, rng)
+        found += _chosen(
+            benchmark, _text_pairs(_sampled(texts, MAX_REPLIES, rng), seed), max_pairs, rng
+        )
+        found += _chosen(
+            benchmark, _call_pairs(_sampled(calls, MAX_CALLS, rng), seed), max_pairs, rng
+        )
     return found
 
 
@@ -64,10 +69,10 @@ def _countable(right: Sequence[Row]) -> list[Row]:
     return [row for row in right if len(row.answer) >= MIN_CHARACTERS]
 
 
-def _sampled(rows: Sequence[Row], rng: random.Random) -> list[Row]:
-    if len(rows) <= MAX_REPLIES:
+def _sampled(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row]:
+    if len(rows) <= most:
         return list(rows)
-    return [rows[i] for i in sorted(rng.sample(range(len(rows)), MAX_REPLIES))]
+    return [rows[i] for i in sorted(rng.sample(range(len(rows)), most))]
 
 
 def _chosen(
@@ -109,4 +114,10 @@ def off_topic_sentences() -> tuple[str, ...]:
 
 
 def _call_pairs(right: Sequence[Row], seed: int) -> Mapping[str, Sequence[tuple[Row, Row]]]:
-    return {}
+    """The corruptions of replies that call tools, by kind."""
+    if not right:
+        return {}
+    # only rows with calls need that room, which is a large one
+    from calibrator.calls.making import corrupted_calls
+
+    return corrupted_calls(right, seed)
