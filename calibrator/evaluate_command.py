@@ -258,6 +258,8 @@ def _print_sensitivity(sensitivity: Sensitivity) -> None:
     """Each kind of corruption, the everyday answers, and each benchmark."""
     from calibrator.sensitivity.tables import benchmarks_table, everyday_table, kinds_table
 
+    if not sensitivity.benchmarks:
+        say("no kind of corruption applies to enough right replies; 20 of a benchmark are needed")
     typer.echo(f"{sensitivity.calibrator}, right replies made wrong")
     for table in (kinds_table, everyday_table, benchmarks_table):
         head, rows = table(sensitivity)

@@ -72,8 +72,8 @@ def _sensitivity(found: Sensitivity | None) -> str:
     """The kinds of corruption first, then everyday answers, then every kind on every benchmark."""
     if found is None:
         return ""
-    parts = [f"**{TITLE}** {NOTE}"] if found.means else []
     explained = kinds_table(found, is_explained=True)
+    parts = [f"**{TITLE}** {NOTE}"] if explained[1] else []
     for table, note in (
         (explained, ""),
         (everyday_table(found), EVERYDAY_NOTE),

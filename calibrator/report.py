@@ -132,13 +132,13 @@ def _sensitivity(evaluation: Evaluation) -> str:
     found = evaluation.sensitivity
     if found is None:
         return ""
-    everyday = everyday_table(found)
-    body = _cells_table(kinds_table(found, is_explained=True)) if found.means else ""
+    kinds, everyday = kinds_table(found, is_explained=True), everyday_table(found)
+    body = _cells_table(kinds) if kinds[1] else ""
     body += f"<p>{escape(EVERYDAY_NOTE)}</p>{_cells_table(everyday)}" if everyday[1] else ""
     if found.benchmarks:
         each = _cells_table(benchmarks_table(found))
         body += f"<details><summary>Each benchmark</summary>{each}</details>"
-    return _section(TITLE, body, NOTE if found.means else "")
+    return _section(TITLE, body, NOTE if kinds[1] else "")
 
 
 def _cells_table(table: Table) -> str:

@@ -63,10 +63,10 @@ def measure(
     return Sensitivity(scorer.name, figures, everyday)
 
 
-def _place(member: tuple[tuple[bool, str], object]) -> tuple[bool, int]:
-    """Kinds for text in the order of `KINDS`, then those for calls in the order they came."""
+def _place(member: tuple[tuple[bool, str], object]) -> tuple[bool, int, str]:
+    """Sort kinds for text in the order of `KINDS`, and behind them those for calls by name."""
     (is_call, kind), _ = member
-    return is_call, 0 if is_call else list(KINDS).index(kind)
+    return is_call, 0 if is_call else list(KINDS).index(kind), kind
 
 
 def items_to_score(pairs: Sequence[Pair]) -> int:

@@ -29,11 +29,15 @@ SCORE_NOTE = (
 
 
 def kinds_table(sensitivity: Sensitivity, *, is_explained: bool = False) -> Table:
-    """Return each kind's means over benchmarks, and the mean over kinds for text and for calls."""
+    """Return each kind's means over benchmarks, and the mean over kinds for text and for calls.
+
+    Kinds that apply to too few replies of every benchmark are left out.
+    """
     first = "right replies against" if is_explained else "made wrong by"
     head = [first, "benchmarks", "pairs", "AUROC", "in order", "right", "made wrong", "fall"]
     rows = []
-    for is_call, group in groupby(sensitivity.means, key=lambda one: one.is_call):
+    measured = [one for one in sensitivity.means if one.benchmarks]
+    for is_call, group in groupby(measured, key=lambda one: one.is_call):
         of_task = list(group)
         rows += [_kind_row(one, is_explained=is_explained) for one in of_task]
         name = "mean over kinds, calls" if is_call else "mean over kinds"
