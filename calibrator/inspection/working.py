@@ -1,0 +1,166 @@
+"""Working: whether a reply agrees with itself.
+
+Sums that can be recomputed, the final number against the working's, the final option against its
+text, a claim and its opposite, an end that is missing. Nothing of a reply is evaluated as code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from calibrator.corruptions.options import final_letter, options_of
+from calibrator.inspection.sums import CLOSE, is_close, number, sums_in
+
+MAX_CHARACTERS = 8_000  # of a reply, its two ends
+
+_NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
+_EQUALS = re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])")
+_SENTENCE = re.compile(r"[.!?\n]+\s*")
+_NOT = re.compile(r"\b(?:not|never)\b|n't\b")
+_YES = re.compile(r"^\W*(yes|no|true|false)\b", re.IGNORECASE)
+_CONCLUDES = re.compile(
+    r"(?:answer is|answer:|therefore|so|thus|hence)\W{0,4}(yes|no|true|false)\b", re.IGNORECASE
+)
+_PIECE = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
+
+
+def working(question: str, answer: str) -> list[float]:
+    """The traits of one reply; finite for every text, 0 where a check does not apply."""
+    half = MAX_CHARACTERS // 2
+    text = answer if len(answer) <= MAX_CHARACTERS else answer[:half] + answer[-half:]
+    return [
+        *_sums(text),
+        *_last_number(question, text),
+        *_last_option(question[-6_000:], text),
+        *_opposites(text),
+        *_ending(text),
+    ]
+
+
+def _sums(text: str) -> list[float]:
+    """Sums that are right, that are wrong, the share of wrong ones, and whether the last is."""
+    found = [is_close(value, stated) for value, stated in sums_in(text)]
+    wrong = found.count(False)
+    return [
+        math.log1p(len(found) - wrong),
+        math.log1p(wrong),
+        wrong / len(found) if found else 0.0,
+        float(bool(found) and not found[-1]),
+    ]
+
+
+def _last_number(question: str, text: str) -> list[float]:
+    """The last number against those before it: whether and where it stands there too."""
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return [0.0] * 11
+    last, before = found[-1], found[:-1]
+    value = number(last[0])
+    values = [number(each[0]) for each in before]
+    results = [number(each) for each in _EQUALS.findall(text[: last.start()].rstrip())]
+    gap = text[before[-1].end() : last.start()] if before else text[: last.start()]
+    same = [place for place, each in enumerate(values) if each == value]
+    is_rounded = any(abs(each - value) <= max(0.51, abs(value) / CLOSE) for each in values[-8:])
+    is_result = bool(results) and results[-1] == value
+    return [
+        1.0,
+        math.log1p(len(same)),
+        float(bool(same) and same[-1] == len(values) - 1),
+        (len(values) - same[-1]) / max(1, len(values)) if same else 2.0,
+        float(is_rounded),
+        float(is_result),
+        float(value in results),
+        float(bool(results)),
+        math.log1p(len(gap)),
+        float(last[0] in question),
+        math.log1p(len(text) - last.end()),
+    ]
+
+
+def _last_option(question: str, text: str) -> list[float]:
+    """The final option against the working: how much of its text, number and letter stands there,
+    beside the best of the others."""
+    options, found = options_of(question), final_letter(text)
+    if not options:
+        return [0.0, 0.0, *[0.0] * 12]
+    if found is None or found[1].upper() not in options:
+        return [1.0, 0.0, *[0.0] * 12]
+    letter = found[1].upper()
+    body = text[: found.start()].lower()
+    near = body[-300:]
+    supports = [_supports(options, part) for part in (near, body[-1_200:], body[:600])]
+    compared = [_beside(each, letter) for each in supports]
+    mentions = {
+        each: len(
+            re.findall(rf"(?:\(|\boption |\bchoice |\b){each}\b[).:]?", text[: found.start()])
+        )
+        for each in options
+    }
+    others = [count for each, count in mentions.items() if each != letter]
+    digits = [each for each in _PIECE.findall(options[letter].lower()) if each[0].isdigit()]
+    return [
+        1.0,
+        1.0,
+        *(value for pair in compared for value in pair),
+        float(mentions[letter] > 0),
+        float(max(others, default=0) > mentions[letter]),
+        float(bool(digits)),
+        float(bool(digits) and all(each in near for each in digits)),
+        float(bool(digits) and not any(each in body for each in digits)),
+        math.log1p(len(body)),
+    ]
+
+
+def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
+    """Of each option the share of its words and numbers that the reason holds; what many options
+    have in common counts little."""
+    parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
+    held: dict[str, int] = {}
+    for own in parts.values():
+        for part in own:
+            held[part] = held.get(part, 0) + 1
+    found = {}
+    for letter, own in parts.items():
+        weight = sum(1 / held[part] for part in own)
+        said = sum(1 / held[part] for part in own if part[:7] in reason)
+        found[letter] = said / weight if weight else 0.0
+    return found
+
+
+def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
+    """The support of a letter, and by how much it is above the best of the others."""
+    others = [value for each, value in support.items() if each != letter]
+    return support[letter], support[letter] - max(others)
+
+
+def _opposites(text: str) -> list[float]:
+    """Whether a sentence stands with and without its negation, and whether yes becomes no."""
+    kept: dict[str, bool] = {}
+    is_opposed = False
+    for sentence in _SENTENCE.split(text.lower())[:200]:
+        key = " ".join(_PIECE.findall(_NOT.sub(" ", sentence)))
+        if len(key) > 15:
+            is_negated = bool(_NOT.search(sentence))
+            is_opposed |= kept.setdefault(key, is_negated) != is_negated
+    begins, ends = _YES.search(text), _CONCLUDES.findall(text)
+    turned = bool(begins and ends) and begins is not None and begins[1].lower() != ends[-1].lower()
+    return [float(is_opposed), float(turned)]
+
+
+def _ending(text: str) -> list[float]:
+    """Whether the end is missing: brackets, quotes and fences left open, a word without a stop."""
+    bare = text.rstrip()
+    last = bare[-1:]
+    return [
+        float(bare.count("{") - bare.count("}")),
+        float(bare.count("(") - bare.count(")")),
+        float(bare.count("[") - bare.count("]")),
+        float(bare.count("```") % 2),
+        float(bare.count('"') % 2),
+        float(bare.count("$") % 2),
+        float(last.isalnum()),
+        float(last in ",;:-=+*/("),
+        float(last in ".!?。"),
+        float(bare[-12:].count(" ")),
+    ]
