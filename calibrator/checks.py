@@ -74,11 +74,11 @@ def _support(option: str, reason: str) -> float:
 
 def calls(question: str, answer: str) -> list[float]:
     """Tool calls against the tools offered: names, arguments, and whether they were asked for."""
-    offered = _offered(question)
+    offered = offered_tools(question)
     if not offered:
         return [0.0] * 12
     request = question.partition("Available functions")[0].lower()
-    made = _made(answer)
+    made = made_calls(answer)
     known = [(offered[name], arguments) for name, arguments in made if name in offered]
     if not known:
         return [
@@ -161,7 +161,7 @@ def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
     return best
 
 
-def _offered(question: str) -> dict[str, Mapping[str, Any]]:
+def offered_tools(question: str) -> dict[str, Mapping[str, Any]]:
     """The tools in a question by name, dots as underscores; empty when there are none."""
     start = _OFFER.search(question)
     if start is None:
@@ -178,7 +178,7 @@ def _offered(question: str) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _made(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
+def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
     """The calls in an answer, `name(a=1)` or `{"name": {"a": 1}}`, with their arguments."""
     text = answer.strip().strip("`").strip()
     try:

@@ -1,0 +1,18 @@
+"""Whether an agent's call of tools is right: traits of the conversation and the call, and trees.
+
+Other rooms use `CallTrees`, which serves, `reasons`, and `corrupted_calls`, with which `evaluate`
+asks what a calibrator sees; `training.fit_calls` makes the arrays.
+"""
+
+from calibrator.calls.model import PREFIX, CallTrees
+from calibrator.calls.reasons import reasons
+
+__all__ = ["PREFIX", "CallTrees", "corrupted_calls", "reasons"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "corrupted_calls":  # which serving does without
+        from calibrator.calls.making import corrupted_calls
+
+        return corrupted_calls
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,78 @@
+"""Changes that leave a right call right and make it look suspicious."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from calibrator.calls.conversation import Record, records_of
+from calibrator.calls.making.changes import YES, asked, limited, reshuffled
+from calibrator.calls.making.drafts import Draft
+from calibrator.calls.steps import is_read
+
+# --- what looks suspicious and is right ---------------------------------------------------------
+
+
+def renamed_ids(draft: Draft) -> bool:
+    """Ids of the call renamed wherever they stand."""
+    ids = [v for v in draft.values if v.kind == "id" and isinstance(v.raw, str) and len(v.text) > 3]
+    pairs = {v.raw: reshuffled(v.raw, draft.rng) for v in ids}
+    if not pairs:
+        return False
+    for at, message in enumerate(draft.messages):
+        text = json.dumps(message, ensure_ascii=False)
+        for old, new in pairs.items():
+            text = text.replace(old, new)
+        draft.messages[at] = json.loads(text)
+    for value in ids:
+        draft.put(value, pairs[value.raw])
+    return True
+
+
+def results_as_text(draft: Draft) -> bool:
+    """Results in lines of text in place of JSON."""
+    has_changed = False
+    for at, message in enumerate(draft.messages):
+        content = message.get("content")
+        if message.get("role") != "tool" or not isinstance(content, str) or content[:1] not in "[{":
+            continue
+        groups: dict[int, list[Record]] = {}
+        for record in records_of([content]):
+            groups.setdefault(record.group, []).append(record)
+        records = max(groups.values(), key=len, default=[])
+        lines = [", ".join(f"{k}: {v}" for k, v in r.fields.items()) for r in records]
+        if lines and all(lines) and len("".join(lines)) > 0.4 * len(content):
+            draft.messages[at] = {**message, "content": "\n".join(lines)}
+            has_changed = True
+    return has_changed
+
+
+def looked_elsewhere(draft: Draft) -> bool:
+    """Another look-up before the call, which found nothing."""
+    reads = [t for t in draft.view.tools if is_read(t) and t != draft.call.get("name")]
+    if not reads:
+        return False
+    name = draft.rng.choice(sorted(reads))
+    function = {"name": name, "arguments": "{}"}
+    call = {"id": f"call_{len(draft.messages)}y", "type": "function", "function": function}
+    draft.messages += [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "[]"},
+    ]
+    return True
+
+
+def confirmed(draft: Draft) -> bool:
+    """The call after the user, asked whether to make it, said yes."""
+    return asked(draft, YES)
+
+
+def limit_kept(draft: Draft) -> bool:
+    """A rule with a limit that the call keeps."""
+    return limited(draft, (1.2, 2.0, 5.0))
+
+
+SUSPICIOUS: dict[str, Callable[[Draft], bool]] = {
+    function.__name__.replace("_", " "): function
+    for function in (renamed_ids, results_as_text, looked_elsewhere, confirmed, limit_kept)
+}

@@ -1,0 +1,81 @@
+"""A reply that calls tools, taken apart so that one thing in it can be changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calibrator.calls.conversation import Call, View, view_of
+from calibrator.calls.grounding import Sources, sources_of
+from calibrator.calls.values import Value
+from calibrator.scorer import ToolUse
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A reply that may be changed: its own copy of everything but the texts."""
+
+    messages: list[Json]
+    tools: list[Any]
+    message: Json
+    call: Json  # `function` of the call that is changed, in `message`
+    arguments: Json  # of it, decoded
+    values: list[Value]
+    view: View
+    sources: Sources
+    rng: random.Random
+
+    def used(self) -> ToolUse:
+        """The reply as it is now."""
+        self.call["arguments"] = json.dumps(self.arguments, ensure_ascii=False)
+        return ToolUse(self.messages, self.tools, self.message)
+
+    def put(self, value: Value, new: Any) -> bool:
+        """Puts another value in the place of one; False where it stands inside others."""
+        if value.path not in self.arguments or isinstance(self.arguments[value.path], dict):
+            return False
+        held = self.arguments[value.path]
+        if isinstance(held, list):
+            if value.raw not in held:
+                return False
+            self.arguments[value.path] = [new if each == value.raw else each for each in held]
+        else:
+            self.arguments[value.path] = new
+        return True
+
+
+def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
+    """A copy of a reply to change one of its calls; None where no call has readable arguments."""
+    message = copy.deepcopy(dict(used.message))
+    listed = message.get("tool_calls")
+    functions = [
+        each["function"]
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("function"), dict)
+    ]
+    if not functions:
+        return None
+    view = view_of(ToolUse(used.messages, used.tools, message))
+    chosen = [n for n, c in enumerate(view.calls) if n < len(functions) and c.arguments]
+    number = rng.choice(chosen) if chosen else 0
+    call = view.calls[number] if number < len(view.calls) else Call("", {})
+    if not call.is_readable or call.name != functions[number].get("name"):
+        return None
+    messages = [dict(m) for m in used.messages if isinstance(m, Mapping)]
+    return Draft(messages, list(used.tools), message, functions[number],
+                 copy.deepcopy(dict(call.arguments)), call.values, view, sources_of(view),
+                 rng)  # fmt: skip
+
+
+def changed(used: ToolUse, change: Callable[[Draft], bool], rng: random.Random) -> ToolUse | None:
+    """A reply after one change; None where it cannot be made."""
+    draft = draft_of(used, rng)
+    if draft is None or not change(draft):
+        return None
+    return draft.used()

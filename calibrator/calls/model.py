@@ -1,0 +1,77 @@
+"""Whether a call of tools is right, as log-odds: what serves.
+
+Two sets of boosted trees read the traits. The general ones were taught by graded calls of all
+sources, corruptions and scenes of our own; the special ones, and a linear model of words, by graded
+calls alone. What is special counts as much as the conversation's words are familiar: to other
+domains it does not carry over. Serving is numpy alone; `training` makes the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.calls.conversation import view_of
+from calibrator.calls.grounding import sources_of
+from calibrator.calls.traits import TRAITS, array_of, named_traits
+from calibrator.calls.wording import Ints, Wording, word_ids
+from calibrator.scorer import ToolUse
+from calibrator.trees import Trees
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+PREFIX = "calls."
+GENERAL, SPECIAL, WORDING = "general.", "special.", "words."
+MOST = 7.0  # log-odds in either direction: nobody is surer than 0.999
+
+
+class CallTrees:
+    """Trees, words, and how they are weighed.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.general = Trees(_under(state, GENERAL), TRAITS)
+        self.special = Trees(_under(state, SPECIAL), TRAITS)
+        self.wording = Wording(_under(state, WORDING))
+        self.strange = state["strange"].astype(np.float64)  # (2,) bias, and slope of the general
+        self.familiar = state["familiar"].astype(np.float64)  # (4,) bias, general, special, words
+        if self.strange.shape != (2,) or self.familiar.shape != (4,):
+            raise ValueError("weights of another shape")
+
+    def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
+        """Log-odds of correct, (B,); `names` are of the answering models, as they were told."""
+        if not used:
+            return np.zeros(0)
+        read = [read_call(each, name) for each, name in zip(used, names, strict=True)]
+        return self.read(np.stack([traits for traits, _ in read]), [ids for _, ids in read])
+
+    def read(self, traits: Floats, words: Sequence[Ints]) -> Doubles:
+        """The same of traits (B, TRAITS) and the words' buckets."""
+        general, special = self.general.read(traits), self.special.read(traits)
+        spoken, familiarity = self.wording.read(words)
+        strange = self.strange[0] + self.strange[1] * general
+        parts = np.stack([np.ones_like(general), general, special, spoken])
+        mixed = (1 - familiarity) * strange + familiarity * (self.familiar @ parts)
+        return np.asarray(np.clip(mixed, -MOST, MOST))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
+        """What a checkpoint's weights hold; None for a checkpoint without these."""
+        own = _under(state, PREFIX)
+        return cls(own) if own else None
+
+
+def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
+    """The traits (TRAITS,) of a reply and the buckets of its words."""
+    view = view_of(used)
+    return array_of(named_traits(view, sources_of(view))), word_ids(view, name)
+
+
+def _under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

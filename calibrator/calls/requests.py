@@ -1,0 +1,257 @@
+"""A call beside what the user asked: the tool's words, the verb, numbers, dates, thoughts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from calibrator.calls.conversation import Call, Tool, View
+from calibrator.calls.grounding import Source, Sources
+from calibrator.calls.steps import is_read
+from calibrator.calls.values import (
+    Value,
+    calendar_day,
+    name_words,
+    stem,
+    weekdays_in,
+    words_in,
+)
+
+_CLASSES = {  # verbs that may stand for each other
+    "add": "add create make new book schedule post open insert register place set up put write"
+    " arrange organise organize plan order buy purchase reserve draft compose start",
+    "remove": "delete remove cancel drop clear erase discard trash unsubscribe rm revoke void call"
+    " withdraw unbook scrap",
+    "change": "update change modify edit move set rename reschedule shift adjust push bring replace"
+    " correct extend shorten raise lower reassign assign mark switch transfer postpone swap amend",
+    "send": "send email mail reply forward message notify tell post share invite write text inform"
+    " answer let",
+    "look": "get list find search read look check view show query fetch describe count compute how"
+    " what when which who display see know many much calculate tell compare any is are",
+    "pay": "pay transfer refund charge send deposit top fund wire settle return reimburse",
+    "start": "start run launch resume enable activate turn on begin restart press engage",
+    "stop": "stop pause halt disable deactivate off end shut suspend turn close kill",
+    "lock": "lock secure close",
+    "unlock": "unlock open release",
+    "approve": "approve accept confirm grant allow",
+    "reject": "reject decline deny refuse dismiss",
+    "raise": "increase raise add grow up scale more extend turn",
+    "lower": "decrease lower reduce down shrink scale less cut turn",
+}
+_OPPOSITES = (
+    ("add", "remove"), ("start", "stop"), ("lock", "unlock"), ("approve", "reject"),
+    ("raise", "lower"), ("change", "remove"),
+)  # fmt: skip
+_CLASS_OF: dict[str, set[str]] = {}
+for _class, _listed in _CLASSES.items():
+    for _verb in _listed.split():
+        _CLASS_OF.setdefault(stem(_verb), set()).add(_class)
+
+_WORD = re.compile(r"[a-z]+")
+_YES = re.compile(
+    r"^\W*(?:yes|yeah|yep|sure|ok(?:ay)?|please do|go ahead|correct|confirm(?:ed)?"
+    r"|that's (?:right|fine)"
+    r"|sounds good|do it|perfect|right|agreed|absolutely|exactly)\b", re.IGNORECASE
+)  # fmt: skip
+_NO = re.compile(r"^\W*(?:no|nope|wait|stop|don't|do not|never mind|nevermind|hold on|not)\b", re.I)
+_DONT = re.compile(r"\b(?:do not|don't|never|without|instead of|except|but not|rather than)\b")
+_QUESTION = re.compile(
+    r"^(?:what|when|where|which|who|how|why|is|are|does|do|did|has|have|was|were|will|would i)\b",
+)
+_HEDGED = re.compile(
+    r"\b(?:assum\w+|guess\w*|probably|might|maybe|perhaps|likely|not sure|unclear|placeholder|"
+    r"i don't (?:have|know)|let's say|for example|presum\w+|should be|try(?:ing)?)\b", re.I
+)  # fmt: skip
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|in case|only)\b")
+
+
+def verb_classes(words: Sequence[str]) -> set[str]:
+    """What these words may stand for."""
+    return {name for word in words for name in _CLASS_OF.get(stem(word), ())}
+
+
+def asking(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
+    """Whether the tool is the one that the request is about."""
+    request = sources.request if len(view.request) > 30 else sources.users
+    words = tool.words if tool else words_in(" ".join(name_words(call.name)))
+    own = _overlap(words, request)
+    mine = set(name_words(call.name))
+    others = [t for t in view.tools.values() if t.name != call.name]
+    fits = [_overlap(t.words, request) for t in others]
+    rarely = _rare_fits(view, request, call.name)
+    asked = _WORD.findall(request.text[-1_500:])
+    wanted, does = verb_classes(asked[:120]), verb_classes(_verbs(call.name))
+    return {
+        "tool_overlap": own,
+        "tool_gap": max(fits, default=0.0) - own,
+        "tool_rank": sum(f > own for f in fits) / max(1, len(fits)),
+        "rare_gap": rarely,
+        "name_overlap": len({stem(w) for w in mine} & request.words) / max(1, len(mine)),
+        "verb_agrees": float(bool(wanted & does)),
+        "verb_named": float(bool({stem(w) for w in _verbs(call.name)} & request.words)),
+        "verb_opposite": float(_is_opposite(wanted, does)),
+        "verb_other": float(not wanted & does and _another_agrees(others, wanted, words)),
+        "write_for_question": float(
+            not is_read(call.name) and bool(_QUESTION.match(view.request.strip().lower()))
+        ),
+        "read_for_order": float(is_read(call.name) and not wanted & {"look"}),
+        "values_asked": _values_asked(call.values, request),
+    }
+
+
+def _verbs(name: str) -> list[str]:
+    words = name_words(name)
+    known = [word for word in words if stem(word) in _CLASS_OF]
+    return known[:1] or words[:1]
+
+
+def _overlap(words: set[str], request: Source) -> float:
+    return len(words & request.words) / math.sqrt(len(words) + 1)
+
+
+def _rare_fits(view: View, request: Source, name: str) -> float:
+    """By how much another tool's words, counted the more the fewer tools have them, fit better."""
+    often: dict[str, int] = {}
+    for tool in view.tools.values():
+        for word in tool.words & request.words:
+            often[word] = often.get(word, 0) + 1
+    points = {
+        t.name: sum(1 / often[word] for word in t.words & request.words)
+        for t in view.tools.values()
+    }
+    own = points.pop(name, 0.0)
+    best = max(points.values(), default=0.0)
+    return (best - own) / max(best, own, 1e-9) if points else 0.0
+
+
+def _is_opposite(wanted: set[str], does: set[str]) -> bool:
+    return any(
+        (b in wanted and a not in wanted and a in does and b not in does)
+        or (a in wanted and b not in wanted and b in does and a not in does)
+        for a, b in _OPPOSITES
+    )
+
+
+def _another_agrees(others: Sequence[Tool], wanted: set[str], words: set[str]) -> bool:
+    """Whether a tool for the same things has the verb that this one lacks."""
+    return any(
+        verb_classes(_verbs(t.name)) & wanted and len(t.words & words) * 3 >= len(words)
+        for t in others
+    )
+
+
+def _values_asked(values: Sequence[Value], request: Source) -> float:
+    sought = [v for v in values if v.kind not in ("flag", "empty")]
+    return sum(request.holds(v) for v in sought) / len(sought) if sought else 0.0
+
+
+# --- numbers, dates, thoughts -------------------------------------------------------------------
+
+
+def dating(call: Call, sources: Sources) -> dict[str, float]:
+    """Dates and times beside those that were asked for, and beside each other."""
+    dated = [v for v in call.values if v.days]
+    days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
+    asked = sources.request.text
+    weekdays = weekdays_in(asked)
+    is_named = bool(sources.request.days)
+    starts, ends = _ends(call, ("start", "from", "min", "after", "begin", "since", "checkin"))
+    times = [t for v in call.values for t in v.times]
+    told = sources.request.times
+    today = sources.today
+    return {
+        "weekday_wrong": float(
+            bool(weekdays and days and not is_named)
+            and not any(d.weekday() in weekdays for d in days)
+        ),
+        "weekday_right": float(bool(weekdays and any(d.weekday() in weekdays for d in days))),
+        "relative_right": float(bool(days) and any(d in sources.relative for d in days)),
+        "relative_wrong": float(
+            bool(days and sources.relative and not is_named)
+            and not any(d in sources.relative for d in days)
+        ),
+        "named_day_wrong": float(
+            is_named and bool(days)
+            and not any((d.month, d.day) in {n[1:] for n in sources.request.days} for d in days)
+        ),
+        "in_past": float(bool(today and days and max(days) < today)),
+        "year_off": float(bool(today and days and any(abs(d.year - today.year) > 1 for d in days))),
+        "date_unreal": float(any(calendar_day(d) is None and d[0] for v in dated for d in v.days)),
+        "order_wrong": float(bool(starts and ends and min(starts) > max(ends))),
+        "time_wrong": float(bool(told and times and not set(times) & told)),
+        "time_right": float(bool(told and set(times) & told)),
+        "time_invented": float(bool(set(times) - {0}) and not told and not (
+            set(times) & (sources.users.times | sources.results.times))),
+    }  # fmt: skip
+
+
+def _ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The starts and ends of ranges that a call states, as texts that sort by time."""
+    starts, ends = [], []
+    for value in call.values:
+        if not value.days:
+            continue
+        words = set(name_words(value.path.rpartition(" ")[2]))
+        if words & {*opening}:
+            starts.append(value.text)
+        elif words & {"end", "to", "max", "before", "until", "checkout", "return"}:
+            ends.append(value.text)
+    return starts, ends
+
+
+def counting(view: View, sources: Sources) -> dict[str, float]:
+    """What was asked for and stands in no call."""
+    made = [v for c in view.calls for v in c.values]
+    earlier = sources.own
+    asked = {n for n in sources.request.numbers if abs(n) > 2}
+    used = {v.number for v in made if v.number is not None}
+    used |= {float(p) for v in made for d in v.days for p in d}
+    used |= {float(t // 60) for v in made for t in v.times} | {
+        float(t // 60 % 12) for v in made for t in v.times
+    }
+    text = " ".join(v.text for v in made)[:20_000]
+    left = {n for n in asked - used if f"{n:g}" not in text and f"{n:g}" not in earlier}
+    mails = set(re.findall(r"[\w.+-]+@[\w.-]+\w", sources.request.text))
+    quoted = re.findall(
+        "[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019]{3,80})[\"'\u201d\u2019]",
+        sources.request.text,
+    )
+    all_text = text + earlier
+    return {
+        "numbers_left": min(5.0, len(left)),
+        "numbers_left_share": len(left) / len(asked) if asked else 0.0,
+        "mails_left": float(any(m not in all_text for m in mails)),
+        "quotes_left": sum(q.lower() not in all_text for q in quoted[:10])
+        / max(1, len(quoted[:10])),
+    }
+
+
+def talking(view: View, sources: Sources) -> dict[str, float]:
+    """The last turn, the thought, and how long all of it is."""
+    request = view.request.strip()
+    thought = view.thought
+    made = " ".join(v.text for c in view.calls for v in c.values)[:4_000]
+    return {
+        "is_yes": float(bool(_YES.match(request)) and len(request) < 200),
+        "is_no": float(bool(_NO.match(request))),
+        "asked_first": float("?" in view.said),
+        "dont": float(bool(_DONT.search(sources.request.text))),
+        "condition": float(bool(_CONDITION.search(sources.request.text))),
+        "question": float(request.endswith("?")),
+        "request_length": math.log1p(len(request)),
+        "request_vague": float(len(words_in(request)) < 4),
+        "thought_length": math.log1p(len(thought)),
+        "thought_hedged": float(bool(_HEDGED.search(thought))),
+        "thought_fits": len(words_in(made) & words_in(thought)) / max(1, len(words_in(made))),
+        "calls": math.log1p(len(view.calls)),
+        "calls_repeat": float(len({c.key + c.name for c in view.calls}) < len(view.calls)),
+        "tools": math.log1p(len(view.tools)),
+        "steps": math.log1p(view.steps),
+        "turns": math.log1p(view.user_turns),
+        "earlier": math.log1p(len(view.earlier)),
+        "arguments": math.log1p(sum(len(c.values) for c in view.calls)),
+        "said_length": math.log1p(len(made)),
+        "rules_length": math.log1p(len(view.rules)),
+        "results_length": math.log1p(len(sources.results.text)),
+    }  # fmt: skip

@@ -1,0 +1,372 @@
+"""Makes the arrays of `CallTrees` from labelled rows: one function, minutes on one core.
+
+How surely the parts speak is measured on rows that the parts were not fitted on: where the words
+are familiar, on questions left out in turn; where they are strange, on sources left out in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.calls.making.domains import DOMAINS, Domain
+from calibrator.calls.making.lessons import (
+    CORRUPTED,
+    GRADED,
+    SCENE,
+    SUSPECT,
+    WRITTEN,
+    Lesson,
+    lessons_of,
+)
+from calibrator.calls.model import GENERAL, PREFIX, SPECIAL, WORDING, read_call
+from calibrator.calls.wording import BUCKETS, Ints
+from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.rows import Row
+from calibrator.trees import Trees, tree_arrays
+
+Array = NDArray[np.generic]
+Doubles = NDArray[np.float64]
+State = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class CallConfig:
+    """How the arrays are fitted, and what counts how much."""
+
+    trees: int = 300
+    learning_rate: float = 0.06
+    leaves: int = 15
+    leaf_rows: int = 40
+    ridge: float = 5.0
+    feature_share: float = 0.3
+    fits: int = 2  # of the same trees with other seeds, of which the mean counts
+    word_strength: float = 10.0  # inverse of the words' ridge
+    known_rows: int = 3  # with a word, from which on it is known
+    folds: int = 4
+    scenes: int = 2_600
+    faults: int = 2  # corruptions of each right row
+    written: float = 1.0  # weight of calls written as text beside all graded ones of one source
+    corrupted: float = 0.4  # of a source's corruptions beside its graded rows
+    suspect: float = 0.02  # of those, of right variants that look suspicious
+    scene: float = 0.3
+    sources: dict[str, float] = field(
+        default_factory=lambda: {"WorkBench": 1.3, "tau-airline": 0.5, "Toolathlon": 0.25}
+    )  # beside 1.0
+
+
+@dataclass(slots=True)
+class Material:
+    """Lessons as numbers, each (N,) or (N, ...)."""
+
+    traits: NDArray[np.float32]
+    words: list[Ints]
+    targets: NDArray[np.int64]
+    weights: Doubles  # of the lesson's label alone
+    origins: NDArray[np.str_]
+    groups: NDArray[np.str_]
+    kinds: NDArray[np.str_]
+    questions: NDArray[np.str_]
+
+    def part(self, chosen: NDArray[np.bool_]) -> Material:
+        """The lessons that are chosen."""
+        at = np.flatnonzero(chosen)
+        return Material(self.traits[at], [self.words[i] for i in at], self.targets[at],
+                        self.weights[at], self.origins[at], self.groups[at], self.kinds[at],
+                        self.questions[at])  # fmt: skip
+
+
+def material_of(lessons: Sequence[Lesson], seed: int) -> Material:
+    """Reads all lessons, every other one without its model's name, as it may be where it serves."""
+    rng = np.random.default_rng(seed)
+    is_named = rng.random(len(lessons)) < 0.5
+    read = [
+        read_call(lesson.used, lesson.name if named else None)
+        for lesson, named in zip(lessons, is_named, strict=True)
+    ]
+    return Material(
+        np.stack([traits for traits, _ in read]),
+        [words for _, words in read],
+        np.array([lesson.correct for lesson in lessons]),
+        np.array([lesson.weight for lesson in lessons]),
+        np.array([lesson.origin for lesson in lessons]),
+        np.array([lesson.group for lesson in lessons]),
+        np.array([lesson.kind for lesson in lessons]),
+        np.array([lesson.question for lesson in lessons]),
+    )
+
+
+def fit_calls(
+    rows: Sequence[Row],
+    seed: int,
+    config: CallConfig | None = None,
+    domains: tuple[Domain, ...] = DOMAINS,
+) -> State:
+    """The arrays of a `CallTrees`, under `PREFIX`, from rows of which some call tools.
+
+    The same rows and seed, the same arrays. Raises TrainingError where the rows that call tools
+    have one label, and MissingExtraError without scikit-learn.
+    """
+    config = config or CallConfig()
+    lessons = lessons_of(
+        rows, seed, scene_count=config.scenes, faults=config.faults, domains=domains
+    )
+    material = material_of(lessons, seed)
+    graded = material.targets[material.origins == GRADED]
+    if len(set(graded.tolist())) < 2:
+        raise TrainingError("there must be right and wrong rows that call tools")
+    parts = fit_parts(material, config, seed)
+    state = {**parts, **weighed(material, config, seed)}
+    return {PREFIX + name: array for name, array in state.items()}
+
+
+# --- what counts how much -----------------------------------------------------------------------
+
+
+def balanced(material: Material, config: CallConfig) -> Doubles:
+    """Weights (N,) by which no source outweighs the others, nor corruptions what they are of.
+
+    Beside the corruptions stand the right calls that they were made from: on both sides of the
+    label are the same conversations.
+    """
+    weights = np.zeros(len(material.targets))
+    for group in sorted(set(material.groups.tolist())):
+        here = material.groups == group
+        if (here & (material.origins == GRADED)).any():
+            _weigh(weights, material, here, GRADED, config.sources.get(group, 1.0), config)
+    written = {g for g, o in zip(material.groups, material.origins, strict=True) if o == WRITTEN}
+    scenes = {g for g, o in zip(material.groups, material.origins, strict=True) if o == SCENE}
+    _weigh(
+        weights,
+        material,
+        np.isin(material.groups, sorted(written)),
+        WRITTEN,
+        config.written,
+        config,
+    )
+    _weigh(weights, material, np.isin(material.groups, sorted(scenes)), SCENE, config.scene, config)
+    return np.asarray(weights * (len(weights) / 8 / max(weights.sum(), 1e-9)))
+
+
+def _weigh(
+    weights: Doubles,
+    material: Material,
+    here: NDArray[np.bool_],
+    origin: str,
+    mass: float,
+    config: CallConfig,
+) -> None:
+    """Adds the weights of one source and of what was made from it."""
+    own = here & (material.origins == origin)
+    right = own & (material.targets == 1)
+    evenly = 1.0 if origin == SCENE else 0.5
+    _put(weights, own, _evened(material, own, evenly), mass)
+    corrupted = mass if origin == SCENE else mass * config.corrupted
+    for chosen, share in (
+        (here & (material.origins == CORRUPTED), 0.5),
+        (right, 0.5 - config.suspect),
+        (here & (material.origins == SUSPECT), config.suspect),
+    ):
+        _put(weights, chosen, material.weights[chosen], corrupted * share)
+
+
+def _evened(material: Material, chosen: NDArray[np.bool_], evenly: float) -> Doubles:
+    """Weights with the rarer label raised: 0 leaves them, 1 makes both count the same."""
+    weights, targets = material.weights[chosen].copy(), material.targets[chosen]
+    for label in (0, 1):
+        is_label = targets == label
+        share = weights[is_label].sum() / max(weights.sum(), 1e-9)
+        if 0 < share < 1:
+            weights[is_label] *= (0.5 / share) ** evenly
+    return weights
+
+
+def _put(weights: Doubles, chosen: NDArray[np.bool_], own: Doubles, mass: float) -> None:
+    if chosen.any():
+        weights[chosen] += own / max(own.sum(), 1e-9) * mass
+
+
+# --- fits ---------------------------------------------------------------------------------------
+
+
+def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
+    """The arrays of both sets of trees and of the words."""
+    weights = balanced(material, config)
+    graded = material.part(material.origins == GRADED)
+    own = balanced(graded, config)
+    general = _trees(material, weights, config, seed)
+    special = _trees(graded, own, config, seed)
+    words = _words(graded, own, config)
+    return {
+        **{GENERAL + name: array for name, array in general.items()},
+        **{SPECIAL + name: array for name, array in special.items()},
+        **{WORDING + name: array for name, array in words.items()},
+    }
+
+
+def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) -> State:
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("scikit-learn", "train") from error
+    counted = weights > 0
+    found = [
+        tree_arrays(
+            HistGradientBoostingClassifier(
+                max_iter=config.trees,
+                learning_rate=config.learning_rate,
+                max_leaf_nodes=config.leaves,
+                min_samples_leaf=config.leaf_rows,
+                l2_regularization=config.ridge,
+                max_features=config.feature_share,
+                early_stopping=False,
+                random_state=seed + number,
+            ).fit(
+                material.traits[counted],
+                material.targets[counted],
+                sample_weight=weights[counted],
+            ),
+            1 / config.fits,
+        )
+        for number in range(config.fits)
+    ]
+    return _together(found)
+
+
+def _together(found: Sequence[State]) -> State:
+    """Several sets of trees as one, whose log-odds add up."""
+    nodes = max(each["feature"].shape[1] for each in found)
+    joined: State = {}
+    for name in ("feature", "threshold", "left", "right", "value"):
+        padded = []
+        for each in found:
+            missing = nodes - each[name].shape[1]
+            own = np.broadcast_to(np.arange(nodes - missing, nodes), (len(each[name]), missing))
+            fill = own if name in ("left", "right") else np.zeros_like(own)
+            padded.append(np.hstack([each[name], fill.astype(each[name].dtype)]))
+        joined[name] = np.concatenate(padded)
+    base = sum(float(each["base"].astype(float)[0]) for each in found)
+    depth = max(int(each["depth"].astype(int)[0]) for each in found)
+    return {**joined, "base": np.array([base], np.float32), "depth": np.array([depth], np.int16)}
+
+
+def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
+    """A linear model of hashed words, and the words that enough rows hold."""
+    from scipy.sparse import csr_matrix
+    from sklearn.linear_model import LogisticRegression
+
+    lengths = [len(ids) for ids in material.words]
+    values = np.repeat([max(1, n) ** -0.5 for n in lengths], lengths)
+    shape = (len(lengths), BUCKETS)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    bags = csr_matrix((values, np.concatenate(material.words), ends), shape=shape)
+    model = LogisticRegression(C=config.word_strength, max_iter=300)
+    model.fit(bags, material.targets, sample_weight=weights)
+    counts = np.bincount(np.concatenate(material.words), minlength=BUCKETS)
+    return {
+        "weights": model.coef_[0].astype(np.float16),
+        "bias": model.intercept_.astype(np.float32),
+        "known": np.packbits(counts >= config.known_rows),
+    }
+
+
+# --- how surely the parts speak -----------------------------------------------------------------
+
+
+def weighed(material: Material, config: CallConfig, seed: int) -> State:
+    """`familiar` and `strange` of `CallTrees`, from rows left out of the fits."""
+    known, targets, weights = _held_out(material, config, seed)
+    general, answers, masses = _sources_out(material, config, seed)
+    return {
+        "familiar": _logistic(known, targets, weights).astype(np.float32),
+        "strange": _logistic(general[:, None], answers, masses).astype(np.float32),
+    }
+
+
+def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Doubles, Ints, Doubles]:
+    """What the parts say of graded rows whose questions they were not fitted on, (N, 3)."""
+    graded = material.origins == GRADED
+    questions = sorted(set(material.questions[graded].tolist()))
+    order = np.random.default_rng(seed).permutation(len(questions))
+    fold_of = {questions[at]: n % config.folds for n, at in enumerate(order)}
+    folds = np.array([fold_of.get(question, -1) for question in material.questions.tolist()])
+    said, chosen = [], []
+    for fold in range(config.folds):
+        out = folds == fold
+        held = np.flatnonzero(out & graded)
+        said.append(_said(fit_parts(material.part(~out), config, seed), material, held))
+        chosen.append(held)
+    at = np.concatenate(chosen)
+    return np.concatenate(said), material.targets[at], _by_source(material, at)
+
+
+def _said(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
+    from calibrator.calls.wording import Wording
+
+    width = material.traits.shape[1]
+    general, special = (
+        Trees({k.removeprefix(p): v for k, v in state.items() if k.startswith(p)}, width)
+        for p in (GENERAL, SPECIAL)
+    )
+    words = Wording({k.removeprefix(WORDING): v for k, v in state.items() if k.startswith(WORDING)})
+    rows = material.traits[at]
+    spoken, _ = words.read([material.words[i] for i in at])
+    return np.stack([general.read(rows), special.read(rows), spoken], axis=1)
+
+
+def _sources_out(
+    material: Material, config: CallConfig, seed: int
+) -> tuple[Doubles, Ints, Doubles]:
+    """What the general trees say of graded rows whose source they were not fitted on."""
+    graded = material.origins == GRADED
+    said, chosen = [], []
+    groups = sorted(set(material.groups[graded].tolist()))
+    if (
+        len(groups) < 2
+    ):  # nothing is strange to what knows one source: scenes stand for strange ones
+        return _held_out(material, config, seed)[0][:, 0], *_targets(material, graded)
+    for group in groups:
+        out = material.groups == group
+        rest = material.part(~out)
+        state = _trees(rest, balanced(rest, config), config, seed)
+        held = np.flatnonzero(out & graded)
+        said.append(Trees(state, material.traits.shape[1]).read(material.traits[held]))
+        chosen.append(held)
+    at = np.concatenate(chosen)
+    return np.concatenate(said), material.targets[at], _by_source(material, at)
+
+
+def _targets(material: Material, chosen: NDArray[np.bool_]) -> tuple[Ints, Doubles]:
+    at = np.flatnonzero(chosen)
+    return material.targets[at], _by_source(material, at)
+
+
+def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
+    """Weights of rows by which each source counts as its square root."""
+    groups, weights = material.groups[at], material.weights[at].copy()
+    for group in set(groups.tolist()):
+        here = groups == group
+        weights[here] *= here.sum() ** -0.5
+    return weights
+
+
+def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
+    """Bias and slopes of a logistic regression, slopes not below 0."""
+    from scipy.optimize import minimize
+
+    columns = np.hstack([np.ones((len(given), 1)), given])
+    signs = 2.0 * targets - 1
+    share = weights / weights.sum()
+
+    def loss(slopes: Doubles) -> tuple[float, Doubles]:
+        margins = signs * (columns @ slopes)
+        gradient = -(share * signs / (1 + np.exp(np.clip(margins, -50, 50)))) @ columns
+        return float(share @ np.logaddexp(0, -margins)), gradient
+
+    bounds = [(None, None), *[(0.0, None)] * given.shape[1]]
+    start = np.concatenate([[0.0], np.full(given.shape[1], 0.5)])
+    found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
+    return np.asarray(found.x, dtype=np.float64)

@@ -1,0 +1,61 @@
+"""Traits of a reply that calls tools: some hundred and thirty numbers, finite for every input.
+
+Of each number of a call the largest over the reply's calls counts. They are meant to say the same
+in a domain that nobody has seen: no name of a tool, an argument or a model is among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.calls.conversation import Call, View, view_of
+from calibrator.calls.grounding import Sources, choosing, grounding, sources_of
+from calibrator.calls.requests import asking, counting, dating, talking
+from calibrator.calls.rules import ruling, sentences_of
+from calibrator.calls.steps import schema_of, steps_of
+from calibrator.scorer import ToolUse
+
+Floats = NDArray[np.float32]
+
+
+def traits_of(used: ToolUse) -> Floats:
+    """The traits (TRAITS,) of one reply."""
+    view = view_of(used)
+    return array_of(named_traits(view, sources_of(view)))
+
+
+def named_traits(view: View, sources: Sources) -> dict[str, float]:
+    """The traits by name, always the same names in the same order."""
+    sentences = sentences_of(view.rules)
+    each = []
+    for call in view.calls or [Call("", {})]:
+        tool = view.tools.get(call.name)
+        each.append(
+            grounding(call, sources, tool)
+            | choosing(call, sources, view)
+            | asking(call, tool, view, sources)
+            | dating(call, sources)
+            | steps_of(call, view)
+            | schema_of(call, tool, view)
+            | ruling(call, tool, view, sources, sentences)
+        )
+    worst = {name: max(one[name] for one in each) for name in each[0]}
+    return worst | counting(view, sources) | talking(view, sources)
+
+
+def array_of(named: dict[str, float]) -> Floats:
+    """As an array; what is not finite is 0."""
+    found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
+    return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
+
+
+def _names() -> tuple[str, ...]:
+    view = View()
+    return tuple(named_traits(view, sources_of(view)))
+
+
+NAMES: Sequence[str] = _names()
+TRAITS = len(NAMES)
