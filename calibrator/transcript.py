@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -50,9 +50,9 @@ class Question:
 
     text: str
     images: Sequence[Mapping[str, Any]] = ()
-    messages: Sequence[Any] = ()
-    tools: Any = ()
-    conversation: Callable[[], Sequence[Any]] | None = None
+    messages: Sequence[Any] = field(default=(), compare=False)  # two ways to one text are equal
+    tools: Any = field(default=(), compare=False)
+    conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
         """The reply with all that stands before it; None for one that calls no tool."""

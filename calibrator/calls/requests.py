@@ -56,6 +56,7 @@ _YES = re.compile(
 )  # fmt: skip
 _NO = re.compile(r"^\W*(?:no|nope|wait|stop|don't|do not|never mind|nevermind|hold on|not)\b", re.I)
 _DONT = re.compile(r"\b(?:do not|don't|never|without|instead of|except|but not|rather than)\b")
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|in case|only)\b")
 _QUESTION = re.compile(
     r"^(?:what|when|where|which|who|how|why|is|are|does|do|did|has|have|was|were|will|would i)\b",
 )
@@ -160,12 +161,13 @@ def dating(call: Call, sources: Sources) -> dict[str, float]:
     times = [t for v in call.values for t in v.times]
     told = sources.request.times
     today = sources.today
+    on_weekday = any(d.weekday() in weekdays for d in days)
     return {
         "weekday_wrong": float(
             bool(weekdays and days and not is_named)
             and not any(d.weekday() in weekdays for d in days)
         ),
-        "weekday_right": float(bool(weekdays and any(d.weekday() in weekdays for d in days))),
+        "weekday_right": float(on_weekday),
         "relative_right": float(bool(days) and any(d in sources.relative for d in days)),
         "relative_wrong": float(
             bool(days and sources.relative and not is_named)

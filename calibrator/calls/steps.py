@@ -110,29 +110,26 @@ def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
     """The call against the schema of its tool."""
     if tool is None:
         return {**dict.fromkeys(_SCHEMA, 0.0), "unknown_tool": float(bool(view.tools))}
-    given = call.arguments
-    typed = [
-        (p, given[n]) for n, p in tool.properties.items() if n in given and isinstance(p, dict)
-    ]
-    optional = [name for name in given if name not in tool.required]
+    given, known, required = call.arguments, tool.properties, tool.required
+    typed = [(p, given[n]) for n, p in known.items() if n in given and isinstance(p, dict)]
+    chosen = [(p["default"], value) for p, value in typed if "default" in p]
     return {
         "unknown_tool": 0.0,
-        "required_missing": sum(name not in given for name in tool.required)
-        / max(1, len(tool.required)),
-        "argument_unknown": float(
-            bool(tool.properties) and any(name not in tool.properties for name in given)
-        ),
+        "required_missing": _part(sum(name not in given for name in required), len(required)),
+        "argument_unknown": float(bool(known) and any(name not in known for name in given)),
         "type_wrong": float(any(not _fits(p, value) for p, value in typed)),
         "choice_wrong": float(any(_off_list(p, value) for p, value in typed)),
-        "empty": sum(v in ("", None) or v in ([], {}) for v in given.values()) / max(1, len(given)),
-        "optional_given": len(optional) / max(1, len(tool.properties)),
-        "optional_left": 1 - len(given) / max(1, len(tool.properties)),
-        "default_given": sum("default" in p and p["default"] == v for p, v in typed)
-        / max(1, len(typed)),
-        "default_departed": sum("default" in p and p["default"] != v for p, v in typed)
-        / max(1, len(typed)),
+        "empty": _part(sum(v in ("", None) or v in ([], {}) for v in given.values()), len(given)),
+        "optional_given": _part(sum(name not in required for name in given), len(known)),
+        "optional_left": 1 - _part(len(given), len(known)),
+        "default_given": _part(sum(value == usual for usual, value in chosen), len(typed)),
+        "default_departed": _part(sum(value != usual for usual, value in chosen), len(typed)),
         "unreadable": float(not call.is_readable),
-    }  # fmt: skip
+    }
+
+
+def _part(count: int, of: int) -> float:
+    return count / max(1, of)
 
 
 _SCHEMA = (

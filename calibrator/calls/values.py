@@ -47,16 +47,13 @@ _NOW = re.compile(
 )
 
 _SPOKEN = (
-    "one", "1", "two", "2", "three", "3", "four", "4", "five", "5", "six", "6", "seven", "7",
-    "eight", "8", "nine", "9", "ten", "10", "eleven", "11", "twelve", "12", "dozen", "12",
-    "couple", "2", "pair", "2", "half", "0.5", "twice", "2", "both", "2", "fifteen", "15",
-    "twenty", "20", "thirty", "30", "forty", "40", "fifty", "50", "sixty", "60", "ninety", "90",
-    "hundred", "100", "thousand", "1000", "million", "1000000", "first", "1", "second", "2",
-    "third", "3", "fourth", "4", "fifth", "5", "single", "1", "once", "1", "hour", "60",
-    "quarter", "15", "double", "2", "triple", "3", "zero", "0",
-)  # fmt: skip
+    "zero 0|one 1|two 2|three 3|four 4|five 5|six 6|seven 7|eight 8|nine 9|ten 10|eleven 11"
+    "|twelve 12|dozen 12|couple 2|pair 2|half 0.5|twice 2|both 2|fifteen 15|twenty 20|thirty 30"
+    "|forty 40|fifty 50|sixty 60|ninety 90|hundred 100|thousand 1000|million 1000000|first 1"
+    "|second 2|third 3|fourth 4|fifth 5|single 1|once 1|hour 60|quarter 15|double 2|triple 3"
+)
 NUMBER_WORDS = {
-    word: float(number) for word, number in zip(_SPOKEN[::2], _SPOKEN[1::2], strict=True)
+    word: float(number) for word, _, number in (one.partition(" ") for one in _SPOKEN.split("|"))
 }
 
 
