@@ -42,12 +42,13 @@ Name = Annotated[
         "probes",
         "answer-swap",
         "elicitations",
+        "calls",
     ],
     typer.Argument(
         help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
         "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
-        "models to a question while the name stays; or read a language model in other ways "
-        "than from its labels."
+        "models to a question while the name stays; read a language model in other ways than "
+        "from its labels; or leave sources, faults and domains out of the trees for calls."
     ),
 ]
 
@@ -90,6 +91,8 @@ def study(
             training, _ = load_labelled(paths)
             if name == "elicitations":
                 found = _elicitations(training, test, rows, calibrator, device)
+            elif name == "calls":
+                found = _calls(training, test, rows)
             else:
                 with tempfile.TemporaryDirectory() as scratch:
                     folder = runs or Path(scratch)
@@ -128,6 +131,12 @@ def _elicitations(
     from calibrator.probes import sample
 
     return compare_elicitations(calibrator, sample(train, most or len(train)), test, device, say)
+
+
+def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study:
+    from calibrator.calls.study import calls_study
+
+    return calls_study(train, test, most=most or 300, say=say)
 
 
 def _leave_out(

@@ -23,10 +23,12 @@ MAX_RESULT = 4_000  # of one result
 MAX_RESULTS = 16_000  # of all results that are read
 MAX_MESSAGES = 400  # the last ones are looked at, beside the first few
 MAX_CALLS = 12  # of one reply
+MAX_AT_ONCE = 50  # calls of one message before the reply
 MAX_EARLIER = 120  # calls before the reply
 MAX_TOOLS = 150
 MAX_ARGUMENTS = 20_000  # characters of a call's arguments that are decoded
 MAX_RECORDS = 300
+MAX_NAME = 200  # characters of a tool's name
 
 Json = Mapping[str, Any]
 
@@ -54,6 +56,13 @@ class Call:
     key: str = ""  # the same for equal calls
     turn: int = 0  # of the user, that it follows
     result: str = ""
+    given: Any = None  # the arguments as they were sent, until they are decoded
+
+    def decode(self) -> None:
+        """Reads the arguments as they were sent."""
+        self.arguments, self.is_readable = _decoded(self.given)
+        self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
+        self.given = None
 
 
 @dataclass(slots=True)
@@ -89,6 +98,8 @@ def view_of(used: ToolUse) -> View:
     made = calls_in(message)
     if len(made) > MAX_CALLS:
         made, view.is_cut = [*made[: MAX_CALLS // 2], *made[-MAX_CALLS // 2 :]], True
+    for call in [*made, *view.earlier]:  # and of none that are passed over
+        call.decode()
     for call in made:
         tool = view.tools.get(call.name)
         properties = tool.properties if tool else {}
@@ -105,14 +116,14 @@ def _choices(properties: Json, path: str) -> Sequence[Any]:
     return listed[:200] if isinstance(listed, list) else ()
 
 
-def calls_in(message: Json) -> list[Call]:
-    """The calls of one assistant's message, also of the legacy form."""
+def calls_in(message: Json, most: int = 500) -> list[Call]:
+    """The calls of one assistant's message, also of the legacy form, not decoded yet."""
     listed = message.get("tool_calls")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         legacy = message.get("function_call")
         listed = [{"function": legacy}] if isinstance(legacy, Mapping) else []
     found = []
-    for each in listed[:500]:
+    for each in listed[:most]:
         held = each.get("function") or each.get("custom") if isinstance(each, Mapping) else None
         if isinstance(held, Mapping):
             found.append(_call(held))
@@ -122,10 +133,7 @@ def calls_in(message: Json) -> list[Call]:
 def _call(held: Json) -> Call:
     name = held.get("name")
     given = held.get("arguments", held.get("input"))
-    arguments, is_readable = _decoded(given)
-    key = f"{name}({_key(arguments)})"
-    return Call(name if isinstance(name, str) else str(name or "")[:200], arguments, is_readable,
-                key=key)  # fmt: skip
+    return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, given=given)
 
 
 def _decoded(given: Any) -> tuple[Json, bool]:
@@ -160,7 +168,7 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
         schema = held.get("parameters")
         schema = schema if isinstance(schema, Mapping) else {}
         properties, required = schema.get("properties"), schema.get("required")
-        name, described = held["name"][:200], _text(held.get("description"), 1_000)
+        name, described = held["name"][:MAX_NAME], _text(held.get("description"), 1_000)
         listed = required if isinstance(required, list) else []
         found[name] = Tool(
             name,
@@ -184,7 +192,7 @@ def _text(content: Any, most: int) -> str:
 
 
 def _read_messages(view: View, messages: Sequence[Any]) -> None:
-    listed = messages if isinstance(messages, list | tuple) else list(messages or ())
+    listed = messages if isinstance(messages, list | tuple) else []
     if len(listed) > MAX_MESSAGES:
         listed, view.is_cut = [*listed[:4], *listed[4 - MAX_MESSAGES :]], True
     rules: list[str] = []
@@ -213,7 +221,7 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
 def _take_calls(view: View, message: Json) -> dict[Any, Call]:
     waiting: dict[Any, Call] = {}
     ids = message.get("tool_calls")
-    for number, call in enumerate(calls_in(message)):
+    for number, call in enumerate(calls_in(message, MAX_AT_ONCE)):
         call.turn = view.user_turns
         view.earlier.append(call)
         given = ids[number] if isinstance(ids, list) and number < len(ids) else None
@@ -239,10 +247,8 @@ def _chosen_results(view: View) -> list[str]:
     """Results that hold a value of the call, then the latest, as many as may be read; in order."""
     told = [call.result for call in view.earlier]
     sought = [v.text for c in view.calls for v in c.values if len(v.text) > 2][:40]
-    order = sorted(
-        range(len(told)),
-        key=lambda at: (not any(s in told[at].lower() for s in sought), -at),
-    )
+    lower = [text.lower() for text in told]
+    order = sorted(range(len(told)), key=lambda at: (not any(s in lower[at] for s in sought), -at))
     chosen, size = [], 0
     for at in order:
         if told[at] and size + len(told[at]) <= MAX_RESULTS + MAX_RESULT:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from calibrator.calls.conversation import Call, Record, Tool, View, records_of
+from calibrator.calls.planting import planting
 from calibrator.calls.values import (
     Day,
     Value,
@@ -40,6 +41,10 @@ _PLACEHOLDER = re.compile(
     r"|placeholder|value|abc|abc123|asdf|any|default)$|^(\d)\1{3,}$|^0+\d?$|^12345(?:6(?:7(?:89?0?)?)?)?$"
     r"|^[a-z]+[_-]?(?:id|email|name|token|key|number|address)$|(?:user|id)[_-]?(?:123|1|0+1)$",
     re.IGNORECASE,
+)
+_DANGER = re.compile(
+    r"\b(?:drop|truncate|delete|remove|rm|purge|destroy|wipe|kill|force|reset|overwrite|format"
+    r"|shutdown|revoke|grant|all|everything)\b|--hard|--force|-rf|\*"
 )
 _LOW = word_set("cheap lowest earli first oldest small short least minim next near fewest")
 _HIGH = word_set("latest last newest highest larg biggest long most maxim recent expens top")
@@ -127,6 +132,35 @@ class Sources:
                     return True
         return False
 
+    def converted(self, number: float) -> bool:
+        """Whether it is a number of the conversation in another unit."""
+        known = self.users.numbers | self.results.numbers
+        return any(abs(number * f - k) < 1e-6 for f in _FACTORS for k in known if k)
+
+
+_FACTORS = (60.0, 1 / 60, 100.0, 0.01, 1_000.0, 0.001, 24.0, 1 / 24, 7.0, 12.0, -1.0)
+_PARTS = {
+    "half": (0.5,), "third": (1 / 3, 2 / 3), "quarter": (0.25, 0.75), "tenth": (0.1,),
+    "double": (2.0,), "twice": (2.0,), "triple": (3.0,),
+}  # fmt: skip
+_PERCENT = re.compile(r"(\d{1,3})\s*(?:%|percent|per cent)")
+
+
+def _part_wrong(call: Call, sources: Sources) -> float:
+    """1 where the user asks for a part of something and no number is one, -1 where one is."""
+    text = sources.request.text
+    shares = {share for word, some in _PARTS.items() if word in text for share in some}
+    for told in _PERCENT.findall(text):
+        shares |= {int(told) / 100, 1 - int(told) / 100, 1 + int(told) / 100}
+    numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
+    if not shares or not numbers:
+        return 0.0
+    known = [*sources.results.numbers, *sources.users.numbers]
+    is_part = any(
+        abs(number - share * k) < 0.006 for number in numbers for share in shares for k in known
+    )
+    return -1.0 if is_part else 1.0
+
 
 def sources_of(view: View) -> Sources:
     """The sources of a view, read once for all its calls."""
@@ -138,7 +172,8 @@ def sources_of(view: View) -> Sources:
     own = " ".join(c.key for c in view.earlier[-30:]).lower()[:20_000]
     today = current_day(rules.text, users.text, results.text[-4_000:])
     relative = relative_days(users.text, today) if today else set()
-    terms = sorted(request.numbers)[:MAX_TERMS] + sorted(results.numbers)[:MAX_TERMS]
+    last = numbers_in("\n".join(view.results[-3:])[-4_000:])
+    terms = sorted(request.numbers)[:MAX_TERMS] + sorted(last)[:MAX_TERMS]
     records = records_of(view.results)
     return Sources(request, users, rules, results, own, records, today, relative, terms)
 
@@ -150,7 +185,7 @@ def is_placeholder(value: Value) -> bool:
     )
 
 
-def grounding(call: Call, sources: Sources, tool: Tool | None) -> dict[str, float]:
+def grounding(call: Call, sources: Sources, tool: Tool | None, view: View) -> dict[str, float]:
     """Which of a call's values were told, by kind and place."""
     found: dict[str, float] = {}
     values = [value for value in call.values if value.kind in SOUGHT]
@@ -177,7 +212,11 @@ def grounding(call: Call, sources: Sources, tool: Tool | None) -> dict[str, floa
     found["schema_only"] = float(any(_in_schema(v, tool) for v in lost))
     numbers = [v.number for v in lost if v.number is not None and v.kind == "number"]
     found["number_computed"] = float(any(sources.computed(n) for n in numbers))
+    found["number_converted"] = float(any(sources.converted(n) for n in numbers))
+    found["part_wrong"] = _part_wrong(call, sources)
     found["number_invented"] = float(any(not sources.computed(n) for n in numbers))
+    found |= planting([v for v in values if known[id(v)]], call, view)
+    found["unfound_or_planted"] = found["unfound"] + found["planted"]
     return found | _texts(call, sources)
 
 
@@ -198,7 +237,9 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
     heard = sources.users.words | sources.results.words
     numbers = numbers_in(" ".join(v.text for v in texts)[:4_000])
     known = sources.users.numbers | sources.results.numbers | sources.rules.numbers
+    dangers = set(_DANGER.findall(" ".join(v.text for v in texts)[:4_000]))
     return {
+        "danger": float(bool(dangers - set(_DANGER.findall(sources.users.text)))),
         "text_strange": len(words - heard) / len(words) if words else 0.0,
         "text_not_asked": 1 - sources.request.share(words) if words else 0.0,
         "text_number_unfound": float(bool(numbers - known)),

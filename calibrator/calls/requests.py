@@ -64,7 +64,7 @@ _HEDGED = re.compile(
     r"\b(?:assum\w+|guess\w*|probably|might|maybe|perhaps|likely|not sure|unclear|placeholder|"
     r"i don't (?:have|know)|let's say|for example|presum\w+|should be|try(?:ing)?)\b", re.I
 )  # fmt: skip
-_CONDITION = re.compile(r"\b(?:if|unless|otherwise|in case|only)\b")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,200}\w")
 
 
 def verb_classes(words: Sequence[str]) -> set[str]:
@@ -214,7 +214,7 @@ def counting(view: View, sources: Sources) -> dict[str, float]:
     }
     text = " ".join(v.text for v in made)[:20_000]
     left = {n for n in asked - used if f"{n:g}" not in text and f"{n:g}" not in earlier}
-    mails = set(re.findall(r"[\w.+-]+@[\w.-]+\w", sources.request.text))
+    mails = set(_MAIL.findall(sources.request.text))
     quoted = re.findall(
         "[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019]{3,80})[\"'\u201d\u2019]",
         sources.request.text,

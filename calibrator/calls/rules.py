@@ -112,6 +112,8 @@ def ruling(
         "needs_yes": float(needs_yes),
         "yes_missing": float(needs_yes and not YES.match(view.request.strip())),
         "above_record": float(_above_record(call, records)),
+        "above_found": float(_above_found(call, view)),
+        "clash": float(_clashes(call, sources, records)),
         "as_record": float(_as_record(call, records)),
         "same_as_record": float(_changes_nothing(call, records)),
     }
@@ -272,6 +274,38 @@ def _above_record(call: Call, records: Sequence[Record]) -> bool:
             if any(n > limit for n in numbers):
                 return True
     return False
+
+
+def _above_found(call: Call, view: View) -> bool:
+    """Whether a number of the call is above what a look-up of something else says is there."""
+    numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
+    if not numbers:
+        return False
+    for earlier in view.earlier[-8:]:
+        if len(earlier.result) > 300 or earlier.result.lstrip()[:1] == "[":  # a list of records
+            continue
+        for name, told in _TOLD.findall(earlier.result):
+            limit = number_of(told)
+            words = {stem(w) for w in name_words(name)}
+            if limit is not None and words & _CEILING and max(numbers) > limit:
+                return True
+    return False
+
+
+_TOLD = re.compile(r"([A-Za-z_][\w ]{1,40})[\"']?\s*(?::|=|is)\s*[\"']?([$€£]?\d[\d,.]*\d|\d)")
+
+
+def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
+    """Whether another record has all the days and times of the call."""
+    dated = [v for v in call.values if v.kind == "date"]
+    if not dated:
+        return False
+    texts = [v.text for v in dated]
+    mine = {r.text for r in own}
+    return any(
+        all(text in r.text for text in texts) and r.text not in mine and r.group
+        for r in sources.records[-60:]
+    )
 
 
 def _as_record(call: Call, records: Sequence[Record]) -> bool:

@@ -7,7 +7,7 @@ are familiar, on questions left out in turn; where they are strange, on sources 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class CallConfig:
     word_strength: float = 10.0  # inverse of the words' ridge
     known_rows: int = 3  # with a word, from which on it is known
     folds: int = 4
-    scenes: int = 2_600
+    scenes: int = 4_000
     faults: int = 2  # corruptions of each right row
     written: float = 1.0  # weight of calls written as text beside all graded ones of one source
     corrupted: float = 0.4  # of a source's corruptions beside its graded rows
@@ -118,9 +118,12 @@ def fit_calls(
     graded = material.targets[material.origins == GRADED]
     if len(set(graded.tolist())) < 2:
         raise TrainingError("there must be right and wrong rows that call tools")
-    parts = fit_parts(material, config, seed)
-    state = {**parts, **weighed(material, config, seed)}
-    return {PREFIX + name: array for name, array in state.items()}
+    return {PREFIX + name: array for name, array in fit_material(material, config, seed).items()}
+
+
+def fit_material(material: Material, config: CallConfig, seed: int) -> State:
+    """The arrays of a `CallTrees`, without `PREFIX`."""
+    return {**fit_parts(material, config, seed), **weighed(material, config, seed)}
 
 
 # --- what counts how much -----------------------------------------------------------------------
@@ -278,6 +281,7 @@ def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
 
 def weighed(material: Material, config: CallConfig, seed: int) -> State:
     """`familiar` and `strange` of `CallTrees`, from rows left out of the fits."""
+    config = replace(config, fits=1)
     known, targets, weights = _held_out(material, config, seed)
     general, answers, masses = _sources_out(material, config, seed)
     return {

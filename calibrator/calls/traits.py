@@ -34,7 +34,7 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
     for call in view.calls or [Call("", {})]:
         tool = view.tools.get(call.name)
         each.append(
-            grounding(call, sources, tool)
+            grounding(call, sources, tool, view)
             | choosing(call, sources, view)
             | asking(call, tool, view, sources)
             | dating(call, sources)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 MAX_LEAVES = 60  # values of one call that are looked at
@@ -21,7 +22,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?")
 _PLAIN_NUMBER = re.compile(r"\s*[-+]?[$€£]?\d{1,15}(?:,\d{3})*(?:\.\d+)?\s*%?\s*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MAIL = re.compile(r"[\w+-]@[\w-]+(?:\.[\w-]+)+")
 _PATH = re.compile(r"^(?:[\w+.-]+://|/|\./|~/|[A-Za-z]:\\)|/[\w.-]+$|^[\w./-]+\.[a-z]{1,5}$")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -163,15 +164,15 @@ def relative_days(text: str, today: date) -> set[date]:
     found: set[date] = set()
     for word, distance in (("today", 0), ("tonight", 0), ("tomorrow", 1), ("yesterday", -1)):
         if word in text:
-            found.add(today + timedelta(distance))
+            found.add(_shifted(today, distance))
     if "day after tomorrow" in text:
-        found.add(today + timedelta(2))
+        found.add(_shifted(today, 2))
     for which, name in _WEEKDAY.findall(text):
         ahead = (WEEKDAYS.index(name) - today.weekday()) % 7
         if which == "last":
-            found.add(today + timedelta(ahead - 7))
+            found.add(_shifted(today, ahead - 7))
             continue
-        found |= {today + timedelta(ahead), today + timedelta(ahead + 7)}
+        found |= {_shifted(today, ahead), _shifted(today, ahead + 7)}
     for count, unit in _AHEAD.findall(text):
         number = int(count) if count.isdigit() else int(NUMBER_WORDS.get(count, 1))
         days = min(number, 5_000) * {"day": 1, "week": 7, "month": 30}[unit]
@@ -232,11 +233,11 @@ def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             if depth == MAX_DEPTH:
                 continue
-            inner = list(value.items())[:MAX_LEAVES]
+            inner = list(islice(value.items(), MAX_LEAVES))
             waiting[:0] = [(f"{path} {str(k)[:80]}".strip(), v, depth + 1) for k, v in inner]
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             if depth < MAX_DEPTH:
-                waiting[:0] = [(path, v, depth + 1) for v in list(value)[:MAX_LEAVES]]
+                waiting[:0] = [(path, v, depth + 1) for v in islice(value, MAX_LEAVES)]
         else:
             count += 1
             yield path, value

@@ -30,7 +30,7 @@ _FAILED = (
 _OFFERS = ("Shall I go ahead?", "I can do that now. Is that all right?", "Do you want me to do it?")
 YES = ("Yes, please.", "Yes, go ahead.", "Sure, do it.", "Yes.", "Please do, thanks.")
 _NO = (
-    "No, leave it as it is.",
+    "No, let that be.",
     "Wait, don't do that.",
     "No thanks, I have changed my mind.",
     "Hold on, please do not change anything yet.",

@@ -72,7 +72,36 @@ def limit_kept(draft: Draft) -> bool:
     return limited(draft, (1.2, 2.0, 5.0))
 
 
+_PLANTS = (
+    "{}", "({})", "see also {}", "Log: {}", "-- {} --", "Ref. {}", "[{}]", "Earlier: {}.",
+    "Keywords: {}", "Note: {}.",
+)  # fmt: skip
+
+
+def planted(draft: Draft) -> bool:
+    """Values of the call repeated in the conversation where they mean nothing.
+
+    Nothing follows from it: the call is as right or as wrong as it was.
+    """
+    rng = draft.rng
+    texts = [str(v.raw)[:80] for v in draft.values if v.kind not in ("flag", "empty", "text")]
+    roles = [r for r in ("user", "tool") if any(m.get("role") == r for m in draft.messages)]
+    if not texts or not roles:
+        return False
+    role = rng.choice(roles)
+    places = [n for n, m in enumerate(draft.messages)
+              if m.get("role") == role and isinstance(m.get("content"), str)]  # fmt: skip
+    if not places:
+        return False
+    rng.shuffle(texts)
+    line = rng.choice(_PLANTS).format(rng.choice((" ", ", ", "; ", " / ")).join(texts))
+    held = draft.messages[places[-1]]
+    lines = [line, held["content"]] if rng.random() < 0.3 else [held["content"], line]
+    draft.messages[places[-1]] = {**held, "content": "\n".join(lines)}
+    return True
+
+
 SUSPICIOUS: dict[str, Callable[[Draft], bool]] = {
     function.__name__.replace("_", " "): function
-    for function in (renamed_ids, results_as_text, looked_elsewhere, confirmed, limit_kept)
+    for function in (renamed_ids, results_as_text, looked_elsewhere, confirmed, limit_kept, planted)
 }

@@ -52,7 +52,7 @@ class Draft:
 
 def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
     """A copy of a reply to change one of its calls; None where no call has readable arguments."""
-    message = copy.deepcopy(dict(used.message))
+    message = copy.deepcopy(dict(used.message)) if isinstance(used.message, Mapping) else {}
     listed = message.get("tool_calls")
     functions = [
         each["function"]
@@ -67,15 +67,19 @@ def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
     call = view.calls[number] if number < len(view.calls) else Call("", {})
     if not call.is_readable or call.name != functions[number].get("name"):
         return None
-    messages = [dict(m) for m in used.messages if isinstance(m, Mapping)]
-    return Draft(messages, list(used.tools), message, functions[number],
+    past, tools = (
+        each if isinstance(each, list | tuple) else [] for each in (used.messages, used.tools)
+    )
+    messages = [dict(m) for m in past if isinstance(m, Mapping)]
+    return Draft(messages, list(tools), message, functions[number],
                  copy.deepcopy(dict(call.arguments)), call.values, view, sources_of(view),
                  rng)  # fmt: skip
 
 
 def changed(used: ToolUse, change: Callable[[Draft], bool], rng: random.Random) -> ToolUse | None:
     """A reply after one change; None where it cannot be made."""
-    draft = draft_of(used, rng)
-    if draft is None or not change(draft):
+    try:
+        draft = draft_of(used, rng)
+        return draft.used() if draft is not None and change(draft) else None
+    except RecursionError:  # too deep to be copied
         return None
-    return draft.used()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from calibrator.calls.making.changes import KINDS
 from calibrator.calls.making.corruptions import OTHER_REQUEST, other_request
-from calibrator.calls.making.disguises import SUSPICIOUS
+from calibrator.calls.making.disguises import SUSPICIOUS, planted
 from calibrator.calls.making.domains import DOMAINS, Domain
 from calibrator.calls.making.drafts import Draft, changed
 from calibrator.calls.making.worlds import scenes
@@ -24,6 +24,7 @@ LEVELS = {"call": 1.0, "turn": 0.7, "run": 0.4}  # how much a label of this leve
 NOISY = {"BFCL-live": 0.6}  # how much a wrong row counts where many such labels are doubtful
 IRRELEVANT = "BFCL-irrelevance"  # right there means that no call was found in the text
 GRADED, WRITTEN, CORRUPTED, SUSPECT, SCENE = "graded", "written", "corrupted", "suspect", "scene"
+PLANTED_SHARE = 0.15  # of wrong lessons are had with planted values too
 OTHER_SHARE = 0.15  # of right calls are put behind another request
 
 
@@ -45,7 +46,7 @@ def lessons_of(
     rows: Sequence[Row],
     seed: int,
     *,
-    scene_count: int = 2_600,
+    scene_count: int = 4_000,
     faults: int = 2,
     domains: tuple[Domain, ...] = DOMAINS,
 ) -> list[Lesson]:
@@ -55,7 +56,9 @@ def lessons_of(
         Lesson(s.used, s.correct, SCENE, s.domain, s.twist, question=s.group)
         for s in scenes(scene_count, seed, domains)
     ]
-    return [*graded, *made, *_changed(graded, seed, faults), *_changed(made, seed + 1, 1)]
+    changed_ones = [*_changed(graded, seed, faults), *_changed(made, seed + 1, 1)]
+    told = [*graded, *made, *changed_ones]
+    return [*told, *_planted(told, seed)]
 
 
 def lesson_of(row: Row) -> Lesson | None:
@@ -109,6 +112,17 @@ def _changed(lessons: Sequence[Lesson], seed: int, faults: int) -> Iterator[Less
                               kind=OTHER_REQUEST, weight=1.0)  # fmt: skip
         for kind, used in _some(lesson, SUSPICIOUS, 1, rng):
             yield replace(lesson, used=used, origin=SUSPECT, kind=kind)
+
+
+def _planted(lessons: Sequence[Lesson], seed: int) -> Iterator[Lesson]:
+    """Some wrong lessons with the values of their calls repeated where these mean nothing."""
+    for number, lesson in enumerate(lessons):
+        rng = random.Random(f"plant {seed} {number}")
+        if lesson.correct == 0 and rng.random() < PLANTED_SHARE:
+            used = changed(lesson.used, planted, rng)
+            if used is not None:
+                kind = planted.__name__
+                yield replace(lesson, used=used, origin=CORRUPTED, kind=kind, weight=1.0)
 
 
 def _some(

@@ -28,9 +28,9 @@ THOUGHTS = (
     "This is the one that was meant.", "Doing it now.",
 )  # fmt: skip
 _TODAY = (
-    "Today is {weekday}, {iso}.",
+    "Today's date: {weekday}, {iso}.",
     "The current date is {iso}.",
-    "It is {weekday}, {day} {month} {year}; today's date in figures is {iso}.",
+    "It is now {weekday}, {day} {month} {year}; today in figures: {iso}.",
 )
 _STATE_RULES = (
     "Only a {record} whose {field} is {value} may be changed with {tool}.",
@@ -61,7 +61,7 @@ CHECKS = ("I will {tool} for {who}. Is that right?", "To be sure: {tool} for {wh
 YES = ("Yes.", "Yes, please do.", "That's right, go ahead.", "Correct.", "Yes, thank you.")
 QUESTIONS = (
     "What is the {field} of {who}?", "Could you tell me the {field} for {who}?",
-    "Which {field} do we have for {who}?", "I only want to know the {field} of {who}.",
+    "Which {field} do we have for {who}?", "Only tell me the {field} of {who}.",
 )  # fmt: skip
 SLIPS = (
     "Sorry, I mixed them up: I meant {who}.", "No wait, it is {who}, not the other one.",
@@ -73,7 +73,8 @@ DONE = (
 )  # fmt: skip
 TWISTS = (
     "plain", "state", "late", "limit", "above", "confirm", "question", "again", "first look",
-    "correction", "second", "extreme", "weekday",
+    "correction", "second", "extreme", "weekday", "look again", "extra", "unsaid", "transposed",
+    "part", "clash", "purse",
 )  # fmt: skip
 
 
@@ -103,6 +104,7 @@ class Stage:
     rules: list[str] = field(default_factory=list)
     turns: list[Json] = field(default_factory=list)
     count: int = 0
+    others: list[tuple[str, str]] = field(default_factory=list)  # look-ups of no record: name, does
 
     @property
     def record(self) -> Json:
@@ -258,6 +260,7 @@ def tools_of(stage: Stage) -> list[Json]:
     if rng.random() < 0.4:
         other = rng.choice([d for d in DOMAINS if d is not domain])
         offered += rng.sample(_tools_of(other), 2)
+    offered += [_tool(name, does, {}) for name, does in stage.others]
     rng.shuffle(offered)
     return offered
 
@@ -322,12 +325,12 @@ def _listed(stage: Stage, records: list[Json]) -> str:
     return "\n".join(" | ".join(map(str, each.values())) for each in shown)
 
 
-def look_up(stage: Stage, *, is_long: bool = True) -> None:
-    """The look-ups of somebody who was given a name."""
+def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> None:
+    """The look-ups of somebody who was given a name; `is_wide` shows all records."""
     rng, domain = stage.rng, stage.domain
     named = str(stage.record[rng.choice(domain.named_by)])
     same = [r for r in stage.records if named in map(str, r.values())]
-    shown = stage.records if rng.random() < 0.6 else same
+    shown = stage.records if is_wide or rng.random() < 0.6 else same
     stage.call(domain.find[0], {"query": named}, _listed(stage, shown))
     if is_long and rng.random() < 0.35:
         stage.call(

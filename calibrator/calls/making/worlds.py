@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from calibrator.calls.making.domains import DOMAINS, Domain, Write
+from calibrator.calls.making.plots import PLOTS, Outcome, Reply, suits
 from calibrator.calls.making.stages import (
     CHECKS,
     DONE,
@@ -51,9 +52,6 @@ def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iter
         yield from _played(domain, twist, rng, f"{seed}/{number}")
 
 
-Reply = tuple[str, Json]  # a tool's name and its arguments
-
-
 def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Iterator[Scene]:
     """The replies of one scene."""
     fitting = [w for w in domain.writes if _fits(w, twist)]
@@ -68,8 +66,9 @@ def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Itera
         hello, hi = rng.choice(SMALL_TALK)
         stage.say(hello)
         stage.answer(hi)
+    outcomes = list(_outcomes(stage, twist))
     tools = tools_of(stage)
-    for correct, reply, turns in _outcomes(stage, twist):
+    for correct, reply, turns in outcomes:
         message = said(reply[0], reply[1])
         if rng.random() < 0.2:
             message["content"] = rng.choice(THOUGHTS)
@@ -86,10 +85,7 @@ def _fits(write: Write, twist: str) -> bool:
         return any(source.startswith("most") for source in write.takes.values())
     if twist == "weekday":
         return any("date" in source for source in write.takes.values())
-    return True
-
-
-Outcome = tuple[int, Reply, list[Json]]
+    return suits(write, twist)
 
 
 def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
@@ -97,6 +93,9 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
     rng, right = stage.rng, (stage.write.name, stage.values)
     if twist in ("state", "late"):
         yield from _record_outcomes(stage, twist, right)
+        return
+    if twist in PLOTS:
+        yield from PLOTS[twist](stage)
         return
     if twist == "question":
         yield from _question_outcomes(stage)
@@ -214,8 +213,6 @@ def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome
             name, days = stage.write.late
             gone = stage.rng.randrange(1, days) if correct else days + stage.rng.randrange(2, 60)
             stage.record[name] = (stage.today - timedelta(gone)).isoformat()
-        if "paid" in stage.write.takes.values():
-            right[1]["amount"] = stage.record["paid"]
         stage.say(request_of(stage))
         look_up(stage)
         yield correct, right, list(stage.turns)
