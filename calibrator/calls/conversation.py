@@ -107,7 +107,48 @@ def view_of(used: ToolUse) -> View:
         call.turn = view.user_turns
     view.calls = made
     view.results = _chosen_results(view)
+    _drop_plants(view)
     return view
+
+
+# --- plants -------------------------------------------------------------------------------------
+
+_SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+MAX_SOUGHT = 20  # values of a call that are looked for in bare segments
+PLANTED_VALUES = 2  # of the call, from which on a segment may be there for these alone
+PLANTED_WORDS = 2  # others in it, at most
+
+
+def _drop_plants(view: View) -> None:
+    """Leaves out segments of turns and lines of results that say nothing but values of the call.
+
+    An answer to a question may be bare, and what is all of a text stays.
+    """
+    sought = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
+    if len(sought) < PLANTED_VALUES:
+        return
+    own = {w for c in view.calls for v in c.values for w in _LETTERS.findall(v.text[:300])}
+    if "?" not in view.said:
+        view.turns = [
+            _without(turn, _SEGMENT.findall(turn), sought[:MAX_SOUGHT], own) for turn in view.turns
+        ]
+    view.results = [
+        _without(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
+        for result in view.results
+    ]
+
+
+def _without(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
+    left = [each for each in segments if not _is_planted(each.lower(), sought, own)]
+    rest = "".join(left)
+    return rest if len(left) < len(segments) and len(_LETTERS.findall(rest)) > 3 else text
+
+
+def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
+    if sum(value in segment for value in sought) < PLANTED_VALUES:
+        return False
+    return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
 
 
 def _choices(properties: Json, path: str) -> Sequence[Any]:

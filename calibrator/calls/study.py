@@ -161,7 +161,7 @@ def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
         names = [domain.name for domain in held]
         say(f"leaving out {', '.join(names)}")
         model, count = fits.without(np.isin(fits.material.groups, names))
-        fresh = scenes(fits.config.scenes // 4, SEED + 2, held)
+        fresh = scenes(max(40, fits.config.scenes // 4), SEED + 2, held)
         yield f"domains {fold + 1}: {names[0]}, …", model, count, [_row(s) for s in fresh]
 
 
