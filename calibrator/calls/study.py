@@ -7,12 +7,17 @@ with such a fault, fresh scenes. Each fold trains on the rest: minutes in all.
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from calibrator.calls.making.corruptions import OTHER_REQUEST, corrupted_calls
+from calibrator.calls.making.disguises import ATTACKS
 from calibrator.calls.making.domains import DOMAINS, Domain
+from calibrator.calls.making.drafts import changed
 from calibrator.calls.making.lessons import CORRUPTED, GRADED, SCENE, lessons_of
 from calibrator.calls.making.stages import Scene
 from calibrator.calls.making.worlds import scenes
@@ -33,6 +38,7 @@ from calibrator.rows import Row, parse_row
 from calibrator.studies import SEED, Entry, Study, entry_of
 
 MIN_ROWS = 30  # of an entry, and of each label 5
+MIN_BENCHMARK = 60  # rows of a benchmark that is judged by itself
 DOMAIN_FOLDS = 3
 
 # Faults that are left out together, for who knows one of a family knows half of the others.
@@ -90,8 +96,10 @@ def calls_study(
     used = [row for row in test if row.tool_use is not None and row.correct is not None]
     say("training on all lessons")
     fits = Fits(train, config or CallConfig(), SEED)
-    entries = list(_judged("as trained", fits.whole, fits, len(fits.material.targets), used,
-                           resamples))  # fmt: skip
+    entries: list[Entry] = []
+    for label, rows in _benchmarks(used):
+        entries += _judged(label, fits.whole, fits, len(fits.material.targets), rows, resamples)
+    entries += _attacked(used, fits, resamples)
     for part in (_sources(train, used, fits, say), _faults(used, fits, most, say),
                  _domains(fits, say)):  # fmt: skip
         for label, model, count, rows in part:
@@ -99,6 +107,34 @@ def calls_study(
     if not entries:
         raise JudgingError("there are too few labelled rows that call tools")
     return Study("calls", "trees for calls", entries)
+
+
+def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+    """All rows, and those of each benchmark with enough of them to be judged by."""
+    yield "as trained", rows
+    for name, count in sorted(Counter(row.benchmark or "" for row in rows).items()):
+        if count >= MIN_BENCHMARK:
+            yield f"as trained: {name}", [row for row in rows if row.benchmark == name]
+
+
+def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry]:
+    """Right rows against wrong ones that were made to look right; the reference is before that.
+
+    The shift is over all rows, of which the right ones have none.
+    """
+    for name, attack in ATTACKS.items():
+        before, after = [], []
+        for number, row in enumerate(rows):
+            used = row.tool_use
+            if row.correct == 0 and used is not None:
+                used = changed(used, attack, random.Random(f"{name} {number}"))
+            if used is not None:
+                before.append(row)
+                after.append(replace(row, tool_use=used))
+        if min(Counter(row.correct for row in before).values(), default=0) >= MIN_ROWS // 6:
+            confidence, reference = (_confidence(fits.whole, each) for each in (after, before))
+            trained = len(fits.material.targets)
+            yield entry_of(f"attack: {name}", trained, after, confidence, reference, resamples)
 
 
 def _judged(
