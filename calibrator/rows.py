@@ -52,7 +52,7 @@ class Row:
     verbalized_confidence: float | None
     raw: dict[str, Any]
     images: tuple[bytes, ...] = ()  # encoded files
-    tool_use: ToolUse | None = None  # where the reply calls at least one tool
+    tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
@@ -129,7 +129,7 @@ def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | N
         return Question(question, [{"image_url": raw["image"]}]), answer, None
     response, asked = raw["response"], _asked(raw)
     if isinstance(response, str):
-        return asked, response, None
+        return asked, response, asked.tool_use({"role": "assistant", "content": response})
     message = response_message(response)
     return asked, message_text(message), asked.tool_use(message)
 
@@ -143,7 +143,7 @@ def _asked(raw: dict[str, Any]) -> Question:
     shown = raw.get("images") or []
     if not isinstance(shown, list):
         raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
-    messages = raw.get("messages")  # may stand beside the text, for replies that call tools
+    messages = raw.get("messages")  # may stand beside the text, for replies where tools are
     read = messages if isinstance(messages, list) else ()
     return Question(question, [{"image_url": each} for each in shown], read, raw.get("tools"))
 

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 @dataclass(slots=True)  # as `Item`
 class ToolUse:
-    """A reply that calls tools, as it was sent: what a text of it leaves out or cuts.
+    """A reply in a conversation with tools, as it was sent: what a text of it leaves out or cuts.
+
+    It calls tools, or it is text where tools were offered or used; `has_calls` tells which.
 
     Everything is in the form of OpenAI's chat and is referred to, never copied; nothing in it was
     checked, for a model writes what it likes.
@@ -21,7 +23,12 @@ class ToolUse:
 
     messages: Sequence[Any]  # before the reply: instructions, turns, calls and their results
     tools: Sequence[Any]  # that were offered, or ()
-    message: Mapping[str, Any]  # of the assistant, with `tool_calls` (or `function_call`)
+    message: Mapping[str, Any]  # of the assistant, as in chat: `content`, `tool_calls`, ...
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the reply calls at least one tool, also in the legacy form, `function_call`."""
+        return bool(self.message.get("tool_calls") or self.message.get("function_call"))
 
 
 @dataclass(slots=True)  # not frozen, which would double the time of making one
@@ -34,7 +41,7 @@ class Item:
     benchmark: str | None = None
     domain: str | None = None  # never shown to a model; a recalibration may go by it
     images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
-    tool_use: ToolUse | None = None  # where the reply calls at least one tool
+    tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "f
 SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
+_RESULTS = ("tool", "function")  # roles of what came of a call
 RECENT_TURNS = 16  # are looked at together
+RECENT_MESSAGES = 60  # are looked at for calls
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
 IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
@@ -44,7 +46,7 @@ class Question:
     Where an image is, and whether it can be had, `calibrator.images` says; a calibrator that reads
     text only must not be asked about the text of a question with images as if it were all.
 
-    `messages` and `tools` are what the text was made of, for replies that call tools;
+    `messages` and `tools` are what the text was made of, for replies in conversations with tools;
     `conversation` gives the messages where there are more than those that the text was made of.
     """
 
@@ -55,12 +57,25 @@ class Question:
     conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
-        """The reply with all that stands before it; None for one that calls no tool."""
-        if not (message.get("tool_calls") or message.get("function_call")):
+        """The reply with all that stands before it; None where no tool was called or offered.
+
+        Whether tools were used before a reply of text is seen in the last `RECENT_MESSAGES`.
+        """
+        tools = self.tools if isinstance(self.tools, list | tuple) else ()
+        calls = message.get("tool_calls") or message.get("function_call")
+        if not (calls or tools or _has_calls(self.messages)):
             return None
         messages = self.messages if self.conversation is None else self.conversation()
-        tools = self.tools if isinstance(self.tools, list | tuple) else ()
         return ToolUse(messages or [{"role": "user", "content": self.text}], tools, message)
+
+
+def _has_calls(messages: Sequence[Any]) -> bool:
+    """Whether one of the last messages calls a tool or tells what came of a call."""
+    return any(
+        isinstance(each, Mapping)
+        and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
+        for each in messages[-RECENT_MESSAGES:]
+    )
 
 
 Images = list[Mapping[str, Any]]  # content parts, as they are found

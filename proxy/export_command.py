@@ -151,7 +151,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
 
 
 def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
-    """What stands before a reply that calls tools, which a calibrator reads beside the text."""
+    """What stands before a reply where tools are, which a calibrator reads beside the text."""
     used = asked.tool_use(message)
     return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
 

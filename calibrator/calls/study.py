@@ -93,7 +93,7 @@ def calls_study(
     The reference is the fit on all lessons; it has seen training rows of a source that are judged.
     At most `most` right rows are made wrong. Raises JudgingError where nothing can be judged.
     """
-    used = [row for row in test if row.tool_use is not None and row.correct is not None]
+    used = [row for row in test if _has_calls(row) and row.correct is not None]
     say("training on all lessons")
     fits = Fits(train, config or CallConfig(), SEED)
     entries: list[Entry] = []
@@ -107,6 +107,10 @@ def calls_study(
     if not entries:
         raise JudgingError("there are too few labelled rows that call tools")
     return Study("calls", "trees for calls", entries)
+
+
+def _has_calls(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
 
 
 def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
@@ -163,7 +167,7 @@ def _sources(
     groups = fits.material.groups
     for name in sorted(set(groups[fits.material.origins == GRADED].tolist())):
         say(f"leaving out {name}")
-        rows = [row for row in (*train, *test) if row.benchmark == name and row.tool_use]
+        rows = [row for row in (*train, *test) if row.benchmark == name and _has_calls(row)]
         yield (
             f"source: {name}",
             *fits.without(groups == name),

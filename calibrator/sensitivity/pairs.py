@@ -51,8 +51,8 @@ def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) 
     found: list[Pair] = []
     for benchmark in sorted(right):
         rng = random.Random(f"{seed} {benchmark}")
-        texts = _countable([row for row in right[benchmark] if row.tool_use is None])
-        calls = [row for row in right[benchmark] if row.tool_use is not None]
+        texts = _countable([row for row in right[benchmark] if not _calls(row)])
+        calls = [row for row in right[benchmark] if _calls(row)]
         found += _chosen(
             benchmark, _text_pairs(_sampled(texts, MAX_REPLIES, rng), seed), max_pairs, rng
         )
@@ -60,6 +60,10 @@ def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) 
             benchmark, _call_pairs(_sampled(calls, MAX_CALLS, rng), seed), max_pairs, rng
         )
     return found
+
+
+def _calls(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
 
 
 def _countable(right: Sequence[Row]) -> list[Row]:
@@ -87,7 +91,7 @@ def _chosen(
     for kind, pairs in made.items():
         ordered = sorted(pairs, key=lambda pair: rank[id(pair[0])])
         for right, changed in ordered[:most]:
-            yield Pair(kind, benchmark, right, changed, right.tool_use is not None)
+            yield Pair(kind, benchmark, right, changed, _calls(right))
 
 
 def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Row]]]:

@@ -7,9 +7,9 @@
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
                                  "is_truncated"} or {"error": {"message", "reason"}}]}
 
-One score for each item, in order. A reply that calls tools is sent with the conversation before it
-to servers that read it; of images in it nothing is sent but that they are there. Everything else is
-an error in OpenAI's envelope.
+One score for each item, in order. A reply that calls tools, or is text where tools were offered or
+used, is sent with the conversation before it to servers that read it; of images in it nothing is
+sent but that they are there. Everything else is an error in OpenAI's envelope.
 """
 
 from __future__ import annotations

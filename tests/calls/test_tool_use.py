@@ -1,4 +1,4 @@
-"""A reply that calls tools reaches the scorer with all that stands before it, on every way."""
+"""A reply where tools are reaches the scorer with all that stands before it, on every way."""
 
 from __future__ import annotations
 
@@ -55,12 +55,31 @@ def test_a_row_that_calls_a_tool_carries_its_conversation() -> None:
     assert used.messages is MESSAGES  # referred to, not copied
 
 
-def test_a_row_of_text_carries_none() -> None:
-    """A reply without a call has no tool use, whether tools were offered or not."""
+def test_text_carries_it_where_tools_are() -> None:
+    """A reply of text has it where tools were offered or used, and tells that it calls none."""
     said = {"role": "assistant", "content": "It is dim."}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "dim"}
     for row in (
         {"messages": MESSAGES, "tools": TOOLS, "response": said},
         {"messages": MESSAGES, "tools": TOOLS, "response": said | {"tool_calls": []}},
+        {"messages": MESSAGES, "tools": TOOLS, "response": "It is dim."},
+        {"messages": [*MESSAGES, MESSAGE, result], "response": said},
+    ):
+        used = parse_row(row).item().tool_use
+        assert used is not None
+        assert not used.has_calls
+        assert used.message["content"] == "It is dim."
+    used = parse_row({"messages": MESSAGES, "response": MESSAGE}).tool_use
+    assert used is not None
+    assert used.has_calls
+
+
+def test_text_without_tools_carries_none() -> None:
+    """Where no tool was offered or called, a reply of text has none."""
+    said = {"role": "assistant", "content": "It is dim."}
+    for row in (
+        {"messages": MESSAGES, "response": said},
+        {"messages": MESSAGES, "tools": [], "response": said},
         {"question": "Dim?", "response": "[dim_lamp(lamp='L-9')]"},
     ):
         assert parse_row(row).item().tool_use is None
@@ -86,15 +105,16 @@ def test_a_legacy_call_counts_too() -> None:
 
 
 def test_the_judge_hands_calls_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Pinocchio.score` and `scores` give the scorer each choice's own calls."""
+    """`Pinocchio.score` and `scores` give the scorer each choice's own message."""
     recorder = Recorder()
     monkeypatch.setattr("calibrator.judge.load_scorer", lambda *_: recorder)
     judge = Pinocchio("fake:0.5")
-    completion = {"choices": [{"message": MESSAGE}, {"message": {"content": "No."}}]}
+    text = {"role": "assistant", "content": "No."}
+    completion = {"choices": [{"message": MESSAGE}, {"message": text}]}
     judge.scores(completion, messages=MESSAGES, tools=TOOLS)
     judge.score(MESSAGE, messages=MESSAGES, tools=TOOLS)
     used = [item.tool_use for item in sorted(recorder.seen, key=lambda item: item.answer)]
-    assert used[0] is None
+    assert used[0] == ToolUse(MESSAGES, TOOLS, text)
     assert used[1:] == [ToolUse(MESSAGES, TOOLS, MESSAGE)] * 2
 
 
@@ -157,7 +177,7 @@ def test_every_surface_tells_instructions_calls_and_results() -> None:
 
 
 def test_a_long_past_in_messages_is_not_converted_for_text() -> None:
-    """Anthropic's turns are put into another form only where the answer calls a tool."""
+    """Anthropic's turns are put into another form only where tools are."""
     turns = [{"role": "user", "content": f"turn {n} " + "x" * 100} for n in range(3_000)]
     question = MessagesFormat().question({"messages": turns})
     assert len(question.messages) < 50
@@ -167,19 +187,21 @@ def test_a_long_past_in_messages_is_not_converted_for_text() -> None:
 
 
 async def test_the_proxy_hands_calls_on() -> None:
-    """Among the choices of one completion, those that call tools carry the conversation."""
+    """All choices carry the conversation where tools were offered, else those that call some."""
     recorder = Recorder()
     scoring = Scoring(lambda: recorder)
     scoring.start()
     await asyncio.to_thread(until, lambda: scoring.is_ready)
-    choices = [Choice(0, MESSAGE), Choice(1, {"role": "assistant", "content": "No."})]
+    text = {"role": "assistant", "content": "No."}
+    choices = [Choice(0, MESSAGE), Choice(1, text)]
     await scoring.score(lambda: read_question(MESSAGES, TOOLS), choices, "m")
-    await scoring.score(lambda: Question("why?"), choices[:1], "m")
+    await scoring.score(lambda: Question("why?"), choices, "m")
     scoring.close()
     assert [item.tool_use for item in recorder.seen[1:]] == [
         ToolUse(MESSAGES, TOOLS, MESSAGE),
-        None,
+        ToolUse(MESSAGES, TOOLS, text),
         ToolUse([{"role": "user", "content": "why?"}], (), MESSAGE),
+        None,
     ]
 
 

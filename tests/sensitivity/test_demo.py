@@ -34,7 +34,8 @@ def test_every_answer_is_a_row(rows: list[Row]) -> None:
     """With its label and its model's name; answers that call tools carry the calls."""
     answers = demo_answers()
     assert [row.correct for row in rows] == [int(answer.correct) for answer in answers]
-    assert [row.tool_use is not None for row in rows] == [bool(answer.calls) for answer in answers]
+    calling = [row.tool_use is not None and row.tool_use.has_calls for row in rows]
+    assert calling == [bool(answer.calls) for answer in answers]
     assert {row.model for row in rows} == {"demo"}
     assert len({json.dumps(row.raw["id"]) for row in rows}) == len(rows)
 

@@ -28,7 +28,7 @@ def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[
     Rows that are not labelled as correct, or call no tool, are passed over; the same seed gives the
     same pairs.
     """
-    right = [row for row in rows if row.tool_use is not None and row.correct == 1]
+    right = [row for row in rows if row.tool_use and row.tool_use.has_calls and row.correct == 1]
     alike: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in right:
         alike.setdefault((row.benchmark, row.domain), []).append(row)

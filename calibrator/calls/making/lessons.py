@@ -66,7 +66,7 @@ def lesson_of(row: Row) -> Lesson | None:
     if row.correct is None:
         return None
     used, origin = row.tool_use, GRADED
-    if used is None:
+    if used is None or not used.has_calls:
         used, origin = written_calls(row), WRITTEN
     if used is None or (row.benchmark == IRRELEVANT and row.correct == 1):
         return None
