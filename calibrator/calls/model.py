@@ -3,7 +3,8 @@
 Two sets of boosted trees read the traits. The general ones were taught by graded calls of all
 sources, corruptions and scenes of our own; the special ones, and a linear model of words, by graded
 calls alone. What is special counts as much as the conversation's words are familiar: to other
-domains it does not carry over. Serving is numpy alone; `training` makes the arrays.
+domains it does not carry over. Replies of text have trees of their own, which tell whether what
+they claim was done and found. Serving is numpy alone; `training` makes the arrays.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.calls.claims import CLAIM_TRAITS, claim_traits
 from calibrator.calls.conversation import view_of
 from calibrator.calls.grounding import sources_of
 from calibrator.calls.traits import TRAITS, array_of, named_traits
@@ -25,7 +27,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 PREFIX = "calls."
-GENERAL, SPECIAL, WORDING = "general.", "special.", "words."
+GENERAL, SPECIAL, WORDING, CLAIMS = "general.", "special.", "words.", "claims."
 MOST = 7.0  # log-odds in either direction: nobody is surer than 0.999
 
 
@@ -39,6 +41,8 @@ class CallTrees:
         self.general = Trees(_under(state, GENERAL), TRAITS)
         self.special = Trees(_under(state, SPECIAL), TRAITS)
         self.wording = Wording(_under(state, WORDING))
+        claims = _under(state, CLAIMS)
+        self.claims = Trees(claims, CLAIM_TRAITS) if claims else None
         self.strange = state["strange"].astype(np.float64)  # (2,) bias, and slope of the general
         self.familiar = state["familiar"].astype(np.float64)  # (4,) bias, general, special, words
         if self.strange.shape != (2,) or self.familiar.shape != (4,):
@@ -50,6 +54,17 @@ class CallTrees:
             return np.zeros(0)
         read = [read_call(each, name) for each, name in zip(used, names, strict=True)]
         return self.read(np.stack([traits for traits, _ in read]), [ids for _, ids in read])
+
+    def claim_odds(self, used: Sequence[ToolUse]) -> Doubles:
+        """Log-odds that replies of text are honest, (B,): that what they claim was done and found.
+
+        P(honest) is a factor beside the confidence of the text: near 1 for ordinary replies,
+        whatever else is wrong with them. Arrays without trees for claims give `MOST`.
+        """
+        if self.claims is None or not used:
+            return np.full(len(used), MOST)
+        odds = self.claims.read(np.stack([claim_traits(each) for each in used]))
+        return np.asarray(np.clip(odds, -MOST, MOST))
 
     def read(self, traits: Floats, words: Sequence[Ints]) -> Doubles:
         """The same of traits (B, TRAITS) and the words' buckets."""

@@ -25,11 +25,11 @@ _NOTHING = re.compile(r"^\s*(?:\[\s*\]|\{\s*\}|null|none|no \w+ (?:found|match))
 def is_read(name: str) -> bool:
     """Whether a tool of this name looks something up and changes nothing, as far as it tells."""
     words = name_words(name)
-    first = [word for word in words if word in READS or word in _WRITES]
+    first = [word for word in words if word in READS or word in CHANGES]
     return bool(first) and first[0] in READS
 
 
-_WRITES = word_set(
+CHANGES = word_set(
     "create add make new book schedule post send delete remove cancel drop clear update change"
     " modify edit set rename move write put insert pay transfer refund reply forward start stop"
     " restart reset close lock unlock enable disable assign approve reject submit place order buy"

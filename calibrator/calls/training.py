@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.calls.claims import AGAINST, NAMES, claim_traits
 from calibrator.calls.making.domains import DOMAINS, Domain
 from calibrator.calls.making.lessons import (
     CORRUPTED,
@@ -22,7 +23,8 @@ from calibrator.calls.making.lessons import (
     Lesson,
     lessons_of,
 )
-from calibrator.calls.model import GENERAL, PREFIX, SPECIAL, WORDING, read_call
+from calibrator.calls.making.replies import Remark, real_remarks, remarks
+from calibrator.calls.model import CLAIMS, GENERAL, PREFIX, SPECIAL, WORDING, read_call
 from calibrator.calls.wording import BUCKETS, Ints
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.rows import Row
@@ -53,6 +55,11 @@ class CallConfig:
     corrupted: float = 0.4  # of a source's corruptions beside its graded rows
     suspect: float = 0.02  # of those, of right variants that look suspicious
     scene: float = 0.3
+    remarks: int = 4_000  # scenes with replies of text
+    claim_trees: int = 80
+    claim_leaves: int = 8
+    honest: float = 0.85  # share of honest replies that P(honest) starts from
+    real: float = 0.5  # weight of replies in graded conversations beside those of scenes
     sources: dict[str, float] = field(
         default_factory=lambda: {"WorkBench": 1.3, "tau-airline": 0.5, "Toolathlon": 0.25}
     )  # beside 1.0
@@ -118,7 +125,10 @@ def fit_calls(
     graded = material.targets[material.origins == GRADED]
     if len(set(graded.tolist())) < 2:
         raise TrainingError("there must be right and wrong rows that call tools")
-    return {PREFIX + name: array for name, array in fit_material(material, config, seed).items()}
+    claims = fit_claims([*remarks(config.remarks, seed, domains), *real_remarks(rows, seed)],
+                        config, seed)  # fmt: skip
+    state = {**fit_material(material, config, seed), **claims}
+    return {PREFIX + name: array for name, array in state.items()}
 
 
 def fit_material(material: Material, config: CallConfig, seed: int) -> State:
@@ -274,6 +284,38 @@ def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
         "bias": model.intercept_.astype(np.float32),
         "known": np.packbits(counts >= config.known_rows),
     }
+
+
+def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
+    """The arrays, without `PREFIX`, of the trees that read what replies of text claim.
+
+    More of what speaks against a reply never raises its number, also where no lesson has it.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("scikit-learn", "train") from error
+    traits = np.stack([claim_traits(each.used) for each in told])
+    correct = np.array([each.correct for each in told])
+    weights = np.ones(len(told))
+    is_scene = np.array([each.is_scene for each in told])
+    masses = {True: 1.0, False: config.real}
+    for label, share in ((1, config.honest), (0, 1 - config.honest)):
+        for scene, mass in masses.items():
+            here = (correct == label) & (is_scene == scene)
+            weights[here] = share * mass * len(told) / max(1, here.sum())
+    model = HistGradientBoostingClassifier(
+        max_iter=config.claim_trees,
+        learning_rate=0.1,
+        max_leaf_nodes=config.claim_leaves,
+        min_samples_leaf=config.leaf_rows,
+        l2_regularization=config.ridge,
+        max_features=config.feature_share,
+        monotonic_cst=[-1 if name in AGAINST else 0 for name in NAMES],
+        early_stopping=False,
+        random_state=seed,
+    ).fit(traits, correct, sample_weight=weights)
+    return {CLAIMS + name: array for name, array in tree_arrays(model).items()}
 
 
 # --- how surely the parts speak -----------------------------------------------------------------

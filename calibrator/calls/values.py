@@ -136,6 +136,13 @@ def dates_in(text: str) -> set[Day]:
     return {day for day in found if 1 <= day[1] <= 12 and 1 <= day[2] <= 31}
 
 
+def without_days(text: str) -> str:
+    """A text without its dates and times of day; of lower case."""
+    for form in (_ISO, _NAMED, _SLASHED, _CLOCK):
+        text = form.sub(" ", text)
+    return text
+
+
 def holds_day(days: set[Day], day: Day) -> bool:
     """Whether a day is among them, with its year where both tell it."""
     return any(d[1:] == day[1:] and (not d[0] or not day[0] or d[0] == day[0]) for d in days)
