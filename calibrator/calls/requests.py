@@ -101,6 +101,153 @@ def asking(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[
     }
 
 
+# --- the contrary ------------------------------------------------------------------------------
+
+_PAIRS = (
+    "production staging|production test|prod staging|live staging|live test|on off|up down"
+    "|left right|north south|east west|morning evening|front back|front rear|high low|higher lower"
+    "|public private|enable disable|asc desc|ascending descending|buy sell|credit debit|min max"
+    "|open close|open shut|lock unlock|start stop|add remove|increase decrease|raise lower"
+    "|approve reject|approve deny|accept decline|grant revoke|grant deny|mute unmute|pin unpin"
+    "|follow unfollow|mount unmount|archive restore|block unblock|hide show|activate deactivate"
+    "|first last|oldest newest|earliest latest|cheapest dearest|smallest largest|lowest highest"
+    "|inbound outbound|import export|arrival departure|old new|upper lower|inside outside"
+    "|indoor outdoor|male female|adult child|economy business|monthly yearly|daily weekly"
+    "|billing shipping|home work|warmer colder|warm cool|louder quieter|freeze unfreeze"
+)
+ANTONYMS: dict[str, set[str]] = {}
+for _pair in _PAIRS.split("|"):
+    _a, _b = _pair.split()
+    ANTONYMS.setdefault(_a, set()).add(_b)
+    ANTONYMS.setdefault(_b, set()).add(_a)
+_HIGHEST = re.compile(r"\b(?:highest|largest|biggest|most|top|newest|latest|maximum|max|best)\b")
+_LOWEST = re.compile(r"\b(?:lowest|smallest|least|fewest|oldest|earliest|minimum|min|worst)\b")
+_MEASURE = re.compile(r"\b(\d+(?:\.\d+)?)[ -]*([a-z]{3,9})\b")
+_SPAN = re.compile(
+    r"\b(half an hour|an hour and a half|a quarter of an hour|an hour|a day|a week)\b"
+)
+_SPANS = {"half an hour": 30, "an hour and a half": 90, "a quarter of an hour": 15, "an hour": 60,
+          "a day": 1440, "a week": 10080}  # fmt: skip
+_MINUTES = {"minut": 1, "min": 1, "hour": 60, "day": 1440, "week": 10080}
+_WHOLE = re.compile(
+    r"\brm\b[^|;&]*?\s(?:/|~|\.|\*|\./\*|/\*)(?:\s|$)|\brm\s+-\w*r\w*\s+[^|;&]*(?:/\*|\s/\w)"
+    r"|\bkill(?:all)?\s+-9\s+-1\b|\bchmod\s+-R\b|\bfind\s+/\s|\s/\s*$"
+)
+_FORCED = re.compile(
+    r"--force\b|--hard\b|\s-\w*f\w*d|\s-\w*rf|\bpush\b.*\s[:+]\w|--no-verify|-delete\b"
+)
+_CHANGING = re.compile(
+    r"\b(?:rm|mv|kill|killall|chmod|chown|truncate|drop|delete|update|insert|alter|push|reset|clean"
+    r"|commit|dd|mkfs)\b|\bsed\s+-i|-delete\b|--remove"
+)
+_ROWS = re.compile(r"\b(?:delete\s+from|update)\b", re.IGNORECASE)
+_TABLE = re.compile(r"\b(?:drop|truncate)\s+(?:table|database|schema)\b|\btruncate\s+\w+")
+_LOOKING = re.compile(
+    r"^\W*(?:please |can you |could you )?(?:which|what|how|show|list|find|count|who|where|give me"
+    r"|tell|print|look|the \w+)\b"
+)
+_AGGREGATES = {  # of a query, and words that ask for it
+    "sum": "sum total revenue turnover together altogether", "avg": "average mean",
+    "count": "many count number often", "max": "most highest largest latest maximum top biggest",
+    "min": "least lowest smallest earliest minimum min fewest",
+}  # fmt: skip
+
+
+def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
+    """Whether the call does the contrary of what was said, or does it to more than was named."""
+    asked = view.request.lower()[-2_000:]
+    said_words = set(_WORD.findall(asked))
+    own = {w for v in call.values[:40] if v.kind != "text" for w in _WORD.findall(v.text[:200])}
+    texts = [v.text for v in call.values[:40] if v.kind in ("text", "name", "path")]
+    line = "\n".join(texts)[:4_000]
+    return {
+        "contrary_value": float(_has_contrary(own, said_words)),
+        "contrary_tool": float(_has_contrary(set(name_words(call.name)), said_words)),
+        "measure_wrong": _measure_wrong(call, asked),
+        "path_above": float(any(_is_above(v, sources, asked) for v in call.values[:40])),
+        "crossed": float(_is_crossed(call, view, sources)),
+        **_commanding(line, asked, said_words),
+    }
+
+
+def _commanding(line: str, asked: str, words: set[str]) -> dict[str, float]:
+    """Commands and queries in the call's texts."""
+    is_high, is_low = bool(_HIGHEST.search(asked)), bool(_LOWEST.search(asked))
+    has_order = "order by" in line
+    is_down = has_order and " desc" in line
+    turned = has_order and ((is_high and not is_low and not is_down)
+                            or (is_low and not is_high and is_down))  # fmt: skip
+    named = [name for name in _AGGREGATES if re.search(rf"\b{name}\s*\(", line)]
+    fitting = [name for name in _AGGREGATES if set(_AGGREGATES[name].split()) & words]
+    return {
+        "rows_unbounded": float(bool(_ROWS.search(line)) and " where " not in line),
+        "rows_loose": float(bool(_ROWS.search(line))
+                            and bool(re.search(r"where .*(?:like|<>|!=|>|1\s*=\s*1)", line))),
+        "table_dropped": float(bool(_TABLE.search(line)) and not words & {"drop", "truncate"}),
+        "whole_wiped": float(bool(_WHOLE.search(line))),
+        "forced": float(bool(_FORCED.search(line)) and not words & {"force", "forced", "discard"}),
+        "changing_for_look": float(bool(_CHANGING.search(line)) and bool(_LOOKING.match(asked))),
+        "order_turned": float(turned),
+        "aggregate_other": float(bool(named and fitting) and not {*named} & {*fitting}),
+        "unfiltered": float("select" in line and " where " not in line
+                            and any(ch.isdigit() for ch in asked) and "limit" not in line),
+    }  # fmt: skip
+
+
+def _has_contrary(own: set[str], said: set[str]) -> bool:
+    return any(ANTONYMS[w] & said and w not in said for w in own if w in ANTONYMS)
+
+
+def _measure_wrong(call: Call, asked: str) -> float:
+    """Whether a number differs from the one that the request gives in the argument's unit."""
+    told: dict[str, set[float]] = {}
+    minutes = {float(_SPANS[span]) for span in _SPAN.findall(asked)}
+    for number, unit in _MEASURE.findall(asked)[:40]:
+        root = stem(unit)
+        told.setdefault(root, set()).add(float(number))
+        if root in _MINUTES:
+            minutes.add(float(number) * _MINUTES[root])
+    for value in call.values[:40]:
+        if value.kind != "number" or value.number is None:
+            continue
+        for root in {stem(word) for word in name_words(value.path.rpartition(" ")[2])}:
+            if root in told and value.number not in told[root]:
+                return 1.0
+            if root in _MINUTES and minutes and value.number * _MINUTES[root] not in minutes:
+                return 1.0
+    return 0.0
+
+
+def _is_above(value: Value, sources: Sources, asked: str) -> bool:
+    """Whether a value is the folder of paths that were named or listed."""
+    text = value.text.rstrip("/")
+    if len(text) < 2 or " " in text or value.kind not in ("path", "name", "id"):
+        return False
+    below = f"{text}/"
+    return below in asked or below in sources.results.text
+
+
+def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
+    """Whether a value stood under another argument's name before, and never under its own."""
+    plain = [v for v in call.values[:20] if v.kind in ("name", "choice", "id", "path")]
+    if len(plain) < 2:
+        return False
+    places: dict[str, set[str]] = {}
+    for record in sources.records[:200]:
+        for key, held in list(record.fields.items())[:40]:
+            places.setdefault(str(held).lower()[:200], set()).update(name_words(str(key)))
+    for earlier in view.earlier[-20:]:
+        for key, held in list(earlier.arguments.items())[:40]:
+            places.setdefault(str(held).lower()[:200], set()).update(name_words(str(key)))
+    names = {v.path: set(name_words(v.path)) for v in plain}
+    every = set().union(*names.values())
+    for value in plain:
+        stood, own = places.get(value.text, set()), names[value.path]
+        if stood and not stood & own and stood & (every - own):
+            return True
+    return False
+
+
 def _verbs(name: str) -> list[str]:
     words = name_words(name)
     known = [word for word in words if stem(word) in _CLASS_OF]

@@ -45,15 +45,17 @@ DOMAIN_FOLDS = 3
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "values": (
         "other entity", "invented", "placeholder", "request repeated", "swapped", "transposed",
+        "opposed value", "parent folder",
         "correction", "second", "extreme",
     ),
     "numbers": (
         "number moved", "told number", "unit changed", "date moved", "time moved", "part",
-        "weekday", "unsaid",
+        "measure changed", "weekday", "unsaid",
     ),
     "steps": (
-        "wrong tool", OTHER_REQUEST, "repeated", "error ignored", "look up left out",
-        "required dropped", "question", "again", "first look", "look again", "extra",
+        "wrong tool", "opposed tool", OTHER_REQUEST, "repeated", "error ignored",
+        "look up left out", "required dropped", "question", "again", "first look", "look again",
+        "extra",
     ),
     "rules": (
         "limit passed", "forbidden", "declined", "state", "late", "limit", "above", "confirm",

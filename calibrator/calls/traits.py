@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from calibrator.calls.conversation import Call, View, view_of
 from calibrator.calls.grounding import Sources, choosing, grounding, sources_of
-from calibrator.calls.requests import asking, counting, dating, talking
+from calibrator.calls.requests import asking, contrary, counting, dating, talking
 from calibrator.calls.rules import ruling, sentences_of
 from calibrator.calls.steps import schema_of, steps_of
 from calibrator.scorer import ToolUse
@@ -37,6 +37,7 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
             grounding(call, sources, tool, view)
             | choosing(call, sources, view)
             | asking(call, tool, view, sources)
+            | contrary(call, view, sources)
             | dating(call, sources)
             | steps_of(call, view)
             | schema_of(call, tool, view)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from calibrator.calls.making import changes, disguises, plots, stages, worlds
+from calibrator.calls.making import changes, contraries, disguises, plots, stages, worlds
+from calibrator.calls.making.contraries import commands
 from calibrator.calls.making.domains import DOMAINS
 from calibrator.calls.making.stages import TWISTS, Scene
 from calibrator.calls.making.worlds import scenes
@@ -20,6 +21,7 @@ from calibrator.calls.values import leaves
 from tests.live_proxy import ROOT
 
 SCENES = list(scenes(660, 11))
+COMMANDS = list(commands(200, 11))
 NAMES = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b")
 WORDS = re.compile(r"[^\W\d_]+")
 SHINGLE = 5
@@ -108,12 +110,13 @@ def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
     """No tool, no value, no name and no run of five words is in scenes and labelled calls."""
     own = labelled_calls()
     theirs = [[*row["messages"], row["response"]] for row in own]
-    ours = [[*scene.used.messages, scene.used.message] for scene in SCENES]
+    made_up = [*SCENES, *COMMANDS]
+    ours = [[*scene.used.messages, scene.used.message] for scene in made_up]
     tools = [
         {t["function"]["name"] for t in each}
         for each in (
             [t for row in own for t in row["tools"]],
-            [t for s in SCENES for t in s.used.tools],
+            [t for s in made_up for t in s.used.tools],
         )
     ]
     assert not tools[0] & tools[1]
@@ -121,7 +124,9 @@ def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
     said, made = (" \n ".join(t for m in both for t in texts(m)) for both in (theirs, ours))
     named = set(NAMES.findall(said)) & set(NAMES.findall(made))
     assert {name for name in named if not CALENDAR.fullmatch(name)} == set()
-    sources = [Path(str(m.__file__)) for m in (changes, disguises, plots, stages, worlds)]
+    sources = [
+        Path(str(m.__file__)) for m in (changes, contraries, disguises, plots, stages, worlds)
+    ]
     written = [
         path.read_text() for path in (*sources, ROOT / "calibrator/calls/making/domains.yaml")
     ]

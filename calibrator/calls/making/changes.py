@@ -13,6 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from calibrator.calls.making.contraries import (
+    measure_changed,
+    opposed_tool,
+    opposed_value,
+    parent_folder,
+)
 from calibrator.calls.making.drafts import Draft
 from calibrator.calls.steps import is_read
 from calibrator.calls.values import Value, calendar_day, name_words, shape
@@ -436,6 +442,7 @@ KINDS: dict[str, Callable[[Draft], bool]] = {
     for function in (
         other_entity, number_moved, told_number, unit_changed, date_moved, time_moved, invented,
         placeholder, swapped, required_dropped, request_repeated, wrong_tool, repeated,
-        error_ignored, look_up_left_out, declined, limit_passed, forbidden,
+        error_ignored, look_up_left_out, declined, limit_passed, forbidden, opposed_value,
+        opposed_tool, parent_folder, measure_changed,
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from calibrator.calls.making.changes import KINDS
+from calibrator.calls.making.contraries import commands
 from calibrator.calls.making.corruptions import OTHER_REQUEST, other_request
 from calibrator.calls.making.disguises import SUSPICIOUS, planted
 from calibrator.calls.making.domains import DOMAINS, Domain
@@ -25,6 +26,7 @@ NOISY = {"BFCL-live": 0.6}  # how much a wrong row counts where many such labels
 IRRELEVANT = "BFCL-irrelevance"  # right there means that no call was found in the text
 GRADED, WRITTEN, CORRUPTED, SUSPECT, SCENE = "graded", "written", "corrupted", "suspect", "scene"
 PLANTED_SHARE = 0.15  # of wrong lessons are had with planted values too
+COMMAND_SHARE = 0.2  # of scenes, beside them: commands and queries
 OTHER_SHARE = 0.15  # of right calls are put behind another request
 
 
@@ -54,7 +56,10 @@ def lessons_of(
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
     made = [
         Lesson(s.used, s.correct, SCENE, s.domain, s.twist, question=s.group)
-        for s in scenes(scene_count, seed, domains)
+        for s in (
+            *scenes(scene_count, seed, domains),
+            *commands(round(scene_count * COMMAND_SHARE), seed),
+        )
     ]
     changed_ones = [*_changed(graded, seed, faults), *_changed(made, seed + 1, 1)]
     told = [*graded, *made, *changed_ones]
