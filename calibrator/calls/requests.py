@@ -15,6 +15,7 @@ from calibrator.calls.values import (
     name_words,
     stem,
     weekdays_in,
+    word_set,
     words_in,
 )
 
@@ -140,7 +141,7 @@ _CHANGING = re.compile(
     r"\b(?:rm|mv|kill|killall|chmod|chown|truncate|drop|delete|update|insert|alter|push|reset|clean"
     r"|commit|dd|mkfs)\b|\bsed\s+-i|-delete\b|--remove"
 )
-_ROWS = re.compile(r"\b(?:delete\s+from|update)\b", re.IGNORECASE)
+_ROWS = re.compile(r"\bdelete\s+from\s+\S|\bupdate\s+\S+\s+set\s")
 _TABLE = re.compile(r"\b(?:drop|truncate)\s+(?:table|database|schema)\b|\btruncate\s+\w+")
 _LOOKING = re.compile(
     r"^\W*(?:please |can you |could you )?(?:which|what|how|show|list|find|count|who|where|give me"
@@ -153,6 +154,12 @@ _AGGREGATES = {  # of a query, and words that ask for it
 }  # fmt: skip
 
 
+CONTRARY = word_set(  # the more of these, the less a call is believed
+    "contrary_value contrary_tool measure_wrong crossed rows_unbounded rows_loose table_dropped"
+    " whole_wiped forced order_turned aggregate_other unfiltered contraries"
+)
+
+
 def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
     """Whether the call does the contrary of what was said, or does it to more than was named."""
     asked = view.request.lower()[-2_000:]
@@ -160,13 +167,20 @@ def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
     own = {w for v in call.values[:40] if v.kind != "text" for w in _WORD.findall(v.text[:200])}
     texts = [v.text for v in call.values[:40] if v.kind in ("text", "name", "path")]
     line = "\n".join(texts)[:4_000]
-    return {
+    found = {
         "contrary_value": float(_has_contrary(own, said_words)),
         "contrary_tool": float(_has_contrary(set(name_words(call.name)), said_words)),
         "measure_wrong": _measure_wrong(call, asked),
-        "path_above": float(any(_is_above(v, sources, asked) for v in call.values[:40])),
         "crossed": float(_is_crossed(call, view, sources)),
         **_commanding(line, asked, said_words),
+    }
+    above = any(_is_above(v, sources, asked) for v in call.values[:40])
+    changing = bool(_CHANGING.search(line)) and bool(_LOOKING.match(asked))
+    return {
+        **found,
+        "contraries": sum(found.values()),  # each alone is rare
+        "path_above": float(above),
+        "changing_for_look": float(changing),
     }
 
 
@@ -186,7 +200,6 @@ def _commanding(line: str, asked: str, words: set[str]) -> dict[str, float]:
         "table_dropped": float(bool(_TABLE.search(line)) and not words & {"drop", "truncate"}),
         "whole_wiped": float(bool(_WHOLE.search(line))),
         "forced": float(bool(_FORCED.search(line)) and not words & {"force", "forced", "discard"}),
-        "changing_for_look": float(bool(_CHANGING.search(line)) and bool(_LOOKING.match(asked))),
         "order_turned": float(turned),
         "aggregate_other": float(bool(named and fitting) and not {*named} & {*fitting}),
         "unfiltered": float("select" in line and " where " not in line

@@ -25,6 +25,8 @@ from calibrator.calls.making.lessons import (
 )
 from calibrator.calls.making.replies import Remark, real_remarks, remarks
 from calibrator.calls.model import CLAIMS, GENERAL, PREFIX, SPECIAL, WORDING, read_call
+from calibrator.calls.requests import CONTRARY
+from calibrator.calls.traits import NAMES as TRAIT_NAMES
 from calibrator.calls.wording import BUCKETS, Ints
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.rows import Row
@@ -236,6 +238,7 @@ def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) 
                 l2_regularization=config.ridge,
                 max_features=config.feature_share,
                 early_stopping=False,
+                monotonic_cst=[-1 if name in CONTRARY else 0 for name in TRAIT_NAMES],
                 random_state=seed + number,
             ).fit(
                 material.traits[counted],

@@ -43,8 +43,9 @@ def opposed_tool(draft: Draft) -> bool:
         if not others:
             continue
         other = draft.rng.choice(sorted(others))
-        renamed = re.sub(word, lambda found, o=other: _cased(o, found[0]), name, count=1,
-                         flags=re.IGNORECASE)  # fmt: skip
+        at = name.lower().index(word)
+        end = at + len(word)
+        renamed = name[:at] + _cased(other, name[at:end]) + name[end:]
         own = draft.view.tools.get(name)
         properties = dict(own.properties) if own else {}
         function = {"name": renamed, "parameters": {"type": "object", "properties": properties}}

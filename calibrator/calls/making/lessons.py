@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from calibrator.calls.making.changes import KINDS
-from calibrator.calls.making.contraries import commands
+from calibrator.calls.making.contraries import COMMAND, commands
 from calibrator.calls.making.corruptions import OTHER_REQUEST, other_request
 from calibrator.calls.making.disguises import SUSPICIOUS, planted
 from calibrator.calls.making.domains import DOMAINS, Domain
@@ -27,6 +27,7 @@ IRRELEVANT = "BFCL-irrelevance"  # right there means that no call was found in t
 GRADED, WRITTEN, CORRUPTED, SUSPECT, SCENE = "graded", "written", "corrupted", "suspect", "scene"
 PLANTED_SHARE = 0.15  # of wrong lessons are had with planted values too
 COMMAND_SHARE = 0.2  # of scenes, beside them: commands and queries
+COMMAND_WEIGHT = 3.0  # of each beside other scenes
 OTHER_SHARE = 0.15  # of right calls are put behind another request
 
 
@@ -55,7 +56,15 @@ def lessons_of(
     """All that is learnt from: graded rows, `faults` corruptions of each right one, scenes."""
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
     made = [
-        Lesson(s.used, s.correct, SCENE, s.domain, s.twist, question=s.group)
+        Lesson(
+            s.used,
+            s.correct,
+            SCENE,
+            s.domain,
+            s.twist,
+            COMMAND_WEIGHT ** (s.twist == COMMAND),
+            question=s.group,
+        )
         for s in (
             *scenes(scene_count, seed, domains),
             *commands(round(scene_count * COMMAND_SHARE), seed),
