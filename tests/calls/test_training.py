@@ -20,7 +20,8 @@ from calibrator.calls.training import CallConfig, fit_calls
 from calibrator.metrics import auroc
 from calibrator.rows import Row, parse_row
 
-SMALL = CallConfig(trees=25, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=40, faults=1)
+SMALL = CallConfig(trees=25, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=40, faults=1,
+                   remarks=60, claim_trees=10)  # fmt: skip
 TINY = replace(SMALL, trees=4)
 
 
@@ -62,6 +63,18 @@ def test_it_learns_and_is_read_back(trained: dict[str, np.ndarray]) -> None:
     assert auroc(np.array([row.correct for row in fresh]), odds) > 0.65
     assert all(name.startswith(PREFIX) for name in trained)
     assert sum(array.nbytes for array in trained.values()) < 2_000_000
+
+
+def test_claims_are_part_of_the_state(trained: dict[str, np.ndarray]) -> None:
+    """Replies of text get a number of their own from the same arrays."""
+    model = CallTrees.from_state(trained)
+    assert model is not None
+    told = [replace(row.tool_use, message={"content": "Done."}) for row in rows(4, 3)
+            if row.tool_use]  # fmt: skip
+    odds = model.claim_odds(told)
+    assert odds.shape == (len(told),)
+    assert (odds < 7).any()
+    assert model.claim_odds([]).shape == (0,)
 
 
 def test_the_same_seed_gives_the_same_arrays(trained: dict[str, np.ndarray]) -> None:
