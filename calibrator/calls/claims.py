@@ -84,7 +84,7 @@ _THERE = re.compile(r"^\W*(?:yes|no)\b|\bthere (?:is|are)\b|\bin stock\b|\bavail
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,3}[.)]\s")
 _NAME = re.compile(r"(?<=[a-z,;:] )([A-Z][a-z]{2,}|[A-Z]{2,})\b")
 _CODE = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w[\w-]{2,30}\b")
-_AS_CALL = re.compile(r"^\s*[\[{<]|\b\w+\([^)]*=[^)]*\)")
+_AS_CALL = re.compile(r"^\s*[\[{<]|\b\w{1,60}\([^()]{0,200}=[^()]{0,200}\)")
 _MORE = word_set(
     "lock waive extend prolong postpone shift bring remind record report note freeze pause resume"
     " erase hand raise lower reduce settle credit confirm accept deny decline refuse strike switch"

@@ -113,7 +113,9 @@ def test_hostile_input_is_read(kind: str) -> None:
     """Traits are finite for whatever stands in a conversation, and take no time."""
     used = HOSTILE[kind]
     long = "I have done it 1,000 times on 3 May; " * 3_000
-    for each in (used, replace(used, message={"content": long})):
+    calling = "a(b=" * 5_000
+    for each in (used, replace(used, message={"content": long}),
+                 replace(used, message={"content": calling})):  # fmt: skip
         started = time.process_time()
         assert np.isfinite(claim_traits(each)).all()
         assert time.process_time() - started < 0.3
