@@ -156,6 +156,7 @@ def _score_on_ray(
     report_bad(bad, total)
 
 
+PARTS = ("tower", "forest", "encoder", "inspector", "calls")
 Share = Annotated[float, typer.Option(min=0, max=1)]
 
 
@@ -192,6 +193,12 @@ def train(
     tower: Annotated[bool, typer.Option(help="With the tower over n-grams.")] = True,
     forest: Annotated[bool, typer.Option(help="With boosted trees beside the tower.")] = False,
     encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
+    inspector: Annotated[
+        bool, typer.Option(help="With checks that a reply answers and agrees with itself.")
+    ] = False,
+    calls: Annotated[
+        bool, typer.Option(help="With trees for rows that call tools; they learn from no others.")
+    ] = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
     preset: Preset = "",
@@ -230,7 +237,7 @@ def _embedded_config(files: list[Path], given: dict[str, Any]) -> TrainConfig:
         data=tuple(map(str, sorted(files))),
         selection=Selection(**{name: given[name] for name in ("rows", "balance_power", "seed")}),
         layout=Layout(max_tokens=given["max_tokens"]),
-        **{f"has_{part}": given[part] for part in ("tower", "forest", "encoder")},
+        **{f"has_{part}": given[part] for part in PARTS},
         **{name: given[name] for name in alike},
     )
 

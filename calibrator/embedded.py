@@ -1,10 +1,15 @@
 """The embedded calibrator: a tower over n-grams, with a forest or an encoder beside it.
 
-P(correct) = softmax over two logits, `i` and `ii` (paper B08, B09): the sigmoid of their
-difference, which is the log-odds of `tower` and `forest` plus those of the encoder's head. One
-forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`), or in
-torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped checkpoint is
-a tower with a forest.
+P(correct) of a text = P(right | in order) x P(in order). The first is the softmax over two logits,
+`i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of `tower` and
+`forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
+reply answers the question and agrees with itself. A reply that calls tools is read with its whole
+conversation, by the trees of `calls` alone; one that could have called them and says something
+instead is held against what was done (`calls`).
+
+One forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`),
+or in torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped
+checkpoint is a tower with a forest, an inspector and trees for calls.
 """
 
 from __future__ import annotations
@@ -12,16 +17,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from calibrator.calls import CallTrees, reasons
 from calibrator.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.errors import CheckpointError, MissingExtraError
-from calibrator.familiarity import Familiarity, modest
+from calibrator.familiarity import Familiarity, modest_all
 from calibrator.forest import Forest
+from calibrator.inspection import DOUBTED, Inspector, inspect
 from calibrator.layout import (
     TokenRow,
     assemble,
@@ -30,7 +37,7 @@ from calibrator.layout import (
     load_tokenizer,
     tag_text,
 )
-from calibrator.ngrams import is_cut
+from calibrator.ngrams import is_cut as too_long
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
@@ -53,24 +60,45 @@ def judged(items: Sequence[Item]) -> list[Item]:
     return [replace(item, answer=stripped(item.answer)) for item in items]
 
 
+@dataclass(frozen=True, slots=True)
+class TextReading:
+    """What is made of B texts, before the curve."""
+
+    rows: list[TowerRow]
+    odds: NDArray[np.float64]  # (B,) log-odds of right, if in order
+    features: Floats  # (B, D) that familiarity goes by
+    distances: NDArray[np.floating]  # (B,) familiarity's; up to 1 is known
+    in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
+    findings: list[tuple[str, ...]]  # that speak against being in order
+    is_cut: list[bool]  # whether only a part of the text was read
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a checkpoint is made of, beside its encoder; None is a part that it does not have."""
+
+    tower: Tower | None = None
+    forest: Forest | None = None
+    familiarity: Familiarity | None = None
+    inspector: Inspector | None = None
+    calls: CallTrees | None = None
+
+
 class EmbeddedCalibrator:
     """A loaded checkpoint; a Scorer."""
 
     def __init__(
         self,
         config: CheckpointConfig,
-        encoder: Encoder | None,
         tokenizer: Tokenizer,
-        familiarity: Familiarity | None = None,
-        tower: Tower | None = None,
-        forest: Forest | None = None,
+        encoder: Encoder | None,
+        parts: Parts,
     ) -> None:
         self.config = config
-        self.encoder = encoder
         self.tokenizer = tokenizer
-        self.familiarity = familiarity
-        self.tower = tower
-        self.forest = forest
+        self.encoder = encoder
+        self.parts = parts
+        self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._benchmarks = frozenset(config.benchmarks)
 
@@ -106,60 +134,108 @@ class EmbeddedCalibrator:
         model = (item.source_model or "").lower()
         return model if model in self._source_models else None
 
-    def _in_tower(
-        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
-    ) -> tuple[NDArray[np.float64], Floats]:
-        """What tower and forest say of each item, (B,) log-odds, and the tower's features."""
-        assert self.tower is not None
-        rows, names = self._tower_rows(items, pieces)
-        odds, features = self.tower.read(rows, names)
-        if self.forest is not None:
-            odds = self.forest.joined(odds, rows, names)
-        return odds, features
-
-    def _tower_rows(
-        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
-    ) -> tuple[list[TowerRow], list[int]]:
+    def read_texts(self, items: Sequence[Item]) -> TextReading:
+        """What tower, forest, encoder and inspector make of texts; neighbours change nothing."""
+        items = judged(items)
+        pieces = self._pieces(items)
         rows = [
             tower_row(item.question, item.answer, question, answer)
             for item, (_, question, answer) in zip(items, pieces, strict=True)
         ]
-        names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        return rows, names
+        seen = self._seen(items, pieces, rows)
+        odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
+        is_cut = [too_long(question, answer) for _, question, answer in pieces]
+        if self.parts.tower is not None:
+            names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
+            odds, features = self.parts.tower.read(rows, names)
+            if self.parts.forest is not None:
+                odds = self.parts.forest.joined(odds, rows, names)
+        if self.encoder is not None:
+            assembled = self._assemble(pieces)
+            is_cut = [row.is_truncated for row in assembled]
+            features, logits = self.encoder(assembled)
+            odds = odds + np.diff(logits.astype(np.float64))[:, 0]
+        known = self.parts.familiarity
+        return TextReading(
+            rows=rows,
+            odds=np.asarray(odds, dtype=np.float64),
+            features=features,
+            distances=known.distances(features) if known else np.zeros(len(items)),
+            **self._in_order(items, seen),
+            is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
+        )
 
-    def tower_rows(self, items: Sequence[Item]) -> tuple[list[TowerRow], list[int]]:
-        """Items as the tower reads them, and the numbers of their models' names."""
-        items = judged(items)
-        return self._tower_rows(items, self._pieces(items))
+    def _seen(
+        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]], rows: Sequence[TowerRow]
+    ) -> Floats:
+        """What the inspector sees in each item, (B, SEEN); nothing where there is no inspector."""
+        if self.parts.inspector is None or not items:
+            return np.zeros((len(items), 0), np.float32)
+        means = self.parts.inspector.pieces
+        return np.stack(
+            [
+                inspect(item.question, item.answer, question, answer, means, row.traits)
+                for item, (_, question, answer), row in zip(items, pieces, rows, strict=True)
+            ]
+        )
+
+    def _in_order(self, items: Sequence[Item], seen: Floats) -> dict[str, Any]:
+        """P(in order) of texts and what speaks against it: the inspector's, and for an agent's
+        message that of `calls`."""
+        in_order = np.ones(len(items))
+        findings: list[tuple[str, ...]] = [()] * len(items)
+        if self.parts.inspector is not None and items:
+            in_order, findings = self.parts.inspector.read(seen)
+        agents = [at for at, item in enumerate(items) if item.tool_use is not None]
+        if self.parts.calls is not None and agents:
+            used = [use for at in agents if (use := items[at].tool_use) is not None]
+            in_order[agents] *= sigmoid(self.parts.calls.claim_odds(used))
+        return {"in_order": in_order, "findings": findings}
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One pass for each item; neighbours do not change a score."""
-        items = judged(items)
-        pieces = self._pieces(items)
-        odds = np.zeros(len(items))
-        if self.tower is not None:
-            odds, features = self._in_tower(items, pieces)
-        if self.encoder is None:
-            cut = [is_cut(question, answer) for _, question, answer in pieces]
-        else:
-            rows = self._assemble(pieces)
-            cut = [row.is_truncated for row in rows]
-            features, logits = self.encoder(rows)
-            odds = odds + np.diff(logits.astype(np.float64))[:, 0]
-        distances = [0.0] * len(items)
-        if self.familiarity is not None:
-            distances = self.familiarity.distances(features).tolist()
+        calls = [at for at, item in enumerate(items) if self.reads_as_call(item)]
+        texts = sorted(set(range(len(items))) - set(calls))
+        scores = [
+            *self._score_calls([items[at] for at in calls]),
+            *self._score_texts([items[at] for at in texts]),
+        ]
+        found = dict(zip([*calls, *texts], scores, strict=True))
+        return [found[at] for at in range(len(items))]
+
+    def reads_as_call(self, item: Item) -> bool:
+        """Whether the trees for calls judge it, not what judges a text."""
+        return self.reads_tool_use and item.tool_use is not None and item.tool_use.has_calls
+
+    def _score_calls(self, items: Sequence[Item]) -> list[Score]:
+        used = [item.tool_use for item in items if item.tool_use is not None]
+        if self.parts.calls is None or not used:
+            return []
+        odds = self.parts.calls.odds(used, [item.source_model for item in items])
         return [
-            Score(score, self._confidence(score, distance), was_cut or self._is_clipped(item))
-            for score, distance, was_cut, item in zip(
-                sigmoid(odds).tolist(), distances, cut, items, strict=True
+            Score(score, score, because=tuple(reasons(use)) if score < DOUBTED else ())
+            for use, score in zip(used, sigmoid(odds).tolist(), strict=True)
+        ]
+
+    def _score_texts(self, items: Sequence[Item]) -> list[Score]:
+        if not items:
+            return []
+        read = self.read_texts(items)
+        confidence, scores = self.confidence(read), sigmoid(read.odds) * read.in_order
+        return [
+            Score(*each)
+            for each in zip(
+                scores.tolist(), confidence.tolist(), read.is_cut, read.findings, strict=True
             )
         ]
 
-    def _confidence(self, score: float, distance: float) -> float:
-        recalibration = self.config.recalibration
-        confidence = recalibration.apply(score) if recalibration else score
-        return modest(confidence, distance, self.config.base_rate)
+    def confidence(self, read: TextReading) -> NDArray[np.float64]:
+        """What is said of texts in the end, (B,): right if in order, and in order."""
+        score, curve = sigmoid(read.odds), self.config.recalibration
+        right = modest_all(
+            curve.apply_all(score) if curve else score, read.distances, self.config.base_rate
+        )
+        return np.asarray(right * read.in_order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +245,7 @@ class Checkpoint:
     config: CheckpointConfig
     weights: dict[str, Array]
     tokenizer: Tokenizer
-    familiarity: Familiarity | None
-    tower: Tower | None
-    forest: Forest | None
+    parts: Parts
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -188,21 +262,26 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except Exception as error:  # tokenizers raises nothing more precise
         raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
     try:
-        familiarity, tower = Familiarity.from_state(state), Tower.from_state(state)
-        forest = Forest.from_state(state)
+        parts = Parts(
+            Tower.from_state(state),
+            Forest.from_state(state),
+            Familiarity.from_state(state),
+            Inspector.from_state(state),
+            CallTrees.from_state(state),
+        )
         weights = encoder_weights(state, config.encoder)
-        if config.encoder is None and tower is None:
+        if config.encoder is None and parts.tower is None:
             raise ValueError("there is neither an encoder nor a tower")
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
-    return Checkpoint(config, weights, tokenizer, familiarity, tower, forest)
+    return Checkpoint(config, weights, tokenizer, parts)
 
 
 def load_embedded(
     folder: Path, device: str = "auto", *, threads: int | None = None
 ) -> EmbeddedCalibrator:
     """A checkpoint ready to score; an encoder runs on the CPU (`auto`, `cpu`) or on a device of
-    torch's, a tower always on the CPU.
+    torch's, all else always on the CPU.
 
     Raises CheckpointError for a folder that cannot be used or a device that is not there, and
     MissingExtraError where an encoder needs a package that is not there.
@@ -210,9 +289,7 @@ def load_embedded(
     found = read_checkpoint(folder)
     geometry = found.config.encoder
     encoder = None if geometry is None else _encoder(geometry, found.weights, device, threads)
-    return EmbeddedCalibrator(
-        found.config, encoder, found.tokenizer, found.familiarity, found.tower, found.forest
-    )
+    return EmbeddedCalibrator(found.config, found.tokenizer, encoder, found.parts)
 
 
 def _encoder(

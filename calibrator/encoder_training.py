@@ -46,7 +46,7 @@ def load_start(model: CrossEncoderModel, name: str) -> None:
     """
     found = read_checkpoint(resolve_checkpoint(name))
     load_weights(model, found.weights)
-    if found.tower is None:
+    if found.parts.tower is None:
         model.weaken(0)
 
 

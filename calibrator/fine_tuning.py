@@ -30,12 +30,11 @@ from calibrator.digests import sha256_of
 from calibrator.embedded import EmbeddedCalibrator, load_embedded
 from calibrator.errors import TrainingError
 from calibrator.familiarity import PREFIX as FAMILIARITY
-from calibrator.familiarity import Familiarity, modest_all
+from calibrator.familiarity import Familiarity
 from calibrator.forest import PREFIX as FOREST
 from calibrator.llm.config import LlmConfig
 from calibrator.loading import FAKE
 from calibrator.metrics import Floats
-from calibrator.recalibration import sigmoid
 from calibrator.rows import Row
 from calibrator.scorer import Item
 from calibrator.tower import PREFIX as TOWER
@@ -56,6 +55,7 @@ class Read:
     traits: Floats
     white: Floats
     distances: Floats
+    in_order: Floats
 
     def taken(self, at: Sequence[int]) -> Read:
         """Those at these positions."""
@@ -77,14 +77,14 @@ class TunableCheckpoint:
         self.folder = resolve_checkpoint(name)
         _check_kind(name, self.folder)
         calibrator = load_embedded(self.folder)
-        if calibrator.tower is None or calibrator.encoder is not None:
+        if calibrator.parts.tower is None or calibrator.encoder is not None:
             raise TrainingError(
                 f"checkpoint {name!r} has an encoder; verdicts fine-tune a calibrator without one, "
                 "as the shipped one is: train this one on files, "
                 f"`pinocchio export --labelled -o FILE.jsonl` and `pinocchio train --start {name}`"
             )
         self._calibrator: EmbeddedCalibrator = calibrator
-        self._tower: Tower = calibrator.tower
+        self._tower: Tower = calibrator.parts.tower
 
     @property
     def config(self) -> CheckpointConfig:
@@ -101,28 +101,33 @@ class TunableCheckpoint:
     @property
     def threshold(self) -> float:
         """Familiarity's distance that counts as 1."""
-        known = self._calibrator.familiarity
+        known = self._calibrator.parts.familiarity
         return float(np.squeeze(known.threshold)) if known else 1.0
 
+    def learns_from(self, item: Item) -> bool:
+        """Whether fine-tuning has to do with it: not with calls that trees of their own judge."""
+        return not self._calibrator.reads_as_call(item)
+
     def read(self, items: Sequence[Item]) -> Read:
-        """What it makes of some items; a few dozen at a time bound the memory."""
-        rows, names = self._calibrator.tower_rows(items)
-        odds, features = self._tower.read(rows, names)
-        if (forest := self._calibrator.forest) is not None:
-            odds = forest.joined(odds, rows, names)
-        known = self._calibrator.familiarity
-        white = known.white(features) if known else np.zeros((len(rows), 0))
-        distances = known.distances(features) if known else np.zeros(len(rows))
-        curve = self.config.recalibration
-        score = sigmoid(odds)
-        told = modest_all(curve.apply_all(score) if curve else score, distances, self.base_rate)
-        arrays = (told, odds, self._tower.traits(rows), white, distances)
+        """What it makes of some items that it learns from; a few dozen at a time bound the
+        memory."""
+        read = self._calibrator.read_texts(items)
+        known = self._calibrator.parts.familiarity
+        arrays = (
+            self._calibrator.confidence(read),
+            read.odds,
+            self._tower.traits(read.rows),
+            known.white(read.features) if known else np.zeros((len(items), 0)),
+            read.distances,
+            read.in_order,
+        )
         return Read(*(np.asarray(each, dtype=np.float64) for each in arrays))
 
     def read_rows(
         self, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
     ) -> tuple[Readings, Floats]:
-        """Labelled rows, which all count alike, and what it says of them itself, (n,)."""
+        """Labelled rows that it learns from, which all count alike, and what it says of them
+        itself, (n,)."""
         parts = []
         for at in range(0, len(rows), BATCH):
             parts.append(self.read([row.item("served") for row in rows[at : at + BATCH]]))
@@ -133,6 +138,7 @@ class TunableCheckpoint:
             read.traits,
             read.white,
             read.distances,
+            read.in_order,
             [(row.model or "").lower() for row in rows],
             [row.question_id for row in rows],
             labels_of(rows),
@@ -152,13 +158,13 @@ class TunableCheckpoint:
         names = list(self.config.source_models)
         names += [name for name in tuned.models if name not in names]
         biases = np.array([0.0, *(tuned.models.get(name, 0.0) for name in names)])
-        forest = self._calibrator.forest
+        forest = self._calibrator.parts.forest
         share = forest.share if forest else 1.0  # that is kept of what a tower adds up
         for number in sorted({key.split(".")[1] for key in state if key.startswith(TOWER)}):
             _retune(state, f"{TOWER}{number}.", tuned, biases, share)
         if forest is not None:
             _retune_forest(state, tuned.slope, len(biases))
-        if known := self._calibrator.familiarity:
+        if known := self._calibrator.parts.familiarity:
             state |= _with_centre(known, tuned)
         config = replace(
             self.config,

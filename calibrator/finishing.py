@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
 
 Floats = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def measured(
@@ -68,10 +69,18 @@ def measure_familiarity(
     return fit_familiarity(features_of(chosen), groups, features_of(held))
 
 
-def finish(run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None) -> Path:
+def finish(
+    run: Run,
+    data: TrainData,
+    tower: TowerStage,
+    parts: Mapping[str, Array],
+    encoder: EncoderRun | None,
+) -> Path:
     """Recalibrates on the validation questions, measures, and writes the checkpoint.
 
-    An encoder's averaged weights are what is measured and written.
+    `parts` are arrays that go into it as they are. What is measured and recalibrated is tower,
+    forest and encoder, P(right | in order). An encoder's averaged weights are what is measured and
+    written.
     """
     with encoder.optimizer.averaged() if encoder else nullcontext():
         plain = measured(run, data, tower, encoder, is_named=False)
@@ -81,7 +90,8 @@ def finish(run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | N
         quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
         run.say(f"validation: {quality}")
         familiarity = measure_familiarity(run, data, tower, encoder)
-        weights = weights_of(tower, encoder) | (familiarity.state() if familiarity else {})
+        weights = weights_of(tower, encoder) | dict(parts)
+        weights |= familiarity.state() if familiarity else {}
     return write_checkpoint(run, data, encoder, platt, weights, quality)
 
 
@@ -121,7 +131,8 @@ def write_checkpoint(
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
     unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
     training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
-    if encoder is not None or run.config.has_forest:  # whose word pieces it gave a meaning
+    if encoder is not None or run.config.has_forest or run.config.has_inspector:
+        # whose word pieces it gave a meaning
         training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
     if encoder is not None:
         training |= {

@@ -50,11 +50,13 @@ class Score:
 
     `score` is what the model says (softmax over the two label logits, paper B09), `confidence`
     the same after recalibration. `is_truncated` says that only a part of the text was read.
+    `because` are a few plain facts that speak against it, where the scorer can tell any.
     """
 
     score: float
     confidence: float
     is_truncated: bool = False
+    because: tuple[str, ...] = ()
 
 
 class Scorer(Protocol):

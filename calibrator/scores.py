@@ -94,7 +94,12 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
     kept = {"id": row.raw.get("id")} if is_brief else row.raw
     if row.lacks_images:
         kept = kept | {"status": "truncated", "reason": "image"}
-    facts = {"score": round(found.score, 6), "confidence": round(found.confidence, 6)}
+    facts: dict[str, Any] = {
+        "score": round(found.score, 6),
+        "confidence": round(found.confidence, 6),
+    }
+    if found.because:
+        facts["because"] = list(found.because)
     return json_line({**kept, **facts, "calibrator": calibrator, "tags": tags})
 
 

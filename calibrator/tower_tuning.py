@@ -41,13 +41,15 @@ class Readings:
 
     `odds` (n,) are its log-odds, `traits` (n, TRAITS) as its last layer sees them, `white` (n, D)
     what familiarity measures and `distances` (n,) what it found; without familiarity D is 0.
-    `models` are names in lower case, empty for none.
+    `in_order` (n,) is multiplied onto what is learnt here. `models` are names in lower case, empty
+    for none.
     """
 
     odds: Floats
     traits: Floats
     white: Floats
     distances: Floats
+    in_order: Floats
     models: Sequence[str]
     questions: Sequence[str]
     correct: Ints
@@ -63,6 +65,7 @@ class Readings:
             self.traits[at],
             self.white[at],
             self.distances[at],
+            self.in_order[at],
             [self.models[i] for i in at],
             [self.questions[i] for i in at],
             self.correct[at],
@@ -98,7 +101,7 @@ class Tuned:
         near = ((found.white - self.centre) ** 2).sum(axis=1) / threshold
         distances = np.minimum(found.distances, near)
         told = self.platt.apply_all(sigmoid(self.odds(found)))
-        return np.asarray(modest_all(told, distances, base_rate))
+        return np.asarray(modest_all(told, distances, base_rate) * found.in_order)
 
 
 def fit_tuned(found: Readings) -> Tuned:

@@ -1,14 +1,15 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
-    -> recalibrate, save
+    [-> inspector] [-> calls] -> recalibrate, save
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
-on what the tower leaves over (`encoder_training`).
+on what the tower leaves over (`encoder_training`). The inspector learns from replies that were made
+faulty, the trees for calls from conversations; with them, rows that call tools are theirs alone.
 
 A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
-then `tower-0.npz` and so on, each tower on its own),
+then `tower-0.npz` and so on, each tower on its own), `inspector.npz`, `calls.npz`,
 `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
 same command goes on where it was interrupted.
 """
@@ -27,13 +28,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from calibrator.calls.training import CallConfig
 from calibrator.digests import sha256_of
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.finishing import BASE_SHA256, finish
 from calibrator.forest_training import ForestConfig
+from calibrator.inspection.training import InspectorConfig
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
+from calibrator.parts_stage import fit_parts
 from calibrator.rows import Row
 from calibrator.run_folder import adopt_folder
 from calibrator.tower_stage import FITTED, MEMBER, fit_stage, wants_tower_rows
@@ -72,8 +76,12 @@ class TrainConfig:
     has_tower: bool = True
     has_forest: bool = False  # beside a tower without an encoder
     has_encoder: bool = False
+    has_inspector: bool = False
+    has_calls: bool = False
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)
+    inspector: InspectorConfig = field(default_factory=InspectorConfig)
+    calls: CallConfig = field(default_factory=CallConfig)
     epochs: int = 4
     learning_rate: float = 1.5e-4
     weight_decay: float = 0.01
@@ -95,11 +103,15 @@ class TrainConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrainData:
-    """Examples to train on (rows, then outliers) and to validate on, with the rows themselves."""
+    """Examples to train on (rows, then outliers) and to validate on, with the rows themselves.
+
+    `calls` are rows that call tools, which no example is made of where trees for calls are fitted.
+    """
 
     train: list[Example]
     validation: list[Example]
     rows: list[Row]
+    calls: list[Row]
     weights: NDArray[np.float64]  # of `train`
     base_rate: float
 
@@ -121,6 +133,12 @@ def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = Fals
     rows, held = select_rows([Path(path) for path in config.data], config.selection)
     if not held:
         raise TrainingError("too few questions: none is left for validation")
+    calls: list[Row] = []
+    if config.has_calls:
+        calls = [row for row in rows if _calls_tools(row)]
+        rows, held = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
+        if not rows:
+            raise TrainingError("all rows call tools: a tower learns from texts")
     rng = random.Random(config.seed)
     held = rng.sample(held, min(config.validation_rows, len(held)))
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
@@ -133,9 +151,14 @@ def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = Fals
         convert(shown) + convert(strange, target=base_rate),
         convert(held),
         rows,
+        calls,
         np.concatenate([known, np.ones(len(strange))]),
         base_rate,
     )
+
+
+def _calls_tools(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
 
 
 class Run:
@@ -173,7 +196,8 @@ def train(
     data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say)
+    parts = fit_parts(run, data, base_folder())
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)
-    return finish(run, data, tower, encoder)
+    return finish(run, data, tower, parts, encoder)

@@ -1,8 +1,7 @@
 """The weights of a checkpoint as numpy arrays: read without torch, checked before they are used.
 
 `model.safetensors` holds the encoder and its head in bf16, tables of many rows in int8 with a scale
-for each row, and what belongs to the side tower, the forest and familiarity under prefixes of
-their own.
+for each row, and what belongs to the other parts under prefixes of their own.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 
 from calibrator.checkpoint import EncoderConfig
 from calibrator.errors import CheckpointError
-from calibrator.familiarity import PREFIX as FAMILIARITY
-from calibrator.forest import PREFIX as FOREST
-from calibrator.tower import PREFIX as TOWER
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 WORDS = "encoder.embeddings.word_embeddings.weight"
+OTHER_PARTS = ("calls.", "familiarity.", "forest.", "inspector.", "tower.")  # not the encoder's
 SCALE = ".scale"  # ends the name of the scales of a packed table
 _DTYPES = {
     "F32": np.float32, "F16": np.float16, "I8": np.int8, "I16": np.int16, "I32": np.int32,
@@ -73,7 +70,7 @@ def encoder_weights(state: Mapping[str, Array], config: EncoderConfig | None) ->
     """
     if config and config.hidden % config.heads:
         raise ValueError(f"a hidden size of {config.hidden} is no multiple of {config.heads} heads")
-    found = {k: a for k, a in state.items() if not k.startswith((FAMILIARITY, FOREST, TOWER))}
+    found = {name: array for name, array in state.items() if not name.startswith(OTHER_PARTS)}
     wanted = _shapes(config) if config else {}
     has_packed_words = found.get(WORDS, np.empty(0)).dtype == np.int8
     if config and has_packed_words:

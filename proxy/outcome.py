@@ -162,6 +162,8 @@ def _choice_member(
     }
     if confidence.reason:
         member["reason"] = confidence.reason
+    if confidence.because:
+        member["because"] = list(confidence.because)
     if decision is not None:
         member["action"] = decision.applied.name
         _annotate(member, decision)

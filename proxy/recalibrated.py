@@ -7,6 +7,7 @@ the name that is told with a confidence is that of what made it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from calibrator import Question
@@ -65,4 +66,4 @@ class Recalibrated:
         if (score := found.value) is None:
             return found
         value = self._recalibration.apply_to(score, model, domain, team)
-        return Confidence(value, found.status, found.reason, score)
+        return replace(found, value=value, score=score)

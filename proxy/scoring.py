@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -60,13 +60,15 @@ class Status(StrEnum):
 class Confidence:
     """P(correct) of one choice, or None with the reason.
 
-    `score` is what the calibrator said, where a recalibration of the deployment corrected it.
+    `score` is what the calibrator said, where a recalibration of the deployment corrected it;
+    `because` are plain facts that speak against the reply, where the calibrator tells any.
     """
 
     value: float | None
     status: Status
     reason: str | None = None
     score: float | None = None
+    because: tuple[str, ...] = ()
 
 
 class Scoring:
@@ -384,11 +386,12 @@ def _confidence(ticket: Ticket) -> Confidence:
     if not 0 <= score.confidence <= 1:  # nor is NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
-    return Confidence(score.confidence, Status.TRUNCATED if score.is_truncated else Status.SCORED)
+    status = Status.TRUNCATED if score.is_truncated else Status.SCORED
+    return Confidence(score.confidence, status, because=score.because)
 
 
 def _limited(found: Confidence) -> Confidence:
     """A confidence of a question whose images nobody looked at."""
     if found.value is None:
         return found
-    return Confidence(found.value, Status.TRUNCATED, "image", found.score)
+    return replace(found, status=Status.TRUNCATED, reason="image")

@@ -56,7 +56,7 @@ def test_the_score_is_the_sigmoid_of_the_difference(scorer: EmbeddedCalibrator) 
 def test_the_confidence_is_the_recalibrated_score(scorer: EmbeddedCalibrator) -> None:
     """What policies see went through the checkpoint's own curve."""
     for found in scorer.score_batch(ITEMS):
-        assert found.confidence == Platt(0.8, 0.1).apply(found.score)
+        assert found.confidence == pytest.approx(Platt(0.8, 0.1).apply(found.score), abs=1e-12)
 
 
 def test_without_recalibration_the_confidence_is_the_score(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_the_loss_is_the_cross_entropy_of_the_label(config: TrainConfig, finishe
     scorer = load_scorer(str(finished), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
     item = Item("What is 7 + 7?", "7")
-    rows, (offset, _) = scorer.token_rows([item]), scorer._in_tower([item], scorer._pieces([item]))
+    assert scorer.parts.tower is not None
+    rows = scorer.token_rows([item])
+    offset, _ = scorer.parts.tower.read(scorer.read_texts([item]).rows, [0])
     p = scorer.score_batch([item])[0].score
     found = read_checkpoint(finished)
     assert found.config.encoder is not None

@@ -60,9 +60,7 @@ def in_torch(folder: Path) -> EmbeddedCalibrator:
     """The checkpoint, its encoder in torch on the CPU."""
     found = read_checkpoint(folder)
     encoder = load_torch_encoder(found.config.encoder, found.weights, "cpu")
-    return EmbeddedCalibrator(
-        found.config, encoder, found.tokenizer, found.familiarity, found.tower
-    )
+    return EmbeddedCalibrator(found.config, found.tokenizer, encoder, found.parts)
 
 
 def test_both_encoders_read_the_same_in_a_row(tiny: Path) -> None:

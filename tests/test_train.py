@@ -127,9 +127,9 @@ def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Pat
     early = train(tmp_path, config, lambda _: None, finish_now=True)
     scorer = load_scorer(str(early), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.tower is not None
+    assert scorer.parts.tower is not None
     item = Item("What is 7 + 7?", "It is 14, surely.", "one")
-    tower, _ = scorer._in_tower([item], scorer._pieces([item]))
+    tower, _ = scorer.parts.tower.read(scorer.read_texts([item]).rows, [1])
     assert logit(scorer.score_batch([item])[0].score) == pytest.approx(tower[0], abs=1e-3)
     assert not (tmp_path / "state.pt").exists()
 
@@ -150,19 +150,19 @@ def test_no_encoder_is_needed(
     scorer = load_scorer(str(made), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
     assert scorer.encoder is None
-    assert scorer.familiarity is not None
+    assert scorer.parts.familiarity is not None
     right, wrong = scorer.score_batch(
         [Item("What is 7 + 7?", a, "one") for a in ("It is 14, surely.", "7")]
     )
     assert right.score > wrong.score
-    assert scorer.tower is not None
-    assert (scorer.forest is not None) == has_forest
+    assert scorer.parts.tower is not None
+    assert (scorer.parts.forest is not None) == has_forest
     items, names = [Item("What is 7 + 7?", "7", "one")], [1]
     (pieces,) = scorer._pieces(items)
     rows = [tower_row(items[0].question, items[0].answer, *pieces[1:])]
-    odds = scorer.tower.logits(rows, names)
-    if scorer.forest is not None:
-        odds = scorer.forest.joined(odds, rows, names)
+    odds = scorer.parts.tower.logits(rows, names)
+    if scorer.parts.forest is not None:
+        odds = scorer.parts.forest.joined(odds, rows, names)
     assert logit(wrong.score) == pytest.approx(odds[0], abs=1e-6)
     again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
     assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
@@ -211,7 +211,7 @@ def test_a_run_without_the_tower_is_the_encoder_alone(config: TrainConfig, tmp_p
     made = train(tmp_path, replace(config, has_tower=False), lambda _: None, finish_now=True)
     scorer = load_scorer(str(made), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.tower is None
+    assert scorer.parts.tower is None
     assert scorer.score_batch([Item("q", "a")])[0].score == 0.5  # its head has not begun to learn
 
 

@@ -3,6 +3,6 @@
 Other rooms use `Inspector`, which serves; `training` makes its arrays.
 """
 
-from calibrator.inspection.inspector import PREFIX, Inspector, inspect
+from calibrator.inspection.inspector import DOUBTED, PREFIX, Inspector, inspect
 
-__all__ = ["PREFIX", "Inspector", "inspect"]
+__all__ = ["DOUBTED", "PREFIX", "Inspector", "inspect"]

@@ -1,21 +1,29 @@
-"""The inspector: how likely a reply is one to this question, unaltered, as log-odds.
+"""The inspector: how likely a reply answers its question and agrees with itself.
 
-Boosted trees on what `relevance`, `working` and `wanted` see in the two texts, and on the traits
-that the tower reads. They were fitted on replies as models gave them, right and wrong ones alike,
-against right replies that were corrupted (`calibrator.corruptions`); so they say nothing of how
-hard a question is or how able a model.
+Each check is a set of boosted trees on all that `relevance`, `working` and `wanted` see in the two
+texts, and on the traits that the tower reads; it was fitted on right replies against the same
+replies with one kind of fault (`calibrator.corruptions`), and so says nothing of how hard a
+question is or how able a model. What the checks say is multiplied onto P(correct):
+
+    P(correct) = P(right | in order) x P(in order),   P(in order) = product of the checks
+
+since a reply that is no answer, or whose end contradicts its working, is not right whatever the
+question. A check begins with odds that a reply is in order (`prior`), so that it speaks up only
+where it is fairly sure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.inspection.relevance import Pieces, relevance
 from calibrator.inspection.wanted import wanted
-from calibrator.inspection.working import working
+from calibrator.inspection.working import NUMBER_SAID, OPTION_NAMED, working
+from calibrator.recalibration import sigmoid
 from calibrator.traits import traits_of
 from calibrator.trees import Trees
 
@@ -23,6 +31,7 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "inspector."
+DOUBTED = 0.5  # P(in order) below which a check tells what it found
 LIMIT = 1e6  # of a trait; a longer number says no more
 
 
@@ -49,21 +58,90 @@ def inspect(
 
 _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1, np.float32))
 SEEN = len(inspect("", "", [], [], _NOTHING))
+_OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # where the traits of `working` begin
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a reply is looked at for: the faults that teach it, and where it applies.
+
+    `finding` is what it tells people of a reply that it doubts; `applies` is the column of what is
+    seen that must not be 0, None for every reply.
+    """
+
+    name: str
+    finding: str
+    faults: tuple[str, ...]
+    applies: int | None = None
+
+    def applies_to(self, seen: Floats) -> NDArray[np.bool_]:
+        """Which of the replies it looks at, (B,)."""
+        if self.applies is None:
+            return np.ones(len(seen), dtype=np.bool_)
+        return np.asarray(seen[:, self.applies] != 0)
+
+
+CHECKS = (
+    Check(
+        "relevance",
+        "it does not answer the question",
+        ("another question", "nearest question", "off topic", "echo"),
+    ),
+    Check(
+        "number",
+        "the final number is not what the working arrives at",
+        ("last number",),
+        _OF_WORKING + NUMBER_SAID,
+    ),
+    Check(
+        "option",
+        "the final option is not what the working argues for",
+        ("final option",),
+        _OF_WORKING + OPTION_NAMED,
+    ),
+    Check("ending", "it breaks off before its end", ("cut off",)),
+)
 
 
 class Inspector:
-    """Trees and the pieces that they go by; raises KeyError or ValueError for other arrays."""
+    """Trees for each check that the training data could teach, and the pieces that they go by.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.pieces = Pieces.from_state(state)
-        self.trees = Trees(state, SEEN)
+        self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
+        self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
+        self.priors = [float(state[f"{check.name}.prior"][0]) for check in self.checks]
+        if not self.checks:
+            raise ValueError("an inspector without a check")
 
-    def read(self, seen: Floats) -> NDArray[np.float64]:
-        """Log-odds (B,) that replies are unaltered ones to their questions; `seen` is (B, SEEN)."""
-        return self.trees.read(seen)
+    def checked(self, seen: Floats) -> dict[str, NDArray[np.float64]]:
+        """P(in order) by each check, (B,) each; 1 where a check does not apply."""
+        found = {}
+        for check, trees, prior in zip(self.checks, self.trees, self.priors, strict=True):
+            likely = sigmoid(trees.read(seen) + prior)
+            found[check.name] = np.where(check.applies_to(seen), likely, 1.0)
+        return found
+
+    def read(self, seen: Floats) -> tuple[NDArray[np.float64], list[tuple[str, ...]]]:
+        """P(a reply answers its question and agrees with itself), (B,), and of each reply what
+        the checks found that rather doubt it."""
+        found = self.checked(seen)
+        in_order = np.prod(list(found.values()), axis=0)
+        findings = [
+            tuple(check.finding for check in self.checks if found[check.name][at] < DOUBTED)
+            for at in range(len(seen))
+        ]
+        return np.asarray(in_order), findings
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:
         """What a checkpoint's weights hold; None for a checkpoint without an inspector."""
         own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
         return cls(own) if own else None
+
+
+def _under(state: Mapping[str, Array], name: str) -> dict[str, Array]:
+    return {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}

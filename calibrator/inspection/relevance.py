@@ -106,10 +106,12 @@ def _words(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
 
 
 def _meaning(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
-    """Cosine of the means, and how near the rarest pieces of each side come to the other's: mean
-    and largest of those that the other side does not hold, weighed by rarity."""
+    """Cosines of the means, two of them with what the question does not say itself, and how near
+    the rarest pieces of each side come to the other's: mean and largest of those that the other
+    side does not hold, weighed by rarity."""
     if not len(asked) or not len(said):
-        return [0.0] * 8
+        return [0.0] * 10
+    added = np.setdiff1d(said, asked)
     first, second = _strongest(asked, pieces), _strongest(said, pieces)
     alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
     is_same = first[:, None] == second[None, :]
@@ -119,6 +121,8 @@ def _meaning(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
         _cosine(asked, said, pieces),
         _cosine(asked[-END:], said, pieces),
         _cosine(asked, said[-END:], pieces),
+        _cosine(asked, added, pieces),
+        _cosine(asked[-END:], added, pieces),
         float((alike.max(axis=1) * of_first).sum() / max(1e-6, float(of_first.sum()))),
         float((alike.max(axis=0) * of_second).sum() / max(1e-6, float(of_second.sum()))),
         float(other.max()),

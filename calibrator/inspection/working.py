@@ -13,6 +13,7 @@ from calibrator.corruptions.options import final_letter, options_of
 from calibrator.inspection.sums import CLOSE, is_close, number, sums_in
 
 MAX_CHARACTERS = 8_000  # of a reply, its two ends
+NUMBER_SAID, OPTION_NAMED = 4, 16  # places of the traits that say so: 1 where there is one
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
 _EQUALS = re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])")

@@ -5,7 +5,7 @@
                                             "domain"?, "images"?: [base64],
                                             "tool_use"?: {"messages", "tools", "message"}}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
-                                 "is_truncated"} or {"error": {"message", "reason"}}]}
+                                 "is_truncated", "because"?} or {"error": {"message", "reason"}}]}
 
 One score for each item, in order. A reply that calls tools, or is text where tools were offered or
 used, is sent with the conversation before it to servers that read it; of images in it nothing is
@@ -141,11 +141,12 @@ def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
 def _result(result: Score | Failure) -> dict[str, Any]:
     if isinstance(result, Failure):
         return {"error": {"message": result.message, "reason": result.reason}}
-    return {
+    found: dict[str, Any] = {
         "score": result.score,
         "confidence": result.confidence,
         "is_truncated": result.is_truncated,
     }
+    return {**found, "because": result.because} if result.because else found
 
 
 def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
@@ -166,7 +167,14 @@ def _score(value: Any) -> Score:
     if isinstance(value, Mapping) and (error := value.get("error")) is not None:
         raise _error(field_of(error, "reason", str), field_of(error, "message", str))
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
-    return Score(checked(score), checked(confidence), field_of(value, "is_truncated", bool))
+    is_truncated = field_of(value, "is_truncated", bool)
+    return Score(checked(score), checked(confidence), is_truncated, _because(value))
+
+
+def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a score is low for; nothing of a server that tells no such thing."""
+    told = value.get("because")
+    return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
 
 
 def _error(reason: str, message: str) -> CalibratorError:

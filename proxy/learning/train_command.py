@@ -133,7 +133,8 @@ def _from_files(
     from calibrator import TUNING_STEPS, load_labelled, progress_bar
     from proxy.learning.tuning import learn_tuning_of_rows
 
-    rows, bad = load_labelled(files)
+    labelled, bad = load_labelled(files)
+    rows = [row for row in labelled if start.learns_from(row.item("served"))]
     with progress_bar("reading", len(rows)) as bar:
         found, own = start.read_rows(rows, lambda count: bar.advance(0, count))
     with progress_bar("learning", TUNING_STEPS) as bar:
@@ -141,7 +142,12 @@ def _from_files(
             rows, found, own, start, current, progress=lambda: bar.advance(0, 1)
         )
     questions = len({row.question_id for row in rows})
-    return learnt, {"rows": {"labels": len(rows), "questions": questions}}, [str(e) for e in bad]
+    problems = [str(each) for each in bad]
+    if calls := len(labelled) - len(rows):
+        problems.append(
+            f"{calls} rows call tools, which is judged by parts that are not fine-tuned"
+        )
+    return learnt, {"rows": {"labels": len(rows), "questions": questions}}, problems
 
 
 def _gathered(

@@ -55,6 +55,7 @@ class LeftOut:
     undrawn: int = 0
     without_content: int = 0
     unreadable: int = 0
+    calls: int = 0
     changed: int = 0
     versions: Counter[str] = field(default_factory=Counter)
 
@@ -74,6 +75,11 @@ class LeftOut:
             )
         if self.unreadable:
             yield f"{self.unreadable} replies have no text to read: images, or an unknown format"
+        if self.calls:
+            yield (
+                f"{self.calls} replies call tools: other parts of the checkpoint judge them, which "
+                "are not fine-tuned"
+            )
         if self.changed:
             yield (
                 f"{self.changed} replies score otherwise now than then: a part of what was read is "
@@ -98,6 +104,7 @@ class Gathered:
             read.traits,
             read.white,
             read.distances,
+            read.in_order,
             [each.model.lower() for each in replies],
             [each.question for each in replies],
             np.array([int(each.is_correct) for each in replies]),
@@ -150,7 +157,7 @@ def gather(
     strata = ("held",) if is_held_only else ("held", "audited")
     for reply in labelled(engine, since, has_content=True):
         progress(1)
-        item = _wanted(reply, start.version, strata, left_out)
+        item = _wanted(reply, start, strata, left_out)
         if item is not None:
             waiting.append((replace(reply, request=None, reply=None), item))
         if len(waiting) == BATCH:
@@ -164,10 +171,10 @@ def gather(
 
 
 def _wanted(
-    reply: LabelledReply, version: str, strata: tuple[str, ...], left_out: LeftOut
+    reply: LabelledReply, start: TunableCheckpoint, strata: tuple[str, ...], left_out: LeftOut
 ) -> Item | None:
     """The reply as it is read; counts what is left out."""
-    if not reply.is_by(version):
+    if not reply.is_by(start.version):
         left_out.versions[reply.calibrator] += 1
     elif reply.stratum == "other":
         left_out.undrawn += 1
@@ -177,6 +184,8 @@ def _wanted(
         left_out.without_content += 1
     elif (item := item_of(reply)) is None:
         left_out.unreadable += 1
+    elif not start.learns_from(item):
+        left_out.calls += 1
     else:
         return item
     return None

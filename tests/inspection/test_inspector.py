@@ -13,7 +13,7 @@ from calibrator.checkpoint import CHECKPOINTS
 from calibrator.inspection import Inspector, inspect
 from calibrator.inspection.inspector import SEEN
 from calibrator.inspection.relevance import Pieces
-from calibrator.inspection.training import InspectorConfig, fit_inspector, seen_in
+from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, seen_in
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
 from calibrator.layout import Layout, load_tokenizer
@@ -44,26 +44,27 @@ def rows(count: int) -> list[Row]:
 @pytest.fixture(scope="module")
 def inspector() -> Inspector:
     vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 32))
-    config = InspectorConfig(real_rows=160, rows_of_a_kind=60, trees=40, leaf_rows=10, width=16)
+    config = InspectorConfig(right_rows=160, rows_of_a_fault=60, trees=40, leaf_rows=10, width=16)
     state = fit_inspector(rows(160), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 0)
     found = Inspector.from_state(state)
     assert found is not None
     return found
 
 
-def odds(inspector: Inspector, question: str, answer: str) -> float:
-    seen = seen_in([(question, answer)], TOKENIZER, LAYOUT, inspector.pieces)
-    return float(inspector.read(seen)[0])
+def in_order(inspector: Inspector, question: str, answer: str) -> float:
+    lesson = Lesson(question, answer, "shelves", "")
+    seen = seen_in([lesson], TOKENIZER, LAYOUT, inspector.pieces)
+    return float(inspector.read(seen)[0][0])
 
 
 def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: Inspector) -> None:
     """New right replies rank above replies to other questions and above wrong last numbers."""
     fresh = rows(200)[160:]
-    own = [odds(inspector, row.question, row.answer) for row in fresh]
+    own = [in_order(inspector, row.question, row.answer) for row in fresh]
     pairs = zip(fresh, [*fresh[1:], fresh[0]], strict=True)
-    elsewhere = [odds(inspector, row.question, other.answer) for row, other in pairs]
-    changed = [odds(inspector, row.question, row.answer[:-2] + "7.") for row in fresh]
-    off = [odds(inspector, row.question, "The choir meets on Mondays.") for row in fresh]
+    elsewhere = [in_order(inspector, row.question, other.answer) for row, other in pairs]
+    changed = [in_order(inspector, row.question, row.answer[:-2] + "7.") for row in fresh]
+    off = [in_order(inspector, row.question, "The choir meets on Mondays.") for row in fresh]
     for wrong in (elsewhere, changed, off):
         assert np.mean([right > other for right, other in zip(own, wrong, strict=True)]) > 0.85
 
@@ -71,7 +72,7 @@ def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: In
 def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
     """Training is deterministic."""
     vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
-    config = InspectorConfig(real_rows=40, rows_of_a_kind=20, trees=3, leaf_rows=5, width=4)
+    config = InspectorConfig(right_rows=40, rows_of_a_fault=20, trees=3, leaf_rows=5, width=4)
     fits = [
         fit_inspector(rows(40), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 3)
         for _ in range(2)

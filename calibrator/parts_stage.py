@@ -1,0 +1,54 @@
+"""The second stage of a training: the inspector and the trees for calls, each fitted once and kept
+in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.calls.training import fit_calls
+from calibrator.inspection.training import fit_inspector
+from calibrator.piece_vectors import piece_vectors
+
+if TYPE_CHECKING:
+    from calibrator.train import Run, TrainData
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def fit_parts(run: Run, data: TrainData, base: Path) -> Arrays:
+    """The arrays of all parts that the configuration asks for, under their prefixes.
+
+    `base` is the folder of the base encoder, which tells the inspector what word pieces mean.
+    Raises TrainingError where the rows teach a part nothing, MissingExtraError without
+    scikit-learn.
+    """
+    config = run.config
+    found: Arrays = {}
+    if config.has_inspector:
+
+        def fit() -> Arrays:
+            vectors = piece_vectors(base)
+            given = (data.rows, run.tokenizer, config.layout, vectors, config.inspector)
+            return fit_inspector(*given, config.seed, run.say)
+
+        found |= _kept(run.folder / "inspector.npz", fit)
+    if config.has_calls:
+        run.say(f"calls: {len(data.calls)} rows")
+        rows = [*data.rows, *data.calls]
+        found |= _kept(run.folder / "calls.npz", lambda: fit_calls(rows, config.seed, config.calls))
+    return found
+
+
+def _kept(path: Path, fit: Callable[[], Arrays]) -> Arrays:
+    """What was fitted before, or is fitted now; writes all of it or nothing."""
+    if not path.exists():
+        partial = path.with_suffix(".tmp.npz")
+        np.savez(partial, allow_pickle=False, **fit())
+        partial.replace(path)
+    with np.load(path) as arrays:
+        return dict(arrays)
