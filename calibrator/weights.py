@@ -25,6 +25,7 @@ OTHER_PARTS = ("calls.", "familiarity.", "forest.", "inspector.", "tower.")  # n
 SCALE = ".scale"  # ends the name of the scales of a packed table
 _DTYPES = {
     "F32": np.float32, "F16": np.float16, "I8": np.int8, "I16": np.int16, "I32": np.int32,
+    "U8": np.uint8,
 }  # fmt: skip
 _BF16 = "BF16"  # numpy has no such numbers; they are the upper halves of those of fp32
 

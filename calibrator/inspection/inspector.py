@@ -90,7 +90,7 @@ CHECKS = (
     Check(
         "number",
         "the final number is not what the working arrives at",
-        ("last number",),
+        ("last number", "working"),
         _OF_WORKING + NUMBER_SAID,
     ),
     Check(
