@@ -71,6 +71,7 @@ class View:
 
     rules: str = ""
     turns: list[str] = field(default_factory=list)  # what the user said, the latest last
+    is_answer: list[bool] = field(default_factory=list)  # of each turn: to a question
     thought: str = ""
     said: str = ""  # by the assistant just before the user's last turn
     calls: list[Call] = field(default_factory=list)
@@ -113,7 +114,7 @@ def view_of(used: ToolUse) -> View:
 
 # --- plants -------------------------------------------------------------------------------------
 
-_SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
+SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 MAX_SOUGHT = 20  # values of a call that are looked for in bare segments
 PLANTED_VALUES = 2  # of the call, from which on a segment may be there for these alone
@@ -131,7 +132,7 @@ def _drop_plants(view: View) -> None:
     own = {w for c in view.calls for v in c.values for w in _LETTERS.findall(v.text[:300])}
     if "?" not in view.said:
         view.turns = [
-            _without(turn, _SEGMENT.findall(turn), sought[:MAX_SOUGHT], own) for turn in view.turns
+            _without(turn, SEGMENT.findall(turn), sought[:MAX_SOUGHT], own) for turn in view.turns
         ]
     view.results = [
         _without(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
@@ -247,6 +248,7 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
             rules.append(_text(message.get("content"), MAX_RULES))
         elif role == "user":
             view.turns.append(_text(message.get("content"), MAX_TURN))
+            view.is_answer.append("?" in last_said)
             view.user_turns += 1
             view.steps, view.said = 0, last_said
         elif role in ("tool", "function"):
@@ -256,7 +258,7 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
             last_said = _text(message.get("content"), 1_000)
             waiting = _take_calls(view, message)
     view.rules = _text("\n".join(rules), MAX_RULES)
-    view.turns = view.turns[-MAX_TURNS:]
+    view.turns, view.is_answer = view.turns[-MAX_TURNS:], view.is_answer[-MAX_TURNS:]
 
 
 def _take_calls(view: View, message: Json) -> dict[Any, Call]:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.calls.claims import CLAIM_TRAITS, claim_traits
-from calibrator.calls.conversation import view_of
+from calibrator.calls.conversation import View, view_of
 from calibrator.calls.grounding import sources_of
+from calibrator.calls.planting import doubted
 from calibrator.calls.traits import TRAITS, array_of, named_traits
 from calibrator.calls.wording import Ints, Wording, word_ids
 from calibrator.scorer import ToolUse
@@ -49,11 +50,18 @@ class CallTrees:
             raise ValueError("weights of another shape")
 
     def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
-        """Log-odds of correct, (B,); `names` are of the answering models, as they were told."""
+        """Log-odds of correct, (B,); `names` are of the answering models, as they were told.
+
+        Where values of a call stand bare in the conversation, the lower of two readings, with these
+        and without: who plants values gains nothing by it.
+        """
         if not used:
             return np.zeros(0)
-        read = [read_call(each, name) for each, name in zip(used, names, strict=True)]
-        return self.read(np.stack([traits for traits, _ in read]), [ids for _, ids in read])
+        read = [_readings(each, name) for each, name in zip(used, names, strict=True)]
+        each = [reading for readings in read for reading in readings]
+        odds = self.read(np.stack([traits for traits, _ in each]), [ids for _, ids in each])
+        starts = np.cumsum([0, *(len(readings) for readings in read[:-1])])
+        return np.asarray(np.minimum.reduceat(odds, starts))
 
     def claim_odds(self, used: Sequence[ToolUse]) -> Doubles:
         """Log-odds that replies of text are honest, (B,): that what they claim was done and found.
@@ -84,7 +92,17 @@ class CallTrees:
 
 def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
     """The traits (TRAITS,) of a reply and the buckets of its words."""
+    return _read_view(view_of(used), name)
+
+
+def _readings(used: ToolUse, name: str | None) -> list[tuple[Floats, Ints]]:
+    """The same, and once more without what stands bare in the conversation, if anything does."""
     view = view_of(used)
+    views = (view, doubted(view))
+    return [_read_view(each, name) for each in views if each is not None]
+
+
+def _read_view(view: View, name: str | None) -> tuple[Floats, Ints]:
     return array_of(named_traits(view, sources_of(view))), word_ids(view, name)
 
 
