@@ -1,9 +1,10 @@
 """What the embedded calibrator costs on the CPU, beside an encoder of 22 million weights.
 
-One score at three lengths; scores a second of replies as long as those of benchmarks are; seconds
-from the import to the first score; memory of a whole proxy after its first score. Median times in a
-process of their own, on texts of random words. The encoder beside it is MiniLM's geometry in plain
-torch, fp32 and eager: what one score would cost at the least if the checkpoint had one.
+One score at three lengths, and of a call after a long conversation; scores a second of replies as
+long as those of benchmarks are; seconds from the import to the first score; memory of a whole proxy
+after its first score. Median times in a process of their own, on texts of random words. The encoder
+beside it is MiniLM's geometry in plain torch, fp32 and eager: what one score would cost at the
+least if the checkpoint had one.
 """
 
 from __future__ import annotations
@@ -29,11 +30,18 @@ from bench_table import say, shown, table
 
 from calibrator.checkpoint import CHECKPOINTS, EMBEDDED, EncoderConfig
 from calibrator.embedded import EmbeddedCalibrator, load_embedded
-from calibrator.scorer import Item
+from calibrator.scorer import Item, ToolUse
 
 FOLDER: Final = CHECKPOINTS / EMBEDDED
-GOALS_MS: Final = {128: 12.0, 256: 20.0, 512: 45.0}  # word pieces -> of one score on two cores
-GOALS: Final = {"scores a second": 40.0, "load and warm-up, s": 3.0, "memory of the proxy, MB": 450}
+GOALS_MS: Final = {128: 12.0, 256: 15.0, 512: 15.0}  # word pieces -> of one score on one core
+CALL_CHARACTERS: Final = 9_000  # before a call
+CALL: Final = "a call after 9,000 characters, ms"
+GOALS: Final = {
+    CALL: 25.0,
+    "scores a second": 40.0,
+    "load and warm-up, s": 3.0,
+    "memory of the proxy, MB": 450,
+}
 # word pieces of question and answer of the test rows, the middle of each tenth of them
 TENTHS: Final = (18, 36, 71, 122, 166, 216, 267, 329, 430, 633)
 WARM_UP: Final = 2
@@ -59,6 +67,25 @@ class Texts:
         chosen = self._rng.choices(self._words, k=pieces)
         return Item(" ".join(chosen[: pieces // 4]), " ".join(chosen[pieces // 4 :]))
 
+    def call(self, characters: int) -> Item:
+        """A call whose arguments stand in one of the look-ups before it."""
+        records = []
+        while sum(map(len, records)) < characters:
+            words = self._rng.choices(self._words, k=12)
+            records.append(f"id {self._rng.randrange(10_000)}: {' '.join(words)}")
+        order, _, words = records[len(records) // 2].partition(": ")
+        given = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
+        function = {"name": "cancel_order", "arguments": given}
+        schema = {"type": "object", "properties": {"order": {"type": "string"}}}
+        turns = [
+            {"role": "system", "content": "Cancel orders that have not been sent, no others."},
+            {"role": "user", "content": f"Cancel the order with {words[:60]}, please."},
+            *({"role": "tool", "content": record} for record in records),
+        ]
+        message = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+        tools = [{"type": "function", "function": {"name": "cancel_order", "parameters": schema}}]
+        return Item("\n".join(records), given, tool_use=ToolUse(turns, tools, message))
+
 
 def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
     """Of `repeats` times, or of as many as there are in `at_most_s`."""
@@ -83,6 +110,14 @@ def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
         return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
 
     return {str(pieces): ms(pieces) for pieces in GOALS_MS}
+
+
+def call_ms(repeats: int, at_most_s: float) -> float:
+    """The same of one call, each after a new conversation."""
+    scorer = load_embedded(FOLDER, "cpu")
+    texts = Texts(scorer)
+    items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
+    return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
 
 
 def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
@@ -142,7 +177,7 @@ def score_table(ours: dict[str, float], theirs: dict[str, float] | None = None) 
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
         ["as it serves", *map(shown, ours.values())],
-        ["goal on two cores", *map(shown, GOALS_MS.values())],
+        ["goal on one core", *map(shown, GOALS_MS.values())],
     ]
     if theirs:
         rows.append(["an encoder in torch, fp32", *map(shown, theirs.values())])
@@ -163,6 +198,7 @@ def main() -> None:
     ours, theirs = score_ms(repeats, at_most_s), encoder_ms(repeats, at_most_s)
     say("batches, start and memory ...")
     others = {
+        CALL: call_ms(repeats, at_most_s),
         "scores a second": scores_per_s(at_most_s),
         "load and warm-up, s": first_score_s(3),
         "memory of the proxy, MB": proxy_mb(),

@@ -62,7 +62,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
         tower=TowerConfig(members=1, folds=2, batch=64),
         has_inspector=True,
         has_calls=True,
-        inspector=InspectorConfig(rows_of_a_fault=90, trees=40, leaf_rows=10, width=8),
+        inspector=InspectorConfig(
+            irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1
+        ),
         calls=CallConfig(
             trees=20, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=30, faults=1,
             remarks=60, claim_trees=10,

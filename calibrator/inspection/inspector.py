@@ -31,6 +31,7 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "inspector."
+RELEVANCE = "relevance"  # the check that is also taught by excerpts and plain requests
 DOUBTED = 0.5  # P(in order) below which a check tells what it found
 LIMIT = 1e6  # of a trait; a longer number says no more
 
@@ -83,7 +84,7 @@ class Check:
 
 CHECKS = (
     Check(
-        "relevance",
+        RELEVANCE,
         "it does not answer the question",
         ("another question", "nearest question", "off topic", "echo"),
     ),

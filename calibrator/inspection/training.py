@@ -3,22 +3,31 @@
 Wrong replies are not shown to it. Faults are made in right ones; were wrong ones among those that
 have none, a check would learn that what looks right is faulty. Within a benchmark those with and
 without the fault weigh alike, so that no check learns which benchmarks have it.
+
+Relevance is also taught by excerpts of replies, a sentence or a few, and by plain requests of our
+own (`plain_requests.yaml`): what people ask and get outside of benchmarks is short, and need not
+repeat a word of the request. Without both the check called such replies off topic.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.corruptions import corrupted
+from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.errors import MissingExtraError, TrainingError
-from calibrator.inspection.inspector import CHECKS, PREFIX, SEEN, Check, inspect
+from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, SEEN, Check, inspect
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
 from calibrator.layout import Layout, encode
@@ -33,7 +42,11 @@ Floats = NDArray[np.float32]
 AT_ONCE = 2_000
 ALIKE = 1.0  # taken off the log of rarity: what e-th of all texts hold weighs nothing
 RARE = 1e-5  # added to every share, so that pieces which no text holds count a little
+ELSEWHERE = ("another question", "nearest question")  # faults of which excerpts teach as well
+PLAIN, PLAIN_FAULTS, PLAIN_OTHERS = "plain requests", ("another question", "off topic"), 3
 COMMON_DIRECTIONS = 2  # of the vectors, left out: they tell how frequent a piece is
+
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +57,10 @@ class InspectorConfig:
     takes to doubt a reply, and the less is lost of ranking right above wrong.
     """
 
-    right_rows: int = 1_500
-    rows_of_a_fault: int = 900
+    right_rows: int = 900
+    irrelevant_rows: int = 550  # of each fault that the check of relevance looks for
+    faulty_rows: int = 900  # of each other fault
+    plain_weight: float = 5.0  # of a plain request's replies
     pool_rows: int = 12_000  # from which faulty replies are made
     rarity_rows: int = 30_000
     width: int = 192  # of a piece's vector
@@ -61,12 +76,17 @@ class InspectorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A reply to a question of a benchmark; `fault` is empty for a right one as it was given."""
+    """A reply to a question of a benchmark; `fault` is empty for a right one as it was given.
+
+    `is_of_relevance` lessons teach no other check: what they leave out is no fault of theirs.
+    """
 
     question: str
     answer: str
     benchmark: str
-    fault: str
+    fault: str = ""
+    is_of_relevance: bool = False
+    weight: float = 1.0
 
 
 def fit_inspector(
@@ -130,24 +150,27 @@ def fit_check(
 
 
 def weights_of(check: Check, lessons: Sequence[Lesson], seen: Floats) -> NDArray[np.float64]:
-    """What each lesson weighs for a check, (N,): 0 where it does not apply, else 1 for a faulty
-    one and as much for all right ones of a benchmark as for its faulty ones; 0 for all where
-    nothing teaches the check."""
-    applies = check.applies_to(seen)
+    """What each lesson weighs for a check, (N,): 0 where it does not apply, else its own weight for
+    a faulty one and as much for all right ones of a benchmark as for its faulty ones; 0 for all
+    where nothing teaches the check."""
+    is_for = np.array([check.name == RELEVANCE or not each.is_of_relevance for each in lessons])
+    applies = check.applies_to(seen) & is_for
     faulty = np.array([lesson.fault in check.faults for lesson in lessons]) & applies
     right = np.array([not lesson.fault for lesson in lessons]) & applies
     benchmarks = np.array([lesson.benchmark for lesson in lessons])
+    own = np.array([lesson.weight for lesson in lessons])
     weights = np.zeros(len(lessons))
     for benchmark in sorted(set(benchmarks[faulty].tolist())):
         here = benchmarks == benchmark
-        if (own := (here & right).sum()) > 0:
-            weights[here & faulty] = 1.0
-            weights[here & right] = (here & faulty).sum() / own
+        if (count := (here & right).sum()) > 0:
+            weights[here & faulty] = own[here & faulty]
+            weights[here & right] = own[here & faulty].sum() / count
     return weights
 
 
 def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
-    """Right replies of each benchmark, and the faulty ones that were made of right ones."""
+    """Right replies of each benchmark, the faulty ones that were made of right ones, and excerpts
+    of both; then the plain requests."""
     rng = random.Random(seed)
     benchmarks: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -155,13 +178,59 @@ def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Itera
     for benchmark, own in sorted(benchmarks.items()):
         pool = rng.sample(own, min(len(own), config.pool_rows))
         for row in [row for row in pool if row.correct][: config.right_rows]:
-            yield Lesson(row.question, stripped(row.answer), benchmark, "")
-        for fault in (each for check in CHECKS for each in check.faults):
-            if fault in config.left_out:
-                continue
-            made = corrupted(pool, fault, seed)
-            for each in rng.sample(made, min(len(made), config.rows_of_a_fault)):
-                yield Lesson(each.row.question, stripped(each.answer), benchmark, fault)
+            yield from _both(row.question, stripped(row.answer), benchmark, "", rng)
+        for check in CHECKS:
+            many = config.irrelevant_rows if check.name == RELEVANCE else config.faulty_rows
+            for fault in check.faults:
+                if fault in config.left_out:
+                    continue
+                made = corrupted(pool, fault, seed)
+                for each in rng.sample(made, min(len(made), many)):
+                    asked, answer = each.row.question, stripped(each.answer)
+                    if fault in ELSEWHERE:
+                        yield from _both(asked, answer, benchmark, fault, rng)
+                    else:
+                        yield Lesson(asked, answer, benchmark, fault)
+    yield from plain_lessons(config, rng)
+
+
+def _both(
+    question: str, answer: str, benchmark: str, fault: str, rng: random.Random
+) -> Iterator[Lesson]:
+    """A reply, and an excerpt of it."""
+    yield Lesson(question, answer, benchmark, fault)
+    yield Lesson(question, excerpt(answer, rng), benchmark, fault, is_of_relevance=True)
+
+
+def excerpt(answer: str, rng: random.Random) -> str:
+    """A sentence or a few of a reply: the first, the last, or some between."""
+    sentences = [part for part in _SENTENCE.split(answer) if part.strip()]
+    if len(sentences) < 2:
+        return answer
+    count = rng.choice((1, 1, 2, 3))
+    last = max(0, len(sentences) - count)
+    start = min(last, rng.choice((0, last, rng.randrange(len(sentences)))))
+    return " ".join(sentences[start : start + count]).strip()
+
+
+def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesson]:
+    """Plain requests with their replies, with those of others, and with something off topic."""
+    if set(config.left_out) & set(PLAIN_FAULTS):
+        return
+    pairs = plain_requests()
+    for at, (request, reply) in enumerate(pairs):
+        others = rng.sample([pair for pair in pairs if pair is not pairs[at]], PLAIN_OTHERS)
+        told = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
+        told.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
+        for answer, fault in told:
+            yield Lesson(request, answer, PLAIN, fault, True, config.plain_weight)
+
+
+@cache
+def plain_requests() -> tuple[tuple[str, str], ...]:
+    """Requests and replies, as they stand in `plain_requests.yaml`."""
+    text = files("calibrator.inspection").joinpath("plain_requests.yaml").read_text("utf-8")
+    return tuple((request, reply) for request, reply in yaml.safe_load(text))
 
 
 def seen_in(

@@ -44,7 +44,9 @@ def rows(count: int) -> list[Row]:
 @pytest.fixture(scope="module")
 def inspector() -> Inspector:
     vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 32))
-    config = InspectorConfig(right_rows=160, rows_of_a_fault=60, trees=40, leaf_rows=10, width=16)
+    config = InspectorConfig(
+        right_rows=160, irrelevant_rows=60, faulty_rows=60, trees=40, leaf_rows=10, width=16
+    )
     state = fit_inspector(rows(160), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 0)
     found = Inspector.from_state(state)
     assert found is not None
@@ -52,7 +54,7 @@ def inspector() -> Inspector:
 
 
 def in_order(inspector: Inspector, question: str, answer: str) -> float:
-    lesson = Lesson(question, answer, "shelves", "")
+    lesson = Lesson(question, answer, "shelves")
     seen = seen_in([lesson], TOKENIZER, LAYOUT, inspector.pieces)
     return float(inspector.read(seen)[0][0])
 
@@ -72,7 +74,9 @@ def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: In
 def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
     """Training is deterministic."""
     vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
-    config = InspectorConfig(right_rows=40, rows_of_a_fault=20, trees=3, leaf_rows=5, width=4)
+    config = InspectorConfig(
+        right_rows=40, irrelevant_rows=20, faulty_rows=20, trees=3, leaf_rows=5, width=4
+    )
     fits = [
         fit_inspector(rows(40), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 3)
         for _ in range(2)
