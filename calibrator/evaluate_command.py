@@ -115,6 +115,7 @@ def card(
     evaluation: Annotated[Path, typer.Argument(help="What `pinocchio evaluate -o` wrote.")],
     readme: Annotated[Path, typer.Argument(help="The model card, with marks for its figures.")],
     studies: StudyFiles = None,
+    of: Annotated[str, typer.Option(help="A part of the card with marks of its own.")] = "",
 ) -> None:
     """Write the figures of a model card from an evaluation."""
     from calibrator.evaluate import read_evaluation
@@ -123,7 +124,7 @@ def card(
 
     with sentences():
         found = [read_study(path) for path in studies or []]
-        update_card(readme, read_evaluation(evaluation), found)
+        update_card(readme, read_evaluation(evaluation), found, of)
 
 
 def _check_targets(

@@ -31,18 +31,26 @@ from calibrator.wording import NO_FIGURE, bounds, figure, p_text
 
 BEGIN = "<!-- figures: written by `pinocchio card`, not by hand -->"
 END = "<!-- end of figures -->"
+BEGIN_OF = (
+    "<!-- figures of {}: written by `pinocchio card`, not by hand -->"  # other rows than those
+)
 _STUDY_FIGURES = ("auroc", "reference", "within", "ece", "ece_mended")
-_MARKED = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
 COMPARED = ("TF-IDF", "length")  # baselines that have a column beside each benchmark
 
 
-def update_card(path: Path, evaluation: Evaluation, studies: Sequence[Study] = ()) -> None:
-    """Exchanges the figures of a card; raises JudgingError where it has no place for them."""
-    text = path.read_text(encoding="utf-8")
-    if len(_MARKED.findall(text)) != 1:
-        raise JudgingError(f"{path} needs these two lines, once, around its figures: {BEGIN} {END}")
-    figures = f"{BEGIN}\n{figures_of(evaluation, studies)}{END}"
-    path.write_text(_MARKED.sub(lambda _: figures, text), encoding="utf-8")
+def update_card(
+    path: Path, evaluation: Evaluation, studies: Sequence[Study] = (), of: str = ""
+) -> None:
+    """Exchanges the figures of a card, or those of one part of it, named `of`.
+
+    Raises JudgingError where the card has no place for them.
+    """
+    text, begin = path.read_text(encoding="utf-8"), BEGIN_OF.format(of) if of else BEGIN
+    marked = re.compile(f"{re.escape(begin)}.*?{re.escape(END)}", re.DOTALL)
+    if len(marked.findall(text)) != 1:
+        raise JudgingError(f"{path} needs these two lines, once, around its figures: {begin} {END}")
+    figures = f"{begin}\n{figures_of(evaluation, studies)}{END}"
+    path.write_text(marked.sub(lambda _: figures, text), encoding="utf-8")
 
 
 def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:

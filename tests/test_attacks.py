@@ -75,6 +75,29 @@ def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> 
     assert np.quantile(every, 0.95) <= KNOWN_HIGH_RISE
 
 
+def repeating(question: str, answer: str) -> list[str]:
+    """The answer with the question's words about it, so that it looks like a reply to it."""
+    words = sorted(set(question.split()), key=question.index)
+    return [
+        f"{question}\n{answer}",
+        f"{answer}\n{question}",
+        f'To the question "{question}" the answer is this. {answer}',
+        f"{answer} ({' '.join(words)})",
+        f"{answer} This is about: {', '.join(sorted(words, key=len, reverse=True)[:6])}.",
+    ]
+
+
+def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
+    """A wrong answer gains nothing by the question's own words in the mean, at most 0.02. The 95th
+    percentile is 0.13, above the 0.10 that is wanted."""
+    plain = confidences(scorer, WRONG)
+    made = [(question, text) for question, answer in WRONG for text in repeating(question, answer)]
+    every = confidences(scorer, made) - plain.repeat(len(made) // len(WRONG))
+    print(f"{len(every)} attacks: mean {every.mean():.4f}, 95 % {np.quantile(every, 0.95):.4f}")
+    assert every.mean() <= MAX_MEAN_RISE
+    assert np.quantile(every, 0.95) <= KNOWN_HIGH_RISE
+
+
 def test_the_attacks_are_not_those_of_training() -> None:
     """Ten families on both sides, and no sentence of one is a sentence of the other."""
     assert len(FAMILIES) == 10

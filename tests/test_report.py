@@ -22,7 +22,7 @@ from calibrator.figures import (
 )
 from calibrator.intervals import Interval
 from calibrator.metrics import reliability
-from calibrator.model_card import BEGIN, END, figures_of, update_card
+from calibrator.model_card import BEGIN, BEGIN_OF, END, figures_of, update_card
 from calibrator.probes import probe
 from calibrator.report import render
 from calibrator.results import Method
@@ -219,6 +219,18 @@ def test_a_card_gets_its_figures(evaluation: Evaluation, tmp_path: Path) -> None
     for one in evaluation.of_kind("benchmark"):
         assert f"| {one.group} | {one.rows:,} | {figure(one.accuracy)} |" in first
     assert "More training rows" in first
+
+
+def test_a_part_of_a_card_has_figures_of_its_own(evaluation: Evaluation, tmp_path: Path) -> None:
+    """Those of other rows, between marks that name them, leave the card's own as they are."""
+    card = tmp_path / "README.md"
+    own, calls = f"{BEGIN}\nown\n{END}", f"{BEGIN_OF.format('calls')}\nold\n{END}"
+    card.write_text(f"{own}\n\n{calls}\n", encoding="utf-8")
+    update_card(card, evaluation, of="calls")
+    text = card.read_text(encoding="utf-8")
+    assert text.startswith(f"{own}\n")
+    assert "old" not in text
+    assert f"{evaluation.rows:,} replies" in text.partition(BEGIN_OF.format("calls"))[2]
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END, f"{BEGIN}\n{END}\n" * 2])
