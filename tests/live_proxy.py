@@ -52,7 +52,10 @@ default: deliver
 
 @dataclass
 class WordScorer:
-    """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing."""
+    """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing.
+
+    Of an answer that says "doubted" it tells that it is.
+    """
 
     name: str = "words@1"
     seen: list[Item] = field(default_factory=list)
@@ -64,7 +67,8 @@ class WordScorer:
     def _score(self, answer: str) -> Score:
         told = re.search(r"p=([0-9.]+)", answer)
         value = float(told[1]) if told else 0.5
-        return Score(value, value, is_truncated="truncated" in answer)
+        because = ("it is doubted",) if "doubted" in answer else ()
+        return Score(value, value, "truncated" in answer, because)
 
 
 @dataclass

@@ -90,7 +90,7 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
     """All of an item arrives, and its score comes back as it was given."""
     scorer = Seeing()
     items = [
-        Item("why?", "p=0.2 truncated", "gpt", "gpqa", "law"),
+        Item("why?", "p=0.2 truncated, doubted", "gpt", "gpqa", "law"),
         Item("who?", "p=0.9", images=(b"\x89PNG\x00", b"\xff\xd8")),
     ]
     with live_scoring_server(scorer) as server, connected(server.url) as remote:
