@@ -169,7 +169,7 @@ def train(
     ],
     name: Annotated[str, typer.Option(help="The checkpoint's name.")] = "embedded",
     start: Annotated[
-        str, typer.Option(help="A checkpoint to begin from; the base model otherwise.")
+        str, typer.Option(help="A checkpoint to begin from, or to add --inspector or --calls to.")
     ] = "",
     finish_now: Annotated[
         bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")

@@ -3,7 +3,7 @@ in the run's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,18 @@ from calibrator.inspection.training import fit_inspector
 from calibrator.piece_vectors import piece_vectors
 
 if TYPE_CHECKING:
-    from calibrator.train import Run, TrainData
+    from calibrator.rows import Row
+    from calibrator.train import Run
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def fit_parts(run: Run, data: TrainData, base: Path) -> Arrays:
+def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -> Arrays:
     """The arrays of all parts that the configuration asks for, under their prefixes.
 
-    `base` is the folder of the base encoder, which tells the inspector what word pieces mean.
-    Raises TrainingError where the rows teach a part nothing, MissingExtraError without
-    scikit-learn.
+    `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
+    which tells the inspector what word pieces mean. Raises TrainingError where the rows teach a
+    part nothing, MissingExtraError without scikit-learn.
     """
     config = run.config
     found: Arrays = {}
@@ -33,14 +34,16 @@ def fit_parts(run: Run, data: TrainData, base: Path) -> Arrays:
 
         def fit() -> Arrays:
             vectors = piece_vectors(base)
-            given = (data.rows, run.tokenizer, config.layout, vectors, config.inspector)
+            given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
             return fit_inspector(*given, config.seed, run.say)
 
         found |= _kept(run.folder / "inspector.npz", fit)
     if config.has_calls:
-        run.say(f"calls: {len(data.calls)} rows")
-        rows = [*data.rows, *data.calls]
-        found |= _kept(run.folder / "calls.npz", lambda: fit_calls(rows, config.seed, config.calls))
+        run.say(f"calls: {len(calls)} rows")
+        every = [*rows, *calls]
+        found |= _kept(
+            run.folder / "calls.npz", lambda: fit_calls(every, config.seed, config.calls)
+        )
     return found
 
 

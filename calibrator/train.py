@@ -29,9 +29,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.calls.training import CallConfig
+from calibrator.checkpoint import resolve_checkpoint
 from calibrator.digests import sha256_of
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.extending import write_extended
 from calibrator.finishing import BASE_SHA256, finish
 from calibrator.forest_training import ForestConfig
 from calibrator.inspection.training import InspectorConfig
@@ -59,7 +61,7 @@ class TrainConfig:
 
     data: tuple[str, ...]
     name: str = "embedded"
-    start: str = ""  # a checkpoint to begin from; the base model otherwise
+    start: str = ""  # a checkpoint to begin from, or to add parts to; the base model otherwise
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 4_000  # for recalibration and quality, at the end
     watched_rows: int = 1_000  # of them, whose loss is measured during the run
@@ -130,15 +132,11 @@ def base_folder() -> Path:
 
 def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = False) -> TrainData:
     """Reads, splits and disguises the rows, and adds the outliers; same config, same data."""
-    rows, held = select_rows([Path(path) for path in config.data], config.selection)
+    rows, held, calls = selected(config)
+    if not rows:
+        raise TrainingError("all rows call tools: a tower learns from texts")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
-    calls: list[Row] = []
-    if config.has_calls:
-        calls = [row for row in rows if _calls_tools(row)]
-        rows, held = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
-        if not rows:
-            raise TrainingError("all rows call tools: a tower learns from texts")
     rng = random.Random(config.seed)
     held = rng.sample(held, min(config.validation_rows, len(held)))
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
@@ -155,6 +153,16 @@ def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = Fals
         np.concatenate([known, np.ones(len(strange))]),
         base_rate,
     )
+
+
+def selected(config: TrainConfig) -> tuple[list[Row], list[Row], list[Row]]:
+    """Rows to train on, those of the validation questions, and rows to train on that call tools,
+    which are apart where trees for calls are fitted."""
+    rows, held = select_rows([Path(path) for path in config.data], config.selection)
+    if not config.has_calls:
+        return rows, held, []
+    texts, held = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
+    return texts, held, [row for row in rows if _calls_tools(row)]
 
 
 def _calls_tools(row: Row) -> bool:
@@ -193,11 +201,29 @@ def train(
     if not (config.has_tower or config.has_encoder):
         raise TrainingError("a calibrator is a tower, an encoder or both; this would be neither")
     run = Run(folder, config, say)
+    if config.start and not config.has_encoder:
+        return _extend(run)
     data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say)
-    parts = fit_parts(run, data, base_folder())
+    parts = fit_parts(run, data.rows, data.calls, base_folder())
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)
     return finish(run, data, tower, parts, encoder)
+
+
+def _extend(run: Run) -> Path:
+    """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
+    config = run.config
+    rows, _, calls = selected(config)
+    parts = fit_parts(run, rows, calls, base_folder())
+    if not parts:
+        raise TrainingError(
+            "to a checkpoint without an encoder --start adds --inspector or --calls; ask for one"
+        )
+    names = [name for name in ("inspector", "calls") if getattr(config, f"has_{name}")]
+    told = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
+    start, target = resolve_checkpoint(config.start), run.folder / "checkpoint"
+    return write_extended(start, target, config.name, parts, facts)

@@ -16,7 +16,7 @@ from calibrator.scorer import Scorer
 from proxy.demo import EMBEDDED_AUROC, rows
 
 FOLDER = CHECKPOINTS / EMBEDDED
-MAX_BYTES = 48_000_000
+MAX_BYTES = 64_000_000
 
 # Kinds of text that no benchmark has, and that no outlier in training is made of.
 TRIVIAL = [("What is 2 + 2?", "2 + 2 = 5.", "2 + 2 = 4."), ("2+2=?", "5", "4")]
@@ -66,7 +66,7 @@ def _demo_items() -> list[Item]:
 
 
 def test_the_checkpoint_is_small_and_says_what_made_it() -> None:
-    """At most 48 MB with everything in it, and its training data is named, without __nc files."""
+    """At most 64 MB with everything in it, and its training data is named, without __nc files."""
     size = sum(path.stat().st_size for path in FOLDER.iterdir())
     config = read_config(FOLDER)
     assert size <= MAX_BYTES
@@ -86,17 +86,45 @@ def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Sc
 def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:
     """Poems, small talk and gibberish stay near the base rate: not knowing must look like it.
 
-    Two of the twenty replies evade the question, which training labels as incorrect (D03); they
-    may be lower than the others.
+    Two of the twenty replies evade the question, which training labels as incorrect (D03), and a
+    few do not look like answers to the inspector; they may be lower than the others, none is bold.
     """
     base_rate = read_config(FOLDER).base_rate
     scores = scorer.score_batch([Item(question, answer) for question, answer in UNSEEN])
     distances = sorted(abs(score.confidence - base_rate) for score in scores)
     for (question, _), score in zip(UNSEEN, scores, strict=True):
         print(f"{score.confidence:.3f}  {question}")
-    assert statistics.mean(distances) < 0.12
-    assert distances[-3] < 0.25
-    assert distances[-1] < 0.4
+    assert statistics.mean(distances) < 0.14
+    assert distances[-3] < 0.3
+    assert max(score.confidence for score in scores) < base_rate + 0.25
+
+
+def test_it_looks_at_the_answer(scorer: Scorer) -> None:
+    """What is off topic, or names another number or option than it arrived at, falls, and says so."""
+    question = "A box holds 12 eggs. How many eggs are in 7 boxes?"
+    working = "Each box holds 12 eggs, and there are 7 boxes, so 12 * 7 = 84. The answer is {}."
+    options = (
+        "Which gas do plants take up for photosynthesis?\nA. nitrogen\nB. helium\nC. carbon dioxide\n"
+        "D. argon"
+    )
+    reason = (
+        "For photosynthesis plants take up carbon dioxide from the air through their leaves, and "
+        "give off oxygen. So it is carbon dioxide. The answer is ({})."
+    )
+    right, number, off, option, other = scorer.score_batch(
+        [
+            Item(question, working.format(84)),
+            Item(question, working.format(91)),
+            Item(question, "The committee meets on Thursdays; bring your own sandwiches."),
+            Item(options, reason.format("C")),
+            Item(options, reason.format("B")),
+        ]
+    )
+    print([round(each.confidence, 3) for each in (right, number, off, option, other)])
+    assert number.confidence < right.confidence - 0.03
+    assert off.confidence < 0.3
+    assert off.because == ("it does not answer the question",)
+    assert other.confidence < 0.9 * option.confidence
 
 
 @pytest.mark.parametrize(("question", "wrong", "right"), TRIVIAL)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from threadpoolctl import threadpool_limits
 
 from calibrator import Item, ToolUse, TrainingError, load_scorer, parts_stage
@@ -63,7 +64,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
         has_inspector=True,
         has_calls=True,
         inspector=InspectorConfig(
-            irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1
+            irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1,
+            priors=(1.0, 3.0, 2.0, 5.0),
         ),
         calls=CallConfig(
             trees=20, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=30, faults=1,
@@ -151,6 +153,29 @@ def test_each_part_is_fitted_once(
     monkeypatch.setattr(parts_stage, "fit_inspector", fail)
     monkeypatch.setattr(parts_stage, "fit_calls", fail)
     assert read_config(train(made.parent, config, lambda _: None)) == before
+
+
+def test_parts_are_added_to_a_checkpoint(
+    config: TrainConfig, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--start` keeps tower, curve and familiarity number for number, and says where they are from;
+    without a part to add there is nothing to do."""
+    bare = replace(config, has_inspector=False, has_calls=False, data=config.data)
+    start = train(tmp_path / "bare", bare, lambda _: None)
+    fitted = {name: (made.parent / f"{name}.npz") for name in ("inspector", "calls")}
+    more = tmp_path / "more"
+    more.mkdir()
+    for name, path in fitted.items():
+        (more / f"{name}.npz").write_bytes(path.read_bytes())
+    extended = train(more, replace(config, start=str(start)), lambda _: None)
+    old, new = load_file(start / "model.safetensors"), load_file(extended / "model.safetensors")
+    assert all(np.array_equal(new[name], old[name]) for name in old)
+    assert {name.partition(".")[0] for name in new.keys() - old.keys()} == {"inspector", "calls"}
+    found = read_config(extended)
+    assert found.recalibration == read_config(start).recalibration
+    assert found.training["extended_from"] == read_config(start).version
+    with pytest.raises(TrainingError, match="ask for one"):
+        train(tmp_path / "none", replace(bare, start=str(start)), lambda _: None)
 
 
 def test_calls_alone_teach_no_tower(config: TrainConfig, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class InspectorConfig:
     leaf_rows: int = 40
     ridge: float = 10.0
     feature_share: float = 0.3
-    priors: tuple[float, ...] = (1.75, 3.5, 2.75, 6.0)
+    priors: tuple[float, ...] = (2.4, 4.0, 2.25, 7.0)
     left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises
 
 
