@@ -20,7 +20,7 @@ import yaml
 
 Json = dict[str, Any]
 
-EMBEDDED_AUROC = 0.538
+EMBEDDED_AUROC = 0.565
 """What the embedded calibrator reaches on them; tests/test_embedded_checkpoint.py measures it."""
 
 MOST_CHARACTERS = 2_000  # of a question that is compared with canned ones, which are far shorter

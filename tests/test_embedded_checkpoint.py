@@ -55,14 +55,14 @@ def _embedded() -> Scorer:
 
 
 def _demo_items() -> list[Item]:
-    return [
-        Item(
-            read_question([{"role": "user", "content": row.question}], list(row.tools)).text,
-            message_text(row.message()),
-            source_model="demo",
-        )
-        for row in rows()
-    ]
+    """The demo's answers as the proxy has them scored."""
+    found = []
+    for row in rows():
+        asked = read_question([{"role": "user", "content": row.question}], list(row.tools))
+        message = row.message()
+        use = asked.tool_use(message)
+        found.append(Item(asked.text, message_text(message), source_model="demo", tool_use=use))
+    return found
 
 
 def test_the_checkpoint_is_small_and_says_what_made_it() -> None:
