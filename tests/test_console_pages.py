@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from proxy.learning.drift import look
 from proxy.store.database import open_engine
-from tests.browser import Visit, visiting
+from tests.browser import Visit, look_at, visiting
 from tests.conftest import StartProxy
 from tests.databases import execute
 from tests.desk_client import DESK, HOLD, desk_url, held_id, logged_in
@@ -76,6 +77,7 @@ def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: 
     field.fill("The war ended in **1648**.")
     page.get_by_label("No", exact=False).first.check(force=True)
     page.get_by_label("Note").fill("off by one")
+    look_at(page)
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.get_by_text("Sent as edited")).to_be_visible()
     assert fetched(proxy, reply.id) == "The war ended in **1648**."
@@ -97,6 +99,7 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
     expect(page.locator(".call .tool")).to_have_text("book_train")
     page.keyboard.press("e")
     page.get_by_label("number").fill('"many"')
+    look_at(page)
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.locator(".toast.bad")).to_contain_text("do not fit book_train")
     assert state_of(proxy, id) == "open"
@@ -120,6 +123,7 @@ def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
     expect(page.get_by_role("link", name="first")).to_be_focused()
     keys.press("Enter")
     page.wait_for_url(f"**/{surest}*")
+    look_at(page)
     keys.press("n")
     keys.press("a")
     page.wait_for_url(f"**/{unsure}*")
@@ -127,9 +131,11 @@ def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
     page.wait_for_url(f"**/{surest}*")
     expect(page.get_by_role("radio", name="No", exact=False).nth(0)).to_be_checked()
     assert state_of(proxy, surest) == "open"
+    look_at(page)
     keys.press("r")
     page.wait_for_url(f"**/{unsure}*")
     expect(page.locator(".toast")).to_contain_text("Rejected")
+    look_at(page)
     keys.press("y")
     keys.press("a")  # a second verdict sends the first
     until(lambda: state_of(proxy, surest) == "rejected")
@@ -149,12 +155,14 @@ def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProx
         page = visit.page
         page.clock.install()
         open_review(page, first)
+        look_at(page)
         page.get_by_role("button", name="Approve").click()
         page.clock.fast_forward(4_000)
         assert state_of(proxy, first) == "open"
         page.clock.fast_forward(2_000)
         until(lambda: state_of(proxy, first) == "released")
         open_review(page, second)
+        look_at(page)
         proxy.desk.post(f"/pinocchio/v1/reviews/{second}/verdict", json={"verdict": "reject"})
         page.get_by_role("button", name="Approve").click()
         page.clock.fast_forward(6_000)
@@ -176,9 +184,11 @@ def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
         page.get_by_role("button", name="Send it as edited").click()
         expect(page.get_by_role("alert")).to_contain_text("nothing was changed")
         page.get_by_label("Text").fill("another")
+        time.sleep(1)  # for as long as a reply wants to be looked at
         page.get_by_role("button", name="Send it as edited").click()
         page.wait_for_url(f"**/{second}*")
         expect(page.get_by_text("Sent as edited.")).to_be_visible()
+        time.sleep(1)
         page.get_by_role("button", name="Reject").click()
         expect(page.get_by_text("Nothing waits")).to_be_visible()
     assert fetched(proxy, first) == "another"

@@ -7,6 +7,7 @@ decision can be undone before it has had any effect.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from proxy.desk.conversation import answered, asked, tools_of
 from proxy.desk.desk import STATES, Desk, Verdict
 from proxy.desk.editable import editable, surface_of
 from proxy.desk.guard import checked_form, visitor_of
+from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
 from proxy.store.held_replies import AUDIT, HELD, HeldReply
 
@@ -31,6 +33,7 @@ DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rej
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
+PAUSE_S: Final = 1.0  # that a reply is looked at before it is decided; as in static/guard.js
 MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds over a longer field
 A_PAGE: Final = 50
 
@@ -135,6 +138,9 @@ class Reviews:
             item=_item(held, facts),
             filters=filters,
             all_path=f"{request.url.path.removesuffix('/verdict')}?all=1",
+            is_all=is_all,
+            opened=f"{time.time():.3f}",
+            calls=[each.line for each in calls_in(held.reply, path)],
             earlier=first,
             asked=shown(turns[first:], is_all=is_all),
             answered=shown(answered(held.reply, path), is_all=is_all),
@@ -182,7 +188,10 @@ class Reviews:
         note = fields.get("note", "").replace("\r\n", "\n").strip()
         if len(note) > MOST_OF_A_NOTE:
             raise BadRequestError(f"a note has at most {MOST_OF_A_NOTE} characters")
-        content = content_of(editable(self._desk.held(id)), fields) if kind == "edit" else None
+        held = self._desk.held(id)
+        content = content_of(editable(held), fields) if kind == "edit" else None
+        if held.state == HELD:
+            _check_look(held, fields)
         return Verdict(kind, LABELS[correct], content, note or None)  # type: ignore[arg-type]
 
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
@@ -213,6 +222,24 @@ class Reviews:
         others = [each.id for each in found if each.id != id]
         where = f"/console/reviews/{others[0]}" if others else "/console/reviews"
         return f"{where}?{query({**filters, 'state': None})}"
+
+
+def _check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
+    """Refuses what falls on a reply that nobody can have looked at; raises BadRequestError.
+
+    The page's script refuses it before; this is for pages without one.
+    """
+    try:
+        looked_s = time.time() - float(fields.get("opened", "0"))
+    except ValueError as error:
+        raise BadRequestError("the form has no time at which it was opened") from error
+    if looked_s < PAUSE_S:
+        text = "that was within a second after this reply appeared: look at it, then decide"
+        raise BadRequestError(text, code="decided_unseen")
+    is_approved = fields.get("verdict") == "approve" and fields.get("confirmed") != "yes"
+    if is_approved and calls_in(held.reply, surface_of(held)):
+        text = "approving a call of a tool has to be confirmed: tick the box below the buttons"
+        raise BadRequestError(text, param="confirmed", code="confirmation_missing")
 
 
 def _filters(request: Request) -> dict[str, Any]:

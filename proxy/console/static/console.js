@@ -31,18 +31,32 @@ function switchTheme(button) {
   show();
 }
 
+const commands = new Set(); // keys that are down and were taken as commands
+
 function onKey(event) {
+  if (event.repeat) return onRepeat(event);
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const at = event.target;
   if (event.key === "Escape" && at.matches("textarea, input, select")) at.blur();
   if (at.matches("textarea, select, input:not([type=radio]):not([type=checkbox])")) return;
+  if (event.key === "Enter" && at.matches("[data-decide] input")) return event.preventDefault(); // else it approves
   if (document.querySelector("dialog[open]")) return;
   const main = document.querySelector("main");
   const isDone =
     event.key === "?" ? openKeys() :
     event.key === "u" ? undo() :
     moveInQueue(main, event.key) || decideByKey(main, event.key);
-  if (isDone) event.preventDefault();
+  if (!isDone) return;
+  event.preventDefault();
+  commands.add(event.key);
+}
+
+// A key that is held down is one press; it only goes on walking through the queue. What is left of a
+// command goes into no field, and presses no button.
+function onRepeat(event) {
+  const isWalking = moveInQueue(document.querySelector("main"), event.key);
+  const isCommand = commands.has(event.key) || event.target.matches("button, summary, input[type=radio]");
+  if (isWalking || isCommand) event.preventDefault();
 }
 
 function openKeys() {
@@ -64,5 +78,7 @@ export function start(main) {
 
 for (const button of document.querySelectorAll("[data-theme-switch]")) switchTheme(button);
 document.addEventListener("keydown", onKey);
+document.addEventListener("keyup", ({ key }) => commands.delete(key));
+addEventListener("blur", () => commands.clear());
 setInterval(tick, 15_000);
 start(document.querySelector("main"));

@@ -2,7 +2,11 @@
 //
 // A verdict is sent when its time is up, when the next one is given, and at once when the page goes
 // away: what a reviewer decided is never lost, and what was undone was never sent. An edit is its
-// own confirmation and is sent at once, because the server may find something wrong with it.
+// own confirmation and is sent at once, because the server may find something wrong with it. Approving
+// calls of tools takes a second step, with a key and a place of its own. `guard.js` says when a reply
+// takes a decision at all.
+
+import { clickRefusal, refusal, watchReply } from "./guard.js";
 
 const DELAY_MS = 5_000;
 const MOST_LATER = 50_000; // bytes that a closing page may still send
@@ -11,14 +15,27 @@ const DONE = { approve: "Approved", reject: "Rejected", edit: "Sent as edited" }
 
 let pending;
 let begin = () => {};
+let moving; // the way to the next page, as long as it can be given up
 
 export function takeForms(main, start) {
   begin = start;
   const form = main.querySelector("[data-decide]");
+  form?.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button?.hasAttribute("data-cancel")) return closeConfirmation(form);
+    const why = button && clickRefusal(button, event);
+    if (!why) return;
+    event.preventDefault();
+    tell(why);
+  });
   form?.addEventListener("submit", (event) => {
     event.preventDefault();
-    void decide(form, event.submitter?.value ?? "approve");
+    const verdict = event.submitter?.value ?? "approve";
+    const isConfirmed = event.submitter?.hasAttribute("data-confirmed");
+    if (verdict === "approve" && !isConfirmed && openConfirmation(form)) return;
+    void decide(form, verdict, isConfirmed);
   });
+  watchReply(main);
 }
 
 /** Whether the key meant something on this page. */
@@ -27,13 +44,35 @@ export function decideByKey(main, key) {
   if (!review) return false;
   if (key === "j") return void swap(review.dataset.next) ?? true;
   if (key === "k") return void history.back() ?? true;
+  if (key === "Escape") return closeConfirmation(review);
   const control = review.querySelector(`[data-key="${CSS.escape(key)}"]`);
-  if (!control) return false;
-  if (control.matches("button")) control.form.requestSubmit(control);
-  else if (control.matches("input")) control.checked = true;
+  if (!control || control.closest("[hidden]")) return false;
+  if (control.matches("button")) control.click();
+  else if (control.matches("input")) choose(control);
   else if (control.matches("summary")) openEditor(control.parentElement);
   else control.focus();
   return true;
+}
+
+function choose(label) {
+  const why = refusal(label, { isLabel: true });
+  if (why) tell(why);
+  else label.checked = true;
+}
+
+/** Whether the reply calls tools, so that there is something to confirm. */
+function openConfirmation(form) {
+  const step = form.querySelector("[data-confirm]");
+  if (!step) return false;
+  step.hidden = false;
+  step.focus();
+  return true;
+}
+
+function closeConfirmation(within) {
+  const step = within.querySelector("[data-confirm]:not([hidden])");
+  if (step) step.hidden = true;
+  return Boolean(step);
 }
 
 function openEditor(details) {
@@ -41,18 +80,24 @@ function openEditor(details) {
   details.querySelector("textarea")?.focus();
 }
 
-async function decide(form, verdict) {
+async function decide(form, verdict, isConfirmed) {
+  const review = form.closest("[data-review]");
+  if (review.dataset.decided) return;
+  review.dataset.decided = verdict; // whatever comes now is not about this reply
   const isSent = flush(); // or the reply before this one would be offered as the next
   const body = new URLSearchParams(new FormData(form));
   body.set("verdict", verdict);
-  const review = form.closest("[data-review]");
+  if (isConfirmed) body.set("confirmed", "yes");
   const id = review.dataset.review;
   const decision = { id, url: form.action, body, verdict, main: form.closest("main"), href: location.href, title: document.title };
   if (verdict === "edit" || body.toString().length > MOST_LATER) {
     form.inert = true;
     const problem = await send(decision);
     form.inert = false;
-    if (problem) return tell(problem, { isBad: true });
+    if (problem) {
+      delete review.dataset.decided;
+      return tell(problem, { isBad: true });
+    }
     tell(DONE[verdict]);
   } else {
     pending = decision;
@@ -60,7 +105,7 @@ async function decide(form, verdict) {
     decision.timer = setTimeout(() => void flush(), DELAY_MS);
   }
   await isSent;
-  if (document.contains(review)) await swap(review.dataset.next); // not after an undo
+  if (document.contains(review) && review.dataset.decided) await swap(review.dataset.next); // not after an undo
 }
 
 /** Takes back the last verdict, if it was not sent yet. */
@@ -70,9 +115,13 @@ export function undo() {
   pending = undefined;
   clearTimeout(decision.timer);
   decision.toast.remove();
+  moving?.abort();
+  delete decision.main.querySelector("[data-review]").dataset.decided;
+  closeConfirmation(decision.main);
   document.querySelector("main").replaceWith(decision.main);
   document.title = decision.title;
-  history.pushState(null, "", decision.href);
+  if (location.href !== decision.href) history.pushState(null, "", decision.href);
+  watchReply(decision.main);
   decision.main.focus();
   return true;
 }
@@ -115,13 +164,16 @@ function sendLast() {
 
 /** Puts another page of the console in the place of this one, so that an undo can wait. */
 async function swap(address, { isBack = false } = {}) {
+  moving?.abort(); // of two ways the later one counts
+  const { signal } = (moving = new AbortController());
   let response, page;
   try {
-    response = await fetch(address);
+    response = await fetch(address, { signal });
     page = new DOMParser().parseFromString(await response.text(), "text/html");
   } catch {
-    return location.assign(address);
+    return signal.aborted ? undefined : location.assign(address);
   }
+  if (signal.aborted) return;
   const main = page.querySelector("main[data-page]");
   if (!response.ok || !main) return location.assign(address);
   document.querySelector("main").replaceWith(main);
