@@ -1,0 +1,49 @@
+"""Every fuzzer of `scripts/fuzz`, for a while; and that a run counts, finds and repeats."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fuzz import fuzzing
+
+EACH_S = 20.0
+
+
+@pytest.mark.parametrize("name", fuzzing.names())
+def test_a_fuzzer_finds_nothing(name: str) -> None:
+    report = fuzzing.run(name, random.randrange(10**9), EACH_S)
+    print("\n".join(report.lines()))
+    assert report.findings == [], "\n".join(report.lines())
+    assert report.tried == sum(report.outcomes.values()) > 0
+
+
+@contextmanager
+def _dice() -> Iterator[fuzzing.Case]:
+    def case(chance: random.Random) -> str:
+        roll = chance.randrange(100)
+        assert roll != 7, "it was a seven"
+        return "even" if roll % 2 == 0 else str(1 // (roll - 13) and "odd")
+
+    yield case
+
+
+def test_a_run_counts_finds_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings and crashes are told with the command that brings them back."""
+    monkeypatch.setattr(fuzzing, "fuzzer", lambda name: SimpleNamespace(cases=_dice))
+    report = fuzzing.run("dice", 5, 60, most=10_000)
+    assert len(report.findings) == fuzzing.MOST_FINDINGS < report.tried
+    assert sum(report.outcomes.values()) + len(report.findings) == report.tried
+    texts = [finding.text for finding in report.findings]
+    sevens = [text for text in texts if text.startswith("it was a seven")]
+    crashes = [text for text in texts if text.endswith("division or modulo by zero\n")]
+    assert sevens
+    assert crashes
+    assert len(sevens) + len(crashes) == len(texts)
+    again = fuzzing.run("dice", 5, 60, only=report.findings[0].number)
+    assert again.findings == report.findings[:1]
+    assert f"scripts/fuzz dice --seed 5 --case {again.findings[0].number}" in again.lines()[1]
