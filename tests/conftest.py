@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-import structlog
 
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, ProxyProcess
@@ -28,8 +26,6 @@ StartProxy = Callable[..., LiveProxy]
 
 hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("suite")
-# a proxy on a thread logs at any time, also while a command's output is read from `sys.stdout`
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from typer.testing import CliRunner, Result
 
 import pinocchio
@@ -357,7 +358,12 @@ def reviews(proxy: LiveProxy, *arguments: str) -> Result:
     """`pinocchio reviews ARGUMENTS` on the store of a running proxy; here, as that is faster."""
     path = proxy.store_path.parent / "proxy.yaml"
     path.write_text(f"store: sqlite:///{proxy.store_path}\ncalibrator: {{checkpoint: none}}\n")
-    done = CliRunner().invoke(cli, ["reviews", *arguments, "--config", str(path)])
+    # the proxy logs at any time, also while the command's output is read from `sys.stdout`
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
+    try:
+        done = CliRunner().invoke(cli, ["reviews", *arguments, "--config", str(path)])
+    finally:
+        structlog.reset_defaults()
     assert done.exception is None or isinstance(done.exception, SystemExit)
     return done
 
