@@ -125,4 +125,4 @@ def _translated(error: Exception, url: URL, has_begun: bool = False) -> Upstream
         )
     if isinstance(error, aiohttp.ClientResponseError):
         return UpstreamBrokenError(f"upstream {where} did not answer in HTTP ({error.message})")
-    return UpstreamError(f"upstream {where} cannot be reached ({type(error).__name__})")
+    return UpstreamError(f"could not connect to upstream {where} ({type(error).__name__})")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from proxy.store.held_replies import HeldReply
     from proxy.store.review_queue import Listed
 
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8_000
+
 cli = typer.Typer(no_args_is_help=True)
 reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
 cli.add_typer(reviews, name="reviews")
@@ -86,8 +88,10 @@ def existing_store(url: str) -> str:
 @cli.command()
 def serve(
     config: ConfigOption = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = DEFAULT_HOST,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")
+    ] = DEFAULT_PORT,
     policy: Annotated[
         str | None, typer.Option(help="A pack or a policy file, in place of the configured policy.")
     ] = None,
@@ -118,11 +122,13 @@ def check(
     """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
     from policies import lint, stream_report
     from proxy.config_problems import located
+    from proxy.loops import address_of, is_at
     from proxy.server import check_setup, load_setup
+    from proxy.upstream_lines import upstream_lines
 
     try:
         setup = load_setup(config, policy)
-        check_setup(setup, "127.0.0.1")
+        check_setup(setup, DEFAULT_HOST)
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
@@ -136,6 +142,16 @@ def check(
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    for line in upstream_lines(setup.config, setup.path):
+        typer.echo(line)
+    for name, upstream in setup.config.upstreams.items():
+        if upstream.base_url and is_at(upstream.base_url, DEFAULT_HOST, DEFAULT_PORT):
+            text = (
+                f"{address_of(upstream.base_url)} is where `pinocchio serve` itself listens, "
+                "unless --port says otherwise"
+            )
+            place = located(setup.path, ("upstreams", name, "base_url"), text)
+            typer.echo(f"  warning: {place}")
     if not setup.config.models:
         name = next(iter(setup.config.upstreams), "NAME")
         text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'

@@ -16,6 +16,7 @@
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
     │   └── TooManyHeldError        503  as many wait as may: of the key, of its team, or in all
+    ├── UpstreamLoopError           508  a request came back: an upstream is this proxy itself
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
         ├── UpstreamTimeoutError    504  nothing arrived in time
         └── UpstreamBrokenError     502  the answer broke off
@@ -153,6 +154,20 @@ class TooManyHeldError(StoreError):
     """Reviewers are behind; the store is well, so nobody should be called out to look after it."""
 
     code = "too_many_held"
+
+
+class UpstreamLoopError(ProxyError):
+    """Not retried: the next round would end here too, until the configuration is corrected."""
+
+    status, type, code = 508, "upstream_error", "upstream_is_this_proxy"
+    may_be_retried = False
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request has passed this proxy before: its upstream leads back here; correct "
+            "the upstream's base_url in the proxy's configuration (or OPENAI_BASE_URL where the "
+            "proxy was started)"
+        )
 
 
 class UpstreamError(ProxyError):

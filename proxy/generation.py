@@ -24,6 +24,7 @@ from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
 from proxy.governing import Governing
 from proxy.host_check import check_host
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
+from proxy.loops import mark_of, pass_on
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
 from proxy.recalibrated import Recalibrated, Scores
@@ -112,6 +113,7 @@ class Generation:
         self.is_retired = False  # a later one is the current one
         self._parts = parts
         self._anyone = Caller(number)
+        self._mark = mark_of(setup.config)
         self.needs_keys = setup.config.needs_keys
         self._is_open = parts.is_loopback and not self.needs_keys
         self._realtime: ASGIApplication | None = None
@@ -158,6 +160,7 @@ class Generation:
     def enter(self, scope: Scope) -> Routes:
         """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
         scope[CALLER] = self._anyone
+        pass_on(scope, self._mark)
         if self.needs_keys:
             return self.routes if scope["path"] in PROBES else self._admit(scope)
         if self._is_open:

@@ -26,6 +26,7 @@ SCORE_MS = PREFIX + b"score-ms"
 ERROR = PREFIX + b"error"
 DOMAIN = PREFIX + b"domain"
 TAGS = PREFIX + b"tags"
+VIA = PREFIX + b"via"  # of requests: which proxies they have passed, see loops.py
 
 # RFC 9110, 7.6.1, and what belongs to one connection by custom
 HOP_BY_HOP = frozenset(
@@ -61,6 +62,7 @@ class _Fates(dict[bytes, bool]):
 
 _NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
 _TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
+_TO_UPSTREAM[VIA] = True
 
 
 def _crossing(headers: Headers, crosses: _Fates) -> Headers:
@@ -75,7 +77,7 @@ def _crossing(headers: Headers, crosses: _Fates) -> Headers:
 
 
 def to_upstream(headers: Headers) -> Headers:
-    """A client's header fields without those of its connection and ours."""
+    """A client's header fields without those of its connection and ours, but for `VIA`."""
     return _crossing(headers, _TO_UPSTREAM)
 
 

@@ -175,13 +175,17 @@ class Pool:
                     self._new_connection, sock=sock, ssl=tls, server_hostname=name
                 )
         except TimeoutError as error:
-            raise UpstreamTimeoutError(f"upstream {self._where} did not answer in time") from error
+            raise UpstreamTimeoutError(
+                f"could not connect to upstream {self._where} in time"
+            ) from error
         except (OSError, RuntimeError, ValueError) as error:
             reason = type(error).__name__
-            raise UpstreamError(f"upstream {self._where} cannot be reached ({reason})") from error
+            raise UpstreamError(
+                f"could not connect to upstream {self._where} ({reason})"
+            ) from error
         if self._is_closed or transport.is_closing():
             transport.abort()
-            raise UpstreamBrokenError(f"upstream {self._where} broke off before it was asked")
+            raise UpstreamError(f"could not connect to upstream {self._where}")
         self._open.add(connection)
         if self._sweeping is None:
             self._sweeping = loop.call_later(self._sweep_s, self._sweep)

@@ -250,4 +250,4 @@ def _translated(error: Exception, where: str) -> UpstreamError:
         return UpstreamTimeoutError(f"upstream {where} did not answer the handshake in time")
     if isinstance(error, InvalidHandshake):
         return UpstreamBrokenError(f"upstream {where} did not answer as a WebSocket ({kind})")
-    return UpstreamError(f"upstream {where} cannot be reached ({kind})")
+    return UpstreamError(f"could not connect to upstream {where} ({kind})")

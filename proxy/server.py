@@ -39,12 +39,14 @@ from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
+from proxy.loops import check_upstreams
 from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routes import ASGIApplication
 from proxy.routing import Router
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine, path_of
+from proxy.upstream_lines import upstream_lines
 from proxy.websocket_settings import websocket_settings
 
 log = structlog.get_logger(__name__)
@@ -90,8 +92,11 @@ def _unusable(error: InvalidDocumentError) -> StartupError:
     return StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, error.problems)))
 
 
-def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
-    """Reads the files of a running proxy again; raises StartupError for what cannot be used."""
+def reload_setup(
+    path: Path, policy: str | None, host: str, listening: tuple[str, int] | None = None
+) -> Setup:
+    """Reads the files of a proxy that is `listening` again; raises StartupError for what cannot be
+    used."""
     try:
         if load_document(path, env=os.environ).value is None:  # by accident: defaults may be laxer
             raise StartupError(ExitStatus.UNUSABLE_INPUT, f"{path}: the file is empty")
@@ -99,6 +104,8 @@ def reload_setup(path: Path, policy: str | None, host: str) -> Setup:
         raise _unusable(error) from error
     setup = load_setup(path, policy)
     check_exposure(setup, host)
+    if listening is not None:
+        check_upstreams(setup.config, path, *listening)
     check_models(setup)
     check_keys(setup)
     check_calibrator(setup.config.calibrator, setup.path)
@@ -232,8 +239,10 @@ def serve(
     setup = with_recalibration(setup)
     check_store(setup.config)
     check_keys(setup)
-    listening, admin = bind(host, port), bind_admin(setup.config.admin)
-    url = url_of(*listening.getsockname()[:2])
+    listening = bind(host, port)
+    place: tuple[str, int] = listening.getsockname()[:2]
+    check_upstreams(setup.config, setup.path, *place)
+    admin, url = bind_admin(setup.config.admin), url_of(*place)
 
     def say_try() -> None:
         settle_memory()
@@ -243,7 +252,7 @@ def serve(
             for warning in lint(each):  # only now: with a thousand rules it takes seconds
                 log.warning("policy_warning", policy=each.name, warning=str(warning))
 
-    reload = partial(reload_setup, setup.path, policy, host) if setup.path else None
+    reload = partial(reload_setup, setup.path, policy, host, place) if setup.path else None
     app = create_app_of(
         setup, on_ready=say_try, reload=reload, is_open=is_loopback(host), admin=admin
     )
@@ -315,12 +324,13 @@ def url_of(host: str, port: int) -> str:
 
 
 def greeting(setup: Setup, url: str) -> list[str]:
-    """What is known at once: where it listens, which calibrator and policy."""
+    """What is known at once: where it listens, which calibrator, policy and upstreams."""
     return [
         f"Pinocchio Proxy listens on {url}",
         f"  calibrator {setup.config.calibrator.summary} (loading), "
         f"policy {setup.policy.name} ({setup.policy.mode}), "
         f"configuration {setup.path or 'built in'}",
+        *(f"  {line}" for line in upstream_lines(setup.config, setup.path)),
     ]
 
 

@@ -21,6 +21,7 @@ import httpx
 from proxy.anthropic_relay import AnthropicRelay, with_v1
 from proxy.completion_request import parse_json_object
 from proxy.errors import BadRequestError, NotFoundError, UnknownModelError, UpstreamError
+from proxy.headers import VIA
 from proxy.json_splice import replace_member
 from proxy.pool import CONNECT_TIMEOUT_S
 from proxy.relay import open_relay
@@ -151,7 +152,8 @@ class LiteLLMUpstream:
         if not isinstance(model := body.get("model"), str):
             raise BadRequestError("the body names no model", param="model")
         target = self._target(model)
-        return await self._translate(body, target, self._key(request, target))
+        marks = header(request.headers, VIA) if self._base_url else None
+        return await self._translate(body, target, self._key(request, target), marks)
 
     async def aclose(self) -> None:
         """Also closes litellm's connections if no other upstream shares them any longer."""
@@ -208,7 +210,9 @@ class LiteLLMUpstream:
         url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")
         return target.name.startswith("openai/") and f".{url.host}".endswith(_OPENAI)
 
-    async def _translate(self, body: Json, target: _Target, key: str | None) -> UpstreamReply:
+    async def _translate(
+        self, body: Json, target: _Target, key: str | None, marks: str | None
+    ) -> UpstreamReply:
         arguments = self._arguments(body) | {
             "model": target.name,
             "api_base": self._base_url,
@@ -218,6 +222,8 @@ class LiteLLMUpstream:
             "num_retries": 0,
             "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
         }
+        if marks:  # of the proxies that were passed: upstream may be one of them
+            arguments["extra_headers"] = {VIA.decode(): marks}
         if target.is_openais:
             arguments["allowed_openai_params"] = ["user"]  # lost for models it does not know
             if body.get("stream") and self._is_openai_itself(target):

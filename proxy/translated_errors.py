@@ -111,7 +111,7 @@ def _failure(error: Exception) -> UpstreamError | None:
     if has(httpx.ReadError, httpx.RemoteProtocolError):
         return UpstreamBrokenError(f"upstream broke off its answer ({name})")
     if has(httpx.TransportError, OSError):
-        return UpstreamError(f"upstream cannot be reached ({name})")
+        return UpstreamError(f"could not connect to upstream ({name})")
     status = getattr(error, "status_code", None)
     is_verdict = isinstance(status, int) and 400 <= status <= 599
     if is_verdict and not has(openai.APIConnectionError):  # what litellm calls all that is left
