@@ -54,7 +54,8 @@ def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[
 
 
 @lru_cache(maxsize=4_096)
-def _matching(pattern: str) -> Callable[[str | None], bool]:
+def matching(pattern: str) -> Callable[[str | None], bool]:
+    """What tells whether one glob matches a text."""
     return Globs((pattern,)).match
 
 
@@ -67,7 +68,7 @@ def _covers(wide: str, narrow: str) -> bool:
         return True
     if "[" in wide or "[" in narrow:
         return wide == "*"
-    match = _matching(wide)
+    match = matching(wide)
     strange = (
         narrow.replace("?", "\x01").replace("*", filler) for filler in ("", "\x02", "\x02\x03\x02")
     )

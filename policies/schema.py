@@ -135,19 +135,31 @@ _ARGUMENT: Final[Schema] = {
                     "at_most": _NUMBER,
                     "not": _TEXTS,
                     "present": _FLAG,
+                    "words": _TEXTS,
                 }
             ),
             "minProperties": 1,
         },
     ]
 }
-_TOOL: Final[Schema] = _keys(
-    {
-        "name": _TEXTS,
-        "arguments": {"type": "object", "additionalProperties": _ARGUMENT, "minProperties": 1},
-    },
-    required=("name",),
-)
+_ARGUMENTS: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": _ARGUMENT,
+    "minProperties": 1,
+}
+_TOOL: Final[Schema] = {
+    **_keys(
+        {
+            "name": _TEXTS,
+            "words": _TEXTS,
+            "without": _TEXTS,
+            "arguments": {
+                "anyOf": [_ARGUMENTS, {"type": "array", "items": _ARGUMENTS, "minItems": 1}]
+            },
+        }
+    ),
+    "anyOf": [{"required": ["name"]}, {"required": ["words"]}],
+}
 _WHEN: Final[Schema] = {
     "confidence": _CONFIDENCE,
     "stream": _FLAG,

@@ -10,6 +10,12 @@
           recipient.email: {not: "*@ours.com"}    # inside an object, or in each of a list
           note: {present: true}
           "*": "*DROP TABLE*"                     # any value, however deep
+          sql: {words: [delete, drop table]}      # words in any case, in this order
+      - words: [delete, remove]                   # deleteRow, db.remove_user: words of the name
+      - {words: [order, book], without: [get, list]}      # but not get_order
+
+A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. Of a
+list of such mappings one has to match.
 
 Where an argument holds several values, one that matches is enough. Arguments that cannot be read
 (no JSON, a key that stands twice, a text where a number is compared) match every pattern of a
@@ -20,16 +26,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from policies.facts import UNREADABLE, ToolCall
-from policies.globs import Globs
+from policies.globs import Globs, is_literal, matching
 from policies.reading import Node, either, shown
+from policies.tool_words import NameWords, Phrases, words_in
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
-_TESTS: Final = (*_COMPARISONS, "not", "present")
+_TESTS: Final = (*_COMPARISONS, "not", "present", "words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,17 @@ class NumberTest:
         return above and below
 
 
+@dataclass(frozen=True, slots=True)
+class WordsTest:
+    """Whether a phrase stands in a value; a list of texts is read as one, as a command is."""
+
+    phrases: Phrases
+
+    def holds(self, value: Any) -> bool | None:
+        told = " ".join(each for each in _leaves(value) if isinstance(each, str))
+        return self.phrases.match(told)
+
+
 ValueTest: TypeAlias = TextTest | NumberTest
 
 
@@ -78,10 +97,13 @@ class ArgumentPattern:
     path: tuple[str, ...]
     tests: tuple[ValueTest, ...] = ()
     is_present: bool | None = None
+    words: WordsTest | None = None
 
     def holds(self, arguments: Any, *, if_unknown: bool) -> bool:
-        found = _at(arguments, self.path)
+        found = _at(arguments, self.path) if arguments or not self.path else []
         if self.is_present is not None and self.is_present is not bool(found):
+            return False
+        if self.words is not None and not any(map(self.words.holds, found)):
             return False
         return not self.tests or any(
             self._all_hold(leaf, if_unknown) for value in found for leaf in _leaves(value)
@@ -99,9 +121,20 @@ class ToolPattern:
     names: Globs
     arguments: tuple[ArgumentPattern, ...] = ()
     if_unknown: bool = True
+    words: NameWords | None = None
+    has_name: Callable[[str], bool] = field(init=False, repr=False, compare=False)
+    """Whether a call of this name may match; of the names of late it is known."""
+
+    def __post_init__(self) -> None:
+        names, words = self.names.match, self.words
+
+        def has_name(name: str) -> bool:
+            return names(name) and (words is None or words.match(name))
+
+        object.__setattr__(self, "has_name", lru_cache(maxsize=1_024)(has_name))
 
     def match(self, call: ToolCall) -> bool:
-        if not self.names.match(call.name):
+        if not self.has_name(call.name):
             return False
         if not self.arguments:
             return True
@@ -113,7 +146,9 @@ class ToolPattern:
     def covers(self, other: ToolPattern) -> bool:
         """Whether each call that `other` matches is matched here."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
-        return self.names.covers(other.names) and (not self.arguments or is_as_wide)
+        has_its_words = self.words is None or self.words.covers(other.words)
+        has_its_name = self.names.covers(other.names) and has_its_words
+        return has_its_name and (not self.arguments or is_as_wide)
 
 
 def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
@@ -125,10 +160,39 @@ def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ..
     patterns = [ToolPattern(Globs(plain))] if plain else []
     for item in items:
         if isinstance(item.value, dict):
-            item.check_keys(("name", "arguments"), required=("name",))
-            names = Globs(item["name"].texts()) if item["name"].is_present else Globs(())
-            patterns.append(ToolPattern(names, _read_arguments(item["arguments"]), if_unknown))
+            patterns += _read_pattern(item, if_unknown)
     return tuple(patterns)
+
+
+def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
+    """One pattern, or one for each of several sets of arguments."""
+    item.check_keys(("name", "words", "without", "arguments"))
+    if not (item["name"].is_present or item["words"].is_present):
+        item.report(f"{item} needs a name or words")
+    names = Globs(item["name"].texts()) if item["name"].is_present else Globs(("*",))
+    words, node = _read_name_words(item), item["arguments"]
+    sets = node.items() if isinstance(node.value, list) else [node]
+    if node.value == []:
+        node.report(f"{node} is empty, so it could never hold")
+    return [ToolPattern(names, _read_arguments(each), if_unknown, words) for each in sets]
+
+
+def _read_name_words(item: Node) -> NameWords | None:
+    """Words that could never stand in a name are refused: it would never match."""
+    given, without = (_single_words(item[key]) for key in ("words", "without"))
+    if without and not given:
+        item["without"].report(f"{item['without']} stands beside words, which it narrows")
+    if both := given & without:
+        item["without"].report(f"{item['without']} takes away {min(both)!r}, which words asks for")
+    return NameWords(given, without) if given else None
+
+
+def _single_words(node: Node) -> frozenset[str]:
+    words = node.texts() if node.is_present else ()
+    for word in words:
+        if words_in(word) != (word,):
+            node.report(f"{node} has single words in lower case, not {shown(word)}")
+    return frozenset(words)
 
 
 def _read_arguments(node: Node) -> tuple[ArgumentPattern, ...]:
@@ -161,11 +225,22 @@ def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
         tests.append(_read_comparison(node))
     if node["not"].is_present:
         tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
+    words = _read_phrases(node["words"])
     present = node["present"]
     is_present = present.flag(default=True) if present.is_present else None
-    if is_present is False and tests:
+    if is_present is False and (tests or words):
         present.report(f"{present} stands alone: what is not there has no value")
-    return ArgumentPattern(path, tuple(tests), is_present)
+    return ArgumentPattern(path, tuple(tests), is_present, words)
+
+
+def _read_phrases(node: Node) -> WordsTest | None:
+    phrases = node.texts() if node.is_present else ()
+    for phrase in phrases:
+        if not Phrases((phrase,)).match(phrase):
+            node.report(
+                f"{node} could never find {shown(phrase)}: words of one command, or options"
+            )
+    return WordsTest(Phrases(phrases)) if phrases else None
 
 
 def _read_comparison(node: Node) -> NumberTest:
@@ -185,11 +260,15 @@ def _read_comparison(node: Node) -> NumberTest:
 
 
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path; a list on the way stands for each of its items."""
+    """The values at a path; a list on the way stands for each of its items, a glob for each key."""
     values = [value]
     for key in path:
         objects = [item for item in _unpacked(values, list) if isinstance(item, dict)]
-        values = [item[key] for item in objects if key in item]
+        if is_literal(key):
+            values = [item[key] for item in objects if key in item]
+        else:
+            match = matching(key)
+            values = [each for item in objects for name, each in item.items() if match(name)]
     return values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -13,8 +14,11 @@ from policies import (
     ToolCall,
     decide,
     decide_calls,
+    lint,
+    load_policy,
     parse_policy,
 )
+from policies.tool_words import words_in
 
 
 def policy_with(tools: str, then: str = "hold", default: str = "deliver") -> Policy:
@@ -162,7 +166,7 @@ def test_parallel_calls_are_judged_each_and_together(
 @pytest.mark.parametrize(
     ("tools", "problem"),
     [
-        ("[{arguments: {a: 1}}]", "missing key 'name' in rules[0].when.tools[0]"),
+        ("[{arguments: {a: 1}}]", "rules[0].when.tools[0] needs a name or words"),
         (
             "[{name: t, argument: {a: 1}}]",
             "unknown key 'argument' in rules[0].when.tools[0]; did you mean 'arguments'?",
@@ -182,8 +186,8 @@ def test_parallel_calls_are_judged_each_and_together(
         ),
         (
             "[{name: t, arguments: {a: {}}}]",
-            "rules[0].when.tools[0].arguments.a needs above, at_least, below, at_most, not or "
-            "present",
+            "rules[0].when.tools[0].arguments.a needs above, at_least, below, at_most, not, "
+            "present or words",
         ),
         (
             "[{name: t, arguments: {a: {above: x}}}]",
@@ -203,6 +207,32 @@ def test_parallel_calls_are_judged_each_and_together(
             "rules[0].when.tools[0].arguments.a.present must be true or false, not 'maybe'",
         ),
         (
+            "[{name: t, arguments: []}]",
+            "rules[0].when.tools[0].arguments is empty, so it could never hold",
+        ),
+        (
+            "[{words: [delete_user]}]",
+            "rules[0].when.tools[0].words has single words in lower case, not 'delete_user'",
+        ),
+        (
+            "[{words: [order], without: [get, order]}]",
+            "rules[0].when.tools[0].without takes away 'order', which words asks for",
+        ),
+        (
+            "[{name: t, without: [get]}]",
+            "rules[0].when.tools[0].without stands beside words, which it narrows",
+        ),
+        (
+            "[{name: t, arguments: {a: {words: [rm; ls]}}}]",
+            "rules[0].when.tools[0].arguments.a.words could never find 'rm; ls': words of one "
+            "command, or options",
+        ),
+        (
+            "[{name: t, arguments: {a: {present: false, words: [rm]}}}]",
+            "rules[0].when.tools[0].arguments.a.present stands alone: what is not there has no "
+            "value",
+        ),
+        (
             "[{name: t, arguments: {a: {present: false, above: 2}}}]",
             "rules[0].when.tools[0].arguments.a.present stands alone: what is not there has no "
             "value",
@@ -214,3 +244,95 @@ def test_a_wrong_pattern_is_refused_with_one_sentence(tools: str, problem: str) 
     with pytest.raises(InvalidDocumentError) as caught:
         policy_with(tools)
     assert str(caught.value) == f"p.yaml:4: {problem}"
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("delete_user", ("delete", "user")),
+        ("deleteUser", ("delete", "user")),
+        ("DeleteUser2", ("delete", "user", "2")),
+        ("mcp__db__deleteRow", ("mcp", "db", "delete", "row")),
+        ("HTTPDelete", ("http", "delete")),
+        ("runSQL", ("run", "sql")),
+        ("db-drop.index", ("db", "drop", "index")),
+        ("", ()),
+        ("löschen", ("l", "schen")),
+    ],
+)
+def test_the_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
+    """Snake, kebab, camel, Pascal and dotted names have the same words."""
+    assert words_in(name) == words
+
+
+@pytest.mark.parametrize(
+    ("tools", "name", "is_matched"),
+    [
+        ("[{words: [delete]}]", "userDelete", True),
+        ("[{words: delete}]", "user_delete", True),
+        ("[{words: [delete]}]", "deleted_users", False),
+        ("[{words: [order], without: [get]}]", "order_lamp", True),
+        ("[{words: [order], without: [get]}]", "getOrder", False),
+        ("[{words: [order], name: 'shop.*'}]", "shop.order", True),
+        ("[{words: [order], name: 'shop.*'}]", "order", False),
+    ],
+)
+def test_words_of_the_name_decide(tools: str, name: str, is_matched: bool) -> None:
+    """A word counts as a whole, one of `without` takes the name away, a glob narrows it."""
+    assert matches(tools, ToolCall(name)) is is_matched
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "is_matched"),
+    [
+        ("rm", '{"c": "sudo /bin/rm -rf x"}', True),
+        ("rm", '{"c": "RM x"}', True),
+        ("rm", '{"c": "farm; form"}', False),
+        ("git push --force", '{"c": "git -C a push origin main --force"}', True),
+        ("git push --force", '{"c": ["git", "push", "--force"]}', True),
+        ("git push --force", '{"c": "git push; ls --force"}', False),
+        ("git push --force", '{"c": "git push --force-with-lease"}', False),
+        ("delete from", '{"c": "Delete\\n  From `t`"}', False),
+        ("delete from", '{"c": "Delete  From `t`"}', True),
+        ("a a b", '{"c": "a b a b"}', True),
+        ("a a b", '{"c": "a b b"}', False),
+        ("rm", '{"c": 5}', False),
+        ("rm", '{"d": "rm"}', False),
+    ],
+)
+def test_words_of_an_argument(words: str, given: str, is_matched: bool) -> None:
+    """Phrases stand in order in one command, whatever is between and whatever the case."""
+    tools = f"[{{name: t, arguments: {{c: {{words: {words}}}}}}}]"
+    assert matches(tools, ToolCall("t", given)) is is_matched
+
+
+def test_one_of_several_sets_of_arguments_is_enough() -> None:
+    """A list of mappings is an or, a mapping an and; a glob stands for every key."""
+    tools = "[{name: t, arguments: [{a: 1, b: 2}, {'*amount*': {above: 5}}]}]"
+    assert matches(tools, ToolCall("t", '{"a": 1, "b": 2}'))
+    assert matches(tools, ToolCall("t", '{"a": 1, "the_amount_eur": 6}'))
+    assert not matches(tools, ToolCall("t", '{"a": 1, "amount": 5}'))
+
+
+def test_words_in_a_hostile_text_take_linear_time() -> None:
+    """Neither many commands nor a phrase that nearly stands there a million times is slow."""
+    policy = load_policy("agent-tools")
+    for text in ("git " * 250_000, ";" * 1_000_000, "git push; " * 100_000, "x" * 1_000_000):
+        facts = Facts(0.95, "m", tools=(ToolCall("bash", json.dumps({"command": text})),))
+        began = time.process_time()
+        decide(policy, facts)
+        assert time.process_time() - began < 10
+
+
+def test_a_wider_list_of_words_shadows_a_narrower_one() -> None:
+    """`check` says so, as it does for globs."""
+    text = (
+        "version: 1\nname: p\nrules:\n"
+        "- {name: a, when: {tools: [{words: [delete, drop]}]}, then: hold}\n"
+        "- {name: b, when: {tools: [{words: [drop], without: [get]}]}, then: hold}\n"
+        "default: deliver"
+    )
+    assert any("can never match" in each.message for each in lint(parse_policy(text, "p.yaml")))

@@ -1,0 +1,65 @@
+"""The pack `agent-tools` on 200 calls in the manner of public agents' tools (tool_calls.yaml)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from policies import Facts, Hold, ToolCall, decide, load_policy
+
+TABLE: dict[str, list[Any]] = yaml.safe_load(
+    Path(__file__).with_name("tool_calls.yaml").read_text(encoding="utf-8")
+)
+CALLS = [(rule, name, json.dumps(given)) for rule, calls in TABLE.items() for name, given in calls]
+BELOW = {
+    "large amounts": None,  # whatever the confidence
+    "commands that cannot be undone": 0.9,
+    "irreversible tools": 0.9,
+    "changing tools": 0.6,
+    "unsure tools": 0.4,
+}
+
+
+def test_the_table_has_two_hundred_calls_under_the_rules_of_the_pack() -> None:
+    """Each call stands once, under a rule of the pack."""
+    assert len(CALLS) == 200
+    assert list(TABLE) == [rule.name for rule in load_policy("agent-tools").rules] == list(BELOW)
+    assert Counter((name, given) for _, name, given in CALLS).most_common(1)[0][1] == 1
+
+
+@pytest.mark.parametrize(("rule", "name", "given"), CALLS)
+def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -> None:
+    """It waits for a person below the confidence of its rule, and goes out from there on."""
+    policy, call = load_policy("agent-tools"), ToolCall(name, given)
+
+    def decided(confidence: float) -> tuple[str, str]:
+        decision = decide(policy, Facts(confidence, "m", tools=(call,)))
+        return decision.rule, decision.applied.name
+
+    below = BELOW[rule]
+    if below is None:
+        assert decided(0.1) == decided(0.999) == (rule, "hold")
+        return
+    assert decided(below - 0.001) == (rule, "hold")
+    assert decided(below) == ("default", "deliver")
+
+
+@pytest.mark.parametrize(("rule", "name", "given"), CALLS)
+def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, given: str) -> None:
+    """Calls of one reply are judged each: a search takes nothing with it."""
+    calls = (ToolCall("search", '{"q": "x"}'), ToolCall(name, given))
+    decision = decide(load_policy("agent-tools"), Facts(0.39, "m", tools=calls))
+    assert isinstance(decision.action, Hold)
+
+
+@pytest.mark.parametrize("name", ["run_shell", "transfer_money", "postgres_query"])
+def test_arguments_that_cannot_be_read_wait(name: str) -> None:
+    """What nobody can read is held as if it were the worst, below the confidence of that rule."""
+    call = ToolCall(name, '{"command": "ls')
+    decision = decide(load_policy("agent-tools"), Facts(0.89, "m", tools=(call,)))
+    assert decision.action == Hold("approvals", "error", decision.action.expires_s)  # type: ignore[union-attr]
