@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,8 +255,10 @@ async def test_fields_that_steer_litellm_are_left_out(
         "deployment_id": "x",
         "organization": "x",
     }
-    completion = await completed(upstream, **steering)
-    assert completion.choices[0].message.content == "System:  User: Hello there"
+    plain = request()
+    body = json.dumps({**json.loads(plain.body), **steering}).encode()
+    completion = json.loads(await (await upstream.send(replace(plain, body=body))).read())
+    assert completion["choices"][0]["message"]["content"] == "System:  User: Hello there"
     (sent,) = server.requests
     assert set(sent) == {"model", "messages", "max_tokens"}
     assert server.headers[0]["x-api-key"] == KEY
