@@ -199,7 +199,7 @@ class App:
             self._note_refusal(scope, error)
             return partial(_refuse, error)
         method, path = scope["method"], scope["path"]
-        known = routes.exact.get((method, path)) or routes.other(method, path)
+        known = routes.exact.get((method, path)) or routes.other(scope)
         return known or self._other(method, path)
 
     async def _websocket(
@@ -208,7 +208,7 @@ class App:
         from proxy.realtime import refuse
 
         try:
-            generation.enter(scope)
+            generation.enter(scope).check_websocket(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
             await refuse(error, scope, receive, send)

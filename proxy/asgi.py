@@ -198,10 +198,15 @@ class _ClientGoneError(Exception):
 
 def request_of(scope: Scope) -> Request:
     """The request without its body."""
-    path = _path_of(scope.get("raw_path") or scope["path"].encode())
+    path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
     caller = scope.get(CALLER, ANYONE)
     return Request(scope["method"], path, query, scope["headers"], b"", caller)
+
+
+def raw_path_of(scope: Scope) -> str:
+    """The path as it came over the wire."""
+    return _path_of(scope.get("raw_path") or scope["path"].encode())
 
 
 @lru_cache(maxsize=1_024)

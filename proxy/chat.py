@@ -57,6 +57,7 @@ from proxy.recalibrated import Scores
 from proxy.results import Results
 from proxy.routing import Router
 from proxy.scoring import Status
+from proxy.spelling import path_after_v1
 from proxy.sse import Event
 from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
 from proxy.store.records import Records
@@ -207,8 +208,10 @@ class Way:
 
     def _request(self, model: str, headers: Headers) -> UpstreamRequest:
         request = self.exchange.request
-        path, body = request.path.removeprefix("/v1"), self.asked.body_for(model)
-        return UpstreamRequest("POST", path, headers, body, request.query)
+        body, path = self.asked.body_for(model), self.asked.format.path
+        if request.path != f"/v1{path}":
+            path = path_after_v1(request.path)  # upstream gets it as the client spells it
+        return UpstreamRequest(request.method, path, headers, body, request.query)
 
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""

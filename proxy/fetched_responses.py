@@ -7,9 +7,9 @@ remembered in this process (`conversations`); for what is not, the confidence is
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from calibrator import NotScorableError, Question
 from policies import Asking, StreamMode
@@ -24,18 +24,17 @@ from proxy.headers import DOMAIN, without
 from proxy.held import fetch_held
 from proxy.json_splice import json_object
 from proxy.outcome import Outcome
-from proxy.surfaces import path_after_v1
+from proxy.spelling import ANY_ID, id_at, names_in, path_after_v1
 from proxy.upstream import Headers, UpstreamRequest
 
-_FETCH = re.compile(r"/v1/+responses/+([^/]+)/*")
-_CANCEL = re.compile(r"/v1/+responses/+([^/]+)/+cancel/*")  # of a finished one it answers the same
 
+def fetched_id(method: str, names: Sequence[str]) -> str | None:
+    """The id of the response that a request of this kind answers with, if it is of one.
 
-def fetched_id(method: str, path: str) -> str | None:
-    """The id of the response that a request of this kind answers with, if it is of one."""
-    pattern = {"GET": _FETCH, "POST": _CANCEL}.get(method)
-    found = pattern.fullmatch(unquote(path)) if pattern else None
-    return found[1] if found else None
+    `names` are those in its path (`spelling`).
+    """
+    at = {"GET": ("v1", "responses", ANY_ID), "POST": ("v1", "responses", ANY_ID, "cancel")}
+    return id_at(names, at[method]) if method in at else None
 
 
 @dataclass(slots=True)
@@ -48,7 +47,7 @@ class UnknownRequest(CompletionRequest):
 
 async def fetch_response(parts: Completions, request: Request) -> Reply:
     """Raises ProxyError as the request itself would have."""
-    id, key_hash = fetched_id(request.method, request.path) or "", hash_key(request)
+    id, key_hash = fetched_id(request.method, names_in(request.path)) or "", hash_key(request)
     is_stream = parse_qs(request.query).get("stream") == ["true"]
     held_id = parts.conversations.held_id(id, key_hash)
     if held_id or id.startswith(RESPONSES.held_prefix):

@@ -47,8 +47,8 @@ from proxy.host_check import check_host, is_loopback
 from proxy.keys import BROWSER_KEY
 from proxy.routing import Router
 from proxy.scoring import Status
+from proxy.spelling import path_after_v1
 from proxy.store.records import Records
-from proxy.surfaces import path_after_v1
 from proxy.upstream import Headers
 from proxy.websocket_relay import Client, ClientLeftError, relay_messages
 from proxy.websocket_settings import PING_EVERY_S, PONG_WITHIN_S

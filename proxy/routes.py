@@ -5,56 +5,110 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from proxy.asgi import Endpoint, ErrorBody, Receive, Scope, Send
+from proxy.asgi import Endpoint, ErrorBody, Receive, Reply, Request, Scope, Send, raw_path_of
 from proxy.chat import Completions
-from proxy.errors import ProxyError
+from proxy.errors import BadRequestError, ProxyError
 from proxy.fetched_responses import fetch_response, fetched_id
-from proxy.formats import FORMATS, MESSAGES
+from proxy.formats import FORMATS, MESSAGES, Format
 from proxy.generated_images import PATH as GENERATIONS
 from proxy.generated_images import score_generated
+from proxy.spelling import ANY_ID, id_at, means, names_in
 from proxy.surfaces import Surfaces
 
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Routes:
-    """Handlers of everything under `/v1/`."""
+    """Handlers of everything under `/v1/`.
+
+    A path that is spelled as it should be is looked up; any other is gone by what it may mean to
+    upstream, so that no spelling leads past what is decided on.
+    """
 
     def __init__(self, completions: Completions, surfaces: Surfaces) -> None:
         endpoint = partial(Endpoint, max_body=completions.config.limits.max_body)
+        self.is_enforced = completions.governing.is_enforced
         self.exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models)
         }
+        self._scored: list[tuple[str, ASGIApplication, ASGIApplication]] = []
         for format in FORMATS:
-            scored = endpoint(partial(completions.handle, format), error_body=format.error_body)
+            of_format = partial(endpoint, error_body=format.error_body)
+            scored = of_format(partial(completions.handle, format))
+            asked_oddly = of_format(partial(_other_method, completions, surfaces, format))
+            self._scored.append((f"/v1{format.path}", scored, asked_oddly))
             self.exact["POST", f"/v1{format.path}"] = scored
             self.exact["POST", f"/v1{format.path}/"] = scored
+        self._generated: ASGIApplication | None = None
         if completions.config.calibrator.images.score_generated:
-            generated = partial(score_generated, completions, surfaces)
-            self.exact["POST", GENERATIONS] = self.exact["POST", f"{GENERATIONS}/"] = endpoint(
-                generated
-            )
-        self._fetches = tuple({f"/v1{format.fetch_path}/" for format in FORMATS})
+            self._generated = endpoint(partial(score_generated, completions, surfaces))
+            self.exact["POST", GENERATIONS] = self._generated
+        self._fetches = tuple({f"/v1{format.fetch_path}" for format in FORMATS})
         self._held = endpoint(surfaces.completion)
         self._response = endpoint(partial(fetch_response, completions))
         self._model = endpoint(surfaces.model)
         self._relay = endpoint(surfaces.relay)
+        self._refused = endpoint(_refuse_spelling)
         in_anthropics_words = partial(endpoint, error_body=MESSAGES.error_body)
         self._held_messages = in_anthropics_words(surfaces.completion)
         self._relay_messages = in_anthropics_words(surfaces.relay)
 
-    def other(self, method: str, path: str) -> ASGIApplication | None:
+    def other(self, scope: Scope) -> ASGIApplication | None:
         """Whoever answers what is no exact path; None for what is not under `/v1/`."""
+        method, path = scope["method"], scope["path"]
+        if not path.startswith("/v1/"):
+            return None
+        try:
+            names = names_in(raw_path_of(scope))
+        except BadRequestError:
+            return self._refused
+        for scored_path, scored, asked_oddly in self._scored:
+            if means(names, scored_path):
+                return scored if method == "POST" else asked_oddly
+        if self._generated is not None and method == "POST" and means(names, GENERATIONS):
+            return self._generated
+        return self._unscored(method, path, names)
+
+    def check_websocket(self, scope: Scope) -> None:
+        """Raises BadRequestError for a surface on whose answers an enforced policy decides."""
+        if not self.is_enforced or not scope["path"].startswith("/v1/"):
+            return
+        names = names_in(raw_path_of(scope))
+        if any(means(names, path) for path, *_ in self._scored):
+            raise BadRequestError(
+                "a policy decides on these answers, which it cannot in a WebSocket; ask over HTTP",
+                code="websocket_undecided",
+            )
+
+    def _unscored(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
         is_anthropics = _is_anthropics(path)
-        if fetched_id(method, path):
+        if fetched_id(method, names):
             return self._response
-        if method == "GET" and path.startswith(self._fetches) and path.count("/") <= 4:
+        if method == "GET" and any(
+            id_at(names, [*at.strip("/").split("/"), ANY_ID]) for at in self._fetches
+        ):
             return self._held_messages if is_anthropics else self._held
         if method == "GET" and path.startswith("/v1/models/"):
             return self._model
-        if path.startswith("/v1/"):
-            return self._relay_messages if is_anthropics else self._relay
-        return None
+        return self._relay_messages if is_anthropics else self._relay
+
+
+async def _other_method(
+    completions: Completions, surfaces: Surfaces, format: Format, request: Request
+) -> Reply:
+    """A request for a completion by another method than POST: many servers do not look at it.
+
+    Without a body it can be none.
+    """
+    if request.body:
+        return await completions.handle(format, request)
+    return await surfaces.relay(request)
+
+
+async def _refuse_spelling(request: Request) -> Reply:
+    """Raises the BadRequestError that says what is wrong with the path."""
+    names_in(request.path)
+    raise BadRequestError("the path cannot be read", code="invalid_path")
 
 
 def _is_anthropics(path: str) -> bool:

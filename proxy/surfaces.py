@@ -13,13 +13,14 @@ from proxy.asgi import Reply, Request
 from proxy.config import AttachConfig
 from proxy.conversations import Conversations
 from proxy.encoding import can_decode, decode
-from proxy.errors import BadRequestError, UpstreamError
+from proxy.errors import UpstreamError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format
 from proxy.json_splice import json_object, replace_member
 from proxy.routing import Router
 from proxy.scoring import Status
+from proxy.spelling import names_in, path_after_v1
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
@@ -110,18 +111,11 @@ class Surfaces:
 
     async def completion(self, request: Request) -> Reply:
         """`GET /v1/chat/completions/{id}`: a held reply of ours, or upstream's own business."""
-        id = request.path.rsplit("/", 1)[-1]
+        id = names_in(request.path)[-1]
         format = held_format(id)
         if format is None:
             return await self.relay(request)
         return await fetch_held(self.store, format, id, request, self.attach)
-
-
-def path_after_v1(path: str) -> str:
-    """The path as upstream sees it; dot segments would leave its `/v1`."""
-    if any(segment in (".", "..") for segment in unquote(path).replace("\\", "/").split("/")):
-        raise BadRequestError("the path may not have '.' or '..' segments", code="invalid_path")
-    return path.removeprefix("/v1")
 
 
 def _local_models(ids: list[str]) -> Reply:

@@ -1,0 +1,92 @@
+"""What a path may mean to whoever reads it next, however it is spelled.
+
+Front proxies and upstreams decode a path once or twice, fold slashes, take a backslash for one, do
+not tell cases apart, cut parameters, dots and blanks off a name. A policy decides by the meaning
+that the most generous of them finds; what upstream gets stays as the client spelled it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from urllib.parse import unquote_to_bytes
+
+from proxy.errors import BadRequestError
+
+MOST_DECODINGS = 4  # a name that is encoded more often hides something
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_OVERLONG = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")  # never in UTF-8
+_ENCODED_UTF16 = re.compile(rb"%u[0-9a-f]{4}", re.IGNORECASE)
+_SLASHES = re.compile(r"[/\\]+")
+_CUT_OFF = " ."
+ANY_ID = "{id}"
+
+
+def names_in(path: str) -> tuple[str, ...]:
+    """The names in a path as it came over the wire, without the slashes between them.
+
+    Raises BadRequestError for one that two readers could take for two places: with dot segments,
+    control characters, or letters encoded as no letter is.
+    """
+    text = _decoded(path)
+    text = re.split(r"[?#]", text, maxsplit=1)[0]
+    names = [_named(segment) for segment in _SLASHES.split(text)]
+    return tuple(name for name in names if name)
+
+
+def means(names: Sequence[str], path: str) -> bool:
+    """Whether names are those of this path, cases and a suffix such as `.json` apart."""
+    wanted = path.strip("/").split("/")
+    if len(names) != len(wanted):
+        return False
+    *folders, last = [name.casefold() for name in names]
+    return [*folders, last.partition(".")[0]] == wanted
+
+
+def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
+    """The name that stands for ANY_ID in a place, as it was written; None for another place."""
+    if len(names) != len(place):
+        return None
+    pairs = [*zip(names, place, strict=True)]
+    if all(wanted == ANY_ID or name.casefold() == wanted for name, wanted in pairs):
+        return next(name for name, wanted in pairs if wanted == ANY_ID)
+    return None
+
+
+def path_after_v1(path: str) -> str:
+    """The path as upstream sees it; raises BadRequestError for one that could mean another place,
+    above all dot segments, which would leave upstream's `/v1`."""
+    names_in(path)
+    if not path.startswith("/v1"):
+        raise BadRequestError("the path must begin with '/v1', not encoded", code="invalid_path")
+    return path.removeprefix("/v1")
+
+
+def _decoded(path: str) -> str:
+    raw = path.encode("latin-1", "replace")
+    for _ in range(MOST_DECODINGS):
+        decoded = unquote_to_bytes(raw)
+        if decoded == raw:
+            break
+        raw = decoded
+    else:
+        raise _refused("the path is encoded more than once")
+    if _CONTROL.search(raw):
+        raise _refused("the path may not have control characters")
+    if _OVERLONG.search(raw) or _ENCODED_UTF16.search(raw):
+        raise _refused("the path has letters that are not encoded as UTF-8")
+    text = raw.decode("utf-8", "replace")
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _named(segment: str) -> str:
+    """A name without its parameters; raises BadRequestError for a dot segment."""
+    name = segment.partition(";")[0]
+    if name.strip() in (".", ".."):
+        raise _refused("the path may not have '.' or '..' segments")
+    return name.strip().rstrip(_CUT_OFF)
+
+
+def _refused(message: str) -> BadRequestError:
+    return BadRequestError(message, code="invalid_path")
