@@ -44,11 +44,13 @@ from calibrator.transcript import (
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.commands import cli
-    from calibrator.console import check_target, file_option, progress_bar, writer
+    from calibrator.console import ROWS_HELP, check_readable, check_target, file_option, writer
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
+    from calibrator.installing import install_command
     from calibrator.intervals import Interval
     from calibrator.judge import Pinocchio
+    from calibrator.kept_scores import keeping
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
     from calibrator.llm.exporting import export_weights
     from calibrator.loading import (
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         load_scorer,
         version_of,
     )
+    from calibrator.progress import Progress
     from calibrator.recalibrate_command import recalibrate
     from calibrator.recalibration import By, Kind, Recalibration, group_key
     from calibrator.recalibration_fit import Observed, fit_observed
@@ -80,9 +83,11 @@ _LAZY = {
     "Label": "calibrator.agreement",
     "Observed": "calibrator.recalibration_fit",
     "Pinocchio": "calibrator.judge",
+    "Progress": "calibrator.progress",
     "Read": "calibrator.fine_tuning",
     "Readings": "calibrator.tower_tuning",
     "Recalibration": "calibrator.recalibration",
+    "ROWS_HELP": "calibrator.console",
     "RecalibrationVersions": "calibrator.recalibration_versions",
     "Row": "calibrator.rows",
     "Stratum": "calibrator.sampling",
@@ -95,6 +100,7 @@ _LAZY = {
     "check_checkpoint": "calibrator.loading",
     "check_device": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
+    "check_readable": "calibrator.console",
     "check_target": "calibrator.console",
     "checked_image": "calibrator.images",
     "checkpoint_card": "calibrator.loading",
@@ -104,9 +110,10 @@ _LAZY = {
     "file_option": "calibrator.console",
     "fit_observed": "calibrator.recalibration_fit",
     "group_key": "calibrator.recalibration",
+    "install_command": "calibrator.installing",
+    "keeping": "calibrator.kept_scores",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
-    "progress_bar": "calibrator.console",
     "load_token_prompts": "calibrator.llm.elsewhere",
     "locate_images": "calibrator.images",
     "name_elsewhere": "calibrator.llm.elsewhere",
@@ -131,6 +138,7 @@ __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
     "IMAGE_REASONS",
+    "ROWS_HELP",
     "TUNING_STEPS",
     "Agreement",
     "Batcher",
@@ -150,6 +158,7 @@ __all__ = [
     "Observed",
     "OutputError",
     "Pinocchio",
+    "Progress",
     "Question",
     "QueueFullError",
     "Read",
@@ -175,6 +184,7 @@ __all__ = [
     "check_checkpoint",
     "check_device",
     "check_output",
+    "check_readable",
     "check_target",
     "checked_image",
     "checkpoint_card",
@@ -185,15 +195,16 @@ __all__ = [
     "file_option",
     "fit_observed",
     "group_key",
+    "install_command",
     "is_call",
     "is_tool_use",
+    "keeping",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
     "locate_images",
     "message_text",
     "name_elsewhere",
-    "progress_bar",
     "read_question",
     "reads_images",
     "reads_tool_use",

@@ -14,11 +14,13 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
+    check_readable,
     json_line,
-    progress_bar,
     report_bad,
+    resumable,
     sentences,
 )
+from calibrator.progress import Progress
 from calibrator.wording import figure
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ def advise(
     from calibrator.advice import advise as run
     from calibrator.training_data import load_labelled
 
-    with sentences():
+    with sentences(), resumable():
+        check_readable([*files, scores])
         rows, bad = load_labelled(files)
         found = _scores(rows, scores, calibrator, device, recalibration)
         advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
@@ -71,14 +74,15 @@ def advise(
 def _scores(
     rows: Sequence[Row], path: Path | None, calibrator: str, device: str, curve: Path | None
 ) -> Scores:
+    from calibrator.kept_scores import keeping
     from calibrator.loading import load_scorer
     from calibrator.scores import read_scores, score_rows
 
     if path is not None:
         return read_scores(path, rows)
-    scorer = load_scorer(calibrator, device, recalibration=curve)
-    with progress_bar("scoring", len(rows)) as progress:
-        return score_rows(scorer, rows, progress=lambda n: progress.advance(0, n))
+    scorer = keeping(load_scorer(calibrator, device, recalibration=curve), device)
+    with Progress("scoring", len(rows)) as progress:
+        return score_rows(scorer, rows, progress=progress.advance)
 
 
 def own_auroc(calibrator: str) -> float:

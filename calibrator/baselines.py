@@ -154,3 +154,4 @@ STATED: dict[str, Baseline] = {
     "stated confidence, isotonic": stated_isotonic,
     "stated confidence and length": stated_and_length,
 }
+STATED_WITHOUT_FIT: dict[str, Baseline] = {"stated confidence, raw": stated_raw}

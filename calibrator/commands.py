@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,11 +14,13 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
+    Rescore,
+    check_readable,
     check_target,
     file_option,
     is_among,
-    progress_bar,
     report_bad,
+    resumable,
     say,
     sentences,
     writer,
@@ -39,7 +39,9 @@ from calibrator.llm.train_command import (
     config_of,
     wants_language_model,
 )
+from calibrator.progress import Progress
 from calibrator.recalibrate_command import recalibrate
+from calibrator.row_fields import SAMPLE
 from calibrator.study_command import study
 from calibrator.survey_command import survey
 
@@ -53,41 +55,58 @@ for command in (advise, evaluate, card, study, survey, recalibrate):
     cli.command()(command)
 
 
+Rows = Annotated[
+    list[Path],
+    typer.Argument(
+        help="JSON lines with question or messages, and response; .gz is read too. "
+        f"A sample: {SAMPLE}"
+    ),
+]
+Output = Annotated[
+    Path | None, file_option("-o", "--output", help="Where to write; stdout otherwise.")
+]
+ToldNames = Annotated[
+    Literal["served", "all", "none"],
+    typer.Option(help="Names told to the calibrator: the model's, the benchmark's too, none."),
+]
+Brief = Annotated[
+    bool,
+    typer.Option("--brief", help="Write ids and scores alone; a row without id gets a digest."),
+]
+IgnoreImages = Annotated[
+    bool, typer.Option("--ignore-images", help="Score the text alone where no image can be read.")
+]
+Engine = Annotated[
+    Literal["process", "ray"],
+    typer.Option(help="ray: on a Ray cluster, in parts, for millions of rows; needs -o."),
+]
+RayAddress = Annotated[
+    str, typer.Option(envvar="RAY_ADDRESS", help="A Ray cluster; else one of this machine's.")
+]
+Actors = Annotated[
+    int, typer.Option(min=0, help="Calibrators on Ray; 0 is one for each core or GPU.")
+]
+
+
 @cli.command()
 def score(
-    rows: Annotated[
-        list[Path],
-        typer.Argument(help="JSON lines with question or messages, and response; .gz is read too."),
-    ],
-    output: Annotated[
-        Path | None, file_option("-o", "--output", help="Where to write; stdout otherwise.")
-    ] = None,
+    rows: Rows,
+    output: Output = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
-    tags: Annotated[
-        Literal["served", "all", "none"],
-        typer.Option(help="Names told to the calibrator: the model's, the benchmark's too, none."),
-    ] = "served",
+    tags: ToldNames = "served",
     recalibration: RecalibrationFile = None,
-    brief: Annotated[
-        bool, typer.Option("--brief", help="Write the ids and scores alone, not the rows.")
-    ] = False,
-    ignore_images: Annotated[
-        bool,
-        typer.Option("--ignore-images", help="Score the text alone where no image can be read."),
-    ] = False,
-    engine: Annotated[
-        Literal["process", "ray"],
-        typer.Option(help="ray: on a Ray cluster, in parts, for millions of rows; needs -o."),
-    ] = "process",
-    ray_address: Annotated[
-        str, typer.Option(envvar="RAY_ADDRESS", help="A Ray cluster; else one of this machine's.")
-    ] = "",
-    actors: Annotated[
-        int, typer.Option(min=0, help="Calibrators on Ray; 0 is one for each core or GPU.")
-    ] = 0,
+    rescore: Rescore = False,
+    brief: Brief = False,
+    ignore_images: IgnoreImages = False,
+    engine: Engine = "process",
+    ray_address: RayAddress = "",
+    actors: Actors = 0,
 ) -> None:
-    """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out."""
+    """Give every row a `score` (raw) and a `confidence`; a bad row is named and left out.
+
+    Scores are kept as they are made: the same command goes on after an interruption.
+    """
     if engine == "ray":
         from calibrator.parts import Options
 
@@ -95,34 +114,34 @@ def score(
         options = Options(tags, is_brief=brief, ignores_images=ignore_images)
         _score_on_ray(rows, output, calibrating, options, ray_address, actors)
         return
+    from calibrator.kept_scores import keeping, reused_sentence
     from calibrator.loading import load_scorer
     from calibrator.scores import image_use, score_items, scored_line
 
-    with sentences():
+    with sentences(), resumable():
         may_be_input = len(rows) == 1 and not brief  # all of a row is written again
         check_target(output, [recalibration, *([] if may_be_input else rows)])
+        check_readable(rows)
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images), brief)
+        scorer = keeping(scorer, device, is_renewed=rescore)
+        good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images))
         if bad and output and is_among(output, rows):
             raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
-        with progress_bar("scoring", len(good)) as progress:
-            scores = score_items(
-                scorer, [row.item(tags) for row in good], lambda n: progress.advance(0, n)
-            )
+        with Progress("scoring", len(good)) as progress:
+            scores = score_items(scorer, [row.item(tags) for row in good], progress.advance)
+        if sentence := reused_sentence(scorer):
+            say(sentence)
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
                 stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
     report_bad(bad, len(good) + len(bad))
 
 
-def _rows(files: Sequence[Path], use: ImageUse, is_brief: bool) -> tuple[list[Row], list[RowError]]:
+def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
     """The rows that can be scored, and what is wrong with the others."""
     from calibrator.rows import Row, read_rows
-    from calibrator.scores import identified
 
     read = [row for path in files for _, row in read_rows(path, use)]
-    if is_brief:
-        read = [identified(row) for row in read]
     good = [row for row in read if isinstance(row, Row)]
     return good, [row for row in read if isinstance(row, RowError)]
 
@@ -136,19 +155,18 @@ def _score_on_ray(
     actors: int,
 ) -> None:
     """The same rows in the same order; an interrupted run goes on where it was."""
-    with sentences():
+    with sentences(), resumable():
         from calibrator.parts import begin
         from calibrator.ray_scoring import Calibrating, score_files
 
         if output is None:
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
         check_target(output, [calibrating[-1], *rows])
+        check_readable(rows)
         told = Calibrating.told(*calibrating)
         run = begin(output, rows, told.version(), options)
-        with progress_bar("scoring on Ray", None) as bar:
-            score_files(
-                run, told, address=address, actors=actors, progress=lambda n: bar.advance(0, n)
-            )
+        with Progress("scoring on Ray", None) as bar:
+            score_files(run, told, address=address, actors=actors, progress=bar.advance)
         bad, total = run.check()
         with writer(output) as stream:
             run.write_all(stream)
@@ -157,48 +175,84 @@ def _score_on_ray(
 
 
 PARTS = ("tower", "forest", "encoder", "inspector", "calls")
-Share = Annotated[float, typer.Option(min=0, max=1)]
+Share = Annotated[
+    float, typer.Option(min=0, max=1, help="0.05 trains towards 0.05 and 0.95, not 0 and 1.")
+]
+FocalGamma = Annotated[
+    float, typer.Option(min=0, help="Weigh rows that are already right less; 0 weighs all alike.")
+]
+Forest = Annotated[bool, typer.Option("--forest", help="With boosted trees beside the tower.")]
+Encoder = Annotated[
+    bool, typer.Option("--encoder", help="With an encoder instead of trees; takes hours.")
+]
+
+
+RunFolder = Annotated[
+    Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
+]
+Start = Annotated[
+    str, typer.Option(help="A checkpoint to begin from, or to add --inspector or --calls to.")
+]
+FinishNow = Annotated[
+    bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
+]
+LearningRate = Annotated[
+    float, typer.Option(min=1e-7, max=1e-1, help="Step size (language models: 1e-4).")
+]
+BalancePower = Annotated[
+    float,
+    typer.Option(
+        help="Weight of a benchmark is its rows to this power; 1 leaves them as they are."
+    ),
+]
+AddressedShare = Annotated[
+    float, typer.Option(help="Share of rows that get a sentence addressed to the reader.")
+]
+SoftLabels = Annotated[
+    float, typer.Option(help="Share of the target that is the tower's own estimate.")
+]
+Averaging = Annotated[
+    float, typer.Option(help="Decay of the averaged weights; 0 takes the last weights.")
+]
+Inspector = Annotated[
+    bool,
+    typer.Option("--inspector", help="With checks that a reply answers and agrees with itself."),
+]
+Calls = Annotated[
+    bool,
+    typer.Option("--calls", help="With trees for rows that call tools; they learn from no others."),
+]
 
 
 @cli.command()
 def train(
     context: typer.Context,
     files: Files,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
-    ],
+    output: RunFolder,
     name: Annotated[str, typer.Option(help="The checkpoint's name.")] = "embedded",
-    start: Annotated[
-        str, typer.Option(help="A checkpoint to begin from, or to add --inspector or --calls to.")
-    ] = "",
-    finish_now: Annotated[
-        bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
-    ] = False,
+    start: Start = "",
+    finish_now: FinishNow = False,
     rows: Annotated[int, typer.Option(min=0, help="This many training rows; 0 takes all.")] = 0,
-    epochs: Annotated[int, typer.Option(min=1, help="3 of a language model.")] = 4,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the data (language models: 3).")
+    ] = 4,
     max_tokens: Annotated[int, typer.Option(min=16, max=512, help="Word pieces read.")] = 192,
-    learning_rate: Annotated[
-        float, typer.Option(min=1e-7, max=1e-1, help="1e-4 of a language model.")
-    ] = 1.5e-4,
-    balance_power: Annotated[float, typer.Option(help="1 takes benchmarks as they are.")] = 0.85,
+    learning_rate: LearningRate = 1.5e-4,
+    balance_power: BalancePower = 0.85,
     model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
-    benchmark_dropout: Annotated[float, typer.Option(help="The same of the benchmark.")] = 0.8,
-    addressed_share: Annotated[
-        float, typer.Option(help="Rows with text that addresses the reader.")
-    ] = 0.35,
+    benchmark_dropout: Annotated[
+        float, typer.Option(help="Chance to hide the benchmark's name.")
+    ] = 0.8,
+    addressed_share: AddressedShare = 0.35,
     label_smoothing: Share = 0.0,
-    focal_gamma: Annotated[float, typer.Option(min=0)] = 0.0,
-    soft_labels: Annotated[float, typer.Option(help="Share of the tower's own opinion.")] = 0.0,
-    averaging: Annotated[float, typer.Option(help="0 ships the last weights.")] = 0.998,
+    focal_gamma: FocalGamma = 0.0,
+    soft_labels: SoftLabels = 0.0,
+    averaging: Averaging = 0.998,
     tower: Annotated[bool, typer.Option(help="With the tower over n-grams.")] = True,
-    forest: Annotated[bool, typer.Option(help="With boosted trees beside the tower.")] = False,
-    encoder: Annotated[bool, typer.Option(help="Instead of trees; takes hours.")] = False,
-    inspector: Annotated[
-        bool, typer.Option(help="With checks that a reply answers and agrees with itself.")
-    ] = False,
-    calls: Annotated[
-        bool, typer.Option(help="With trees for rows that call tools; they learn from no others.")
-    ] = False,
+    forest: Forest = False,
+    encoder: Encoder = False,
+    inspector: Inspector = False,
+    calls: Calls = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
     preset: Preset = "",
@@ -210,17 +264,22 @@ def train(
     dropout: Dropout = 0.05,
     checkpointing: Checkpointing = True,
 ) -> None:
-    """Train a calibrator on labelled rows; files marked __nc are left out.
+    """Train a calibrator on labelled rows.
 
-    The embedded one, or with --preset a language model: see calibrator/llm/training.md.
+    The embedded one, or with --preset a language model: see calibrator/llm/training.md. Files with
+    __nc in their name (data of non-commercial licences) are left out.
     """
     asked = {name: value for name, value in context.params.items() if _is_given(context, name)}
-    with sentences():
+    with sentences(), resumable():
         if wants_language_model(asked):
             _train_language_model(files, output, asked)
         else:
             config = _embedded_config(files, context.params)
-            typer.echo(f"the checkpoint is in {_trained(output, config, finish_now)}")
+            checkpoint = _trained(output, config, finish_now)
+            typer.echo(
+                f"the checkpoint is in {checkpoint}\njudge it on rows that it did not learn from: "
+                f"pinocchio evaluate TEST.jsonl --calibrator {checkpoint}"
+            )
 
 
 def _embedded_config(files: list[Path], given: dict[str, Any]) -> TrainConfig:
@@ -251,12 +310,12 @@ def _is_given(context: typer.Context, name: str) -> bool:
 def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
     from calibrator.llm.train import train_llm
 
-    with progress_bar("training", 0) as bar:
+    with Progress("training", 0) as bar:
         train_llm(
             output,
             config_of(files, asked),
-            bar.console.print if sys.stderr.isatty() else say,
-            progress=lambda done, total: bar.update(0, completed=done, total=total),
+            bar.say,
+            progress=bar.update,
         )
 
 
@@ -264,11 +323,11 @@ def _trained(folder: Path, config: TrainConfig, finish_now: bool) -> Path:
     """Runs the training with a bar on a terminal, with lines elsewhere."""
     from calibrator.train import train
 
-    with progress_bar("training", 0) as bar:
+    with Progress("training", 0) as bar:
         return train(
             folder,
             config,
-            bar.console.print if sys.stderr.isatty() else partial(typer.echo, err=True),
-            progress=lambda done, total: bar.update(0, completed=done, total=total),
+            bar.say,
+            progress=bar.update,
             finish_now=finish_now,
         )

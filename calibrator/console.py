@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,17 @@ import typer
 
 from calibrator.errors import (
     CalibratorError,
+    InputError,
     JudgingError,
     MissingExtraError,
     OutputError,
     RowError,
+    os_error_sentence,
 )
+from calibrator.row_fields import ROW_FORM, SAMPLE
 
-FAILED, UNUSABLE_INPUT = 1, 2
+FAILED, UNUSABLE_INPUT, INTERRUPTED = 1, 2, 130
+NAMED_ROWS = 3  # of those with the same fault
 # packages that only `train` brings
 OF_TRAIN = ("PIL", "accelerate", "peft", "scipy", "sklearn", "torch", "transformers")
 
@@ -28,7 +33,12 @@ Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, o
 Device = Annotated[
     str, typer.Option(help="auto and cpu: the CPU; cuda, ..: with the extra `torch`.")
 ]
-Files = Annotated[list[Path], typer.Argument(help="JSON lines of labelled rows; .gz is read too.")]
+ROWS_HELP = f"JSON lines, .gz too: {ROW_FORM}, 0 where it is wrong. A sample: {SAMPLE}"
+Files = Annotated[list[Path], typer.Argument(help=ROWS_HELP)]
+Rescore = Annotated[
+    bool,
+    typer.Option("--rescore", help="Score every row again, also those scored by an earlier run."),
+]
 TrainFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -62,20 +72,19 @@ def sentences() -> Iterator[None]:
             yield
     except (CalibratorError, OSError) as error:
         status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
-        typer.echo(f"pinocchio: {error}", err=True)
+        sentence = os_error_sentence(error) if isinstance(error, OSError) else str(error)
+        typer.echo(f"pinocchio: {sentence}", err=True)
         raise typer.Exit(status) from error
 
 
-def progress_bar(title: str, total: int | None) -> Any:
-    """A bar on a terminal's stderr; silent elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    progress = Progress(
-        console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True
-    )
-    progress.add_task(title, total=total)
-    return progress
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Says, where a person interrupts the work, that what is done of it is not lost."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        say("\npinocchio: interrupted; what is done is kept, the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from error
 
 
 def say(sentence: str) -> None:
@@ -118,8 +127,22 @@ def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
         raise OutputError(f"cannot write to {path}: Is a directory; name a file in it")
     if not path.parent.is_dir():
         raise OutputError(f"cannot write to {path}: there is no folder {path.parent}; make it")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(f"cannot write to {path}: the folder {path.parent} cannot be written to")
     if is_among(path, inputs):
         raise OutputError(f"cannot write to {path}: it is an input as well; name another file")
+
+
+def check_readable(paths: Iterable[Path | None]) -> None:
+    """Before the work: raises InputError for the first file that cannot be opened."""
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            if not path.is_fifo():  # which can be opened once
+                path.open("rb").close()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
@@ -159,9 +182,20 @@ def _opened(path: Path, *, is_packed: bool) -> TextIO:
 
 
 def report_bad(bad: Sequence[RowError], total: int) -> None:
-    """Names the rows that could not be used; exit status 1 when there are any."""
+    """Names the rows that could not be used; exit status 1 when there are any.
+
+    Of many rows with the same fault the first few are named, and the others counted.
+    """
+    counts = Counter(error.message for error in bad)
+    named: Counter[str] = Counter()
     for error in bad:
-        say(str(error))
+        named[error.message] += 1
+        if named[error.message] <= NAMED_ROWS:
+            say(str(error))
+        elif named[error.message] == counts[error.message]:
+            others = counts[error.message] - NAMED_ROWS
+            rows = "row has" if others == 1 else "rows have"
+            say(f"... and {others:,} more {rows} the same fault: {error.message}")
     if bad:
         say(f"pinocchio: {len(bad)} of {total} rows could not be used")
         raise typer.Exit(FAILED)

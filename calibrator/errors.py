@@ -6,6 +6,7 @@
     │   └── HubError          a checkpoint's hub cannot be reached and nothing is cached
     ├── TrainingError         a training run cannot start or go on
     ├── JudgingError          rows or scores from which no figure or curve can be computed
+    ├── InputError            a file of rows, scores or the like cannot be read
     ├── OutputError           a file cannot be written where it was asked for
     ├── QueueFullError        the scoring queue holds as many items as it may
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
@@ -50,6 +51,10 @@ class JudgingError(CalibratorError):
     """Rows or scores do not allow the figure, fit or curve that was asked for."""
 
 
+class InputError(CalibratorError):
+    """A file that was named cannot be read; said before the work begins."""
+
+
 class OutputError(CalibratorError):
     """A result cannot be written where it was asked for; said before the work begins."""
 
@@ -79,9 +84,16 @@ class UnavailableError(CalibratorError):
 
 
 class MissingExtraError(CalibratorError):
-    """A package is missing; the message names the extra that brings it."""
+    """A package is missing; the message has the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is not installed; it comes with: pip install 'pinocchio-proxy[{extra}]'"
-        )
+        from calibrator.installing import install_command  # slow to import, rarely needed
+
+        super().__init__(f"{package} is not installed; it comes with: {install_command(extra)}")
+
+
+def os_error_sentence(error: OSError) -> str:
+    """What a person is told of a file that cannot be used: its name, then why."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename} cannot be used: {error.strerror}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from calibrator.sensitivity import Sensitivity, read_sensitivity
 
 FORMAT = 1
 CURVE_POINTS = 200
+STEPS = 2  # of the work on one method: its figures, then its resamples
 PERMUTATIONS_OF_BASELINES = 1_000
 STATED_ROWS = "rows with a stated confidence"
 
@@ -115,8 +116,9 @@ def judge(
     name: str = POOLED,
     resamples: int = RESAMPLES,
     permutations: int = PERMUTATIONS,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
-    """Judges all methods; `name` says which rows these are.
+    """Judges all methods; `name` says which rows these are, `progress` hears of `STEPS` for each.
 
     A benchmark of one label has no AUROC and is left out of the mean; where all rows have one
     label there are no comparisons and no curves. Raises JudgingError without rows or methods.
@@ -131,22 +133,16 @@ def judge(
         accuracy=float(labels.mean()),
         methods=[method.name for method in methods],
         baselines=[method.name for method in methods if method.is_baseline],
-        results=_results(rows, methods, name, labels, questions, resamples),
+        results=_results(rows, methods, name, labels, questions, resamples, progress),
     )
     if len(rows) < 4 or min(labels.sum(), len(labels) - labels.sum()) < 2:
         return evaluation
     benchmarks = [group for group in groups_of(rows) if group.kind == "benchmark"]
-    drawn = [
-        draw(
-            method,
-            labels,
-            questions,
-            benchmarks,
-            resamples,
-            min(permutations, PERMUTATIONS_OF_BASELINES) if method.is_baseline else permutations,
-        )
-        for method in methods
-    ]
+    drawn = []
+    for method in methods:
+        most = min(permutations, PERMUTATIONS_OF_BASELINES) if method.is_baseline else permutations
+        drawn.append(draw(method, labels, questions, benchmarks, resamples, most))
+        progress(1)
     return replace(
         evaluation,
         results=[_with_mean_interval(r, methods, drawn) for r in evaluation.results],
@@ -173,6 +169,7 @@ def _results(
     labels: Ints,
     questions: Ints,
     resamples: int,
+    progress: Callable[[int], None],
 ) -> list[Result]:
     """Every group of every method. Intervals are for all groups of the judged method, and for all
     rows of the others: hundreds of models, each resampled for each baseline, would take an hour."""
@@ -184,6 +181,7 @@ def _results(
         each = [result_of(group, method, labels, questions, bounds) for group in groups]
         mean = mean_over_benchmarks(each, method, len(rows))
         results += [*each, mean, result_of(pooled, method, labels, questions, resamples)]
+        progress(1)
     return results
 
 

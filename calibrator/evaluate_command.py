@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +14,22 @@ from calibrator.console import (
     Device,
     Files,
     RecalibrationFile,
+    Rescore,
     TrainFiles,
+    check_readable,
     check_target,
     file_option,
-    json_line,
-    print_table,
-    progress_bar,
     report_bad,
+    resumable,
     say,
     sentences,
     training_files,
     writer,
 )
-from calibrator.wording import bounds, chance_text, figure
+from calibrator.errors import JudgingError, OutputError
+from calibrator.evaluate_tables import print_evaluation
+from calibrator.installing import install_command
+from calibrator.progress import Progress
 
 if TYPE_CHECKING:
     from calibrator.errors import RowError
@@ -48,6 +50,14 @@ IsSensitive = Annotated[
         help="Also make right replies wrong in one respect, and measure how far the confidence "
         "falls; ask everyday questions too.",
     ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+KeepScores = Annotated[
+    Path | None,
+    typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
+]
+NoBaselines = Annotated[
+    bool, typer.Option("--no-baselines", help="Judge the calibrator alone; reads no --train.")
 ]
 MaxPairs = Annotated[
     int, typer.Option(min=1, help="Pairs of one benchmark and kind, at most, for --sensitivity.")
@@ -76,10 +86,7 @@ def evaluate(
     train: TrainFiles = None,
     is_sensitive: IsSensitive = False,
     max_pairs: MaxPairs = 300,
-    keep: Annotated[
-        Path | None,
-        typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
-    ] = None,
+    keep: KeepScores = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
     ] = None,
@@ -87,27 +94,33 @@ def evaluate(
         Path | None, file_option("--report", help="Write an HTML page with figures.")
     ] = None,
     studies: StudyFiles = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    no_baselines: NoBaselines = False,
+    rescore: Rescore = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines."""
-    from calibrator.judging import judge_all, keep_scores, methods_of
+    """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines.
+
+    Scores are kept as they are made: the same command goes on after an interruption.
+    """
     from calibrator.studies import read_study
 
-    with sentences():
-        read = [*files, *training_files(files, train), *map(_scores_file, scores or [])]
+    with sentences(), resumable():
+        train_files = [] if no_baselines else training_files(files, train)
+        read = [*files, *train_files, *map(_scores_file, scores or [])]
         _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
-        shown_studies = [read_study(path) for path in studies or []]
-        scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive)
-        rows, bad, found = _scores_of(files, scorer, scores or [], tags)
-        train_rows = _training(files, train)
-        methods = methods_of(found, train_rows, rows)
-        if keep:
-            keep_scores(keep, rows, methods)
-        evaluation = judge_all(rows, methods, train_rows)
+        check_readable([*read, *(studies or [])])
+        if no_baselines and train:
+            raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
+        shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
+        scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
+        rows, bad = _rows(files, scorer)
+        train_rows = _training(train_files, rows, is_wanted=not no_baselines)
+        found = _scores_of(rows, scorer, scores or [], names)
+        evaluation = _judged(rows, found, train_rows, keep)
         if scorer is not None and is_sensitive:
             evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
         _write(evaluation, output, report, shown_studies)
-        _print(evaluation, as_json)
+        print_evaluation(evaluation, as_json)
     report_bad(bad, len(rows) + len(bad))
 
 
@@ -130,8 +143,6 @@ def card(
 def _check_targets(
     output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
 ) -> None:
-    from calibrator.errors import OutputError
-
     check_target(output, inputs)
     check_target(report, inputs)
     if output and report and output.resolve() == report.resolve():
@@ -157,7 +168,6 @@ def _read(given: str, rows: Sequence[Row]) -> Scores:
 
 
 def _tags(given: str) -> list[Tags]:
-    from calibrator.errors import JudgingError
     from calibrator.rows import Tags
 
     known: dict[str, Tags] = {name: name for name in get_args(Tags)}
@@ -167,16 +177,24 @@ def _tags(given: str) -> list[Tags]:
         raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
 
 
-def _training(files: Sequence[Path], given: Sequence[Path] | None) -> list[Row]:
+def _training(paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool) -> list[Row]:
+    """The rows that baselines are fitted on, checked before anything is scored."""
+    from calibrator.judging import check_baselines, has_sklearn
     from calibrator.training_data import load_labelled
 
-    found = training_files(files, given)
-    if not found:
-        say("no training rows beside the test rows, so no baselines; give them with --train")
+    if not paths:
+        if is_wanted:
+            say("no training rows beside the test rows, so no baselines; give them with --train")
         return []
-    rows, _ = load_labelled(found)
-    say(f"baselines are fitted on {len(rows)} training rows")
-    return rows
+    found, _ = load_labelled(paths)
+    check_baselines(found, rows)
+    say(f"baselines are fitted on {len(found)} training rows")
+    if not has_sklearn():
+        say(
+            "without TF-IDF and length: scikit-learn is not installed; it comes with: "
+            + install_command("train")
+        )
+    return found
 
 
 def _scorer(
@@ -185,13 +203,15 @@ def _scorer(
     recalibration: Path | None,
     scores: Sequence[str] | None,
     is_sensitive: bool,
+    is_renewed: bool,
 ) -> Scorer | None:
     """The calibrator, or None where scores were given in its place."""
-    from calibrator.errors import JudgingError
+    from calibrator.kept_scores import keeping
     from calibrator.loading import load_scorer
 
     if not scores:
-        return load_scorer(calibrator, device, recalibration=recalibration)
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        return keeping(scorer, device, is_renewed=is_renewed)
     if is_sensitive:
         raise JudgingError(
             "--sensitivity needs a calibrator, which scores changed replies; --scores has numbers "
@@ -200,31 +220,52 @@ def _scorer(
     return None
 
 
-def _scores_of(
-    files: Sequence[Path], scorer: Scorer | None, given: Sequence[str], tags: str
-) -> tuple[list[Row], list[RowError], list[Scores]]:
-    """The labelled rows that the calibrator can read, the others, and its scores, or given ones."""
-    from calibrator.scores import image_use, score_rows
+def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list[RowError]]:
+    """The labelled rows that the calibrator can read, and what is wrong with the others."""
+    from calibrator.scores import image_use
     from calibrator.training_data import load_labelled
 
+    return load_labelled(files, "read" if scorer is None else image_use(scorer))
+
+
+def _scores_of(
+    rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
+) -> list[Scores]:
+    """What the calibrator says of the rows, told these names; without one the scores given."""
+    from calibrator.kept_scores import reused_sentence
+    from calibrator.scores import score_rows
+
     if scorer is None:
-        rows, bad = load_labelled(files, "read")
-        return rows, bad, [_read(each, rows) for each in given]
-    chosen = _tags(tags)
-    rows, bad = load_labelled(files, image_use(scorer))
-    with progress_bar("scoring", len(rows) * len(chosen)) as progress:
-        found = [
-            score_rows(scorer, rows, each, lambda n: progress.advance(0, n)) for each in chosen
-        ]
-    return rows, bad, found
+        return [_read(each, rows) for each in given]
+    with Progress("scoring", len(rows) * len(names)) as progress:
+        found = [score_rows(scorer, rows, each, progress.advance) for each in names]
+    if sentence := reused_sentence(scorer):
+        say(sentence)
+    return found
+
+
+def _judged(
+    rows: Sequence[Row], found: Sequence[Scores], train: Sequence[Row], keep: Path | None
+) -> Evaluation:
+    """The figures of these scores and of the baselines, with the time that is left."""
+    from calibrator.evaluate import STEPS
+    from calibrator.judging import judge_all, keep_scores, methods_of
+
+    if train:
+        say("fitting the baselines; on 100,000 rows this takes a few minutes")
+    methods = methods_of(found, train, rows)
+    if keep:
+        keep_scores(keep, rows, methods)
+    with Progress("working out intervals", STEPS * len(methods)) as progress:
+        return judge_all(rows, methods, train, progress.advance)
 
 
 def _sensitivity(scorer: Scorer, rows: Sequence[Row], max_pairs: int) -> Sensitivity:
     from calibrator.sensitivity import items_to_score, measure, pairs_of
 
     pairs = pairs_of(rows, max_pairs)
-    with progress_bar("scoring replies made wrong", items_to_score(pairs)) as progress:
-        return measure(scorer, pairs, lambda n: progress.advance(0, n))
+    with Progress("scoring replies made wrong", items_to_score(pairs)) as progress:
+        return measure(scorer, pairs, progress.advance)
 
 
 def _write(
@@ -239,102 +280,3 @@ def _write(
     if report:
         with writer(report) as stream:
             stream.write(render(evaluation, studies))
-
-
-def _print(evaluation: Evaluation, as_json: bool) -> None:
-    if as_json:
-        for result in evaluation.results:
-            typer.echo(json_line(result.as_dict()), nl=False)
-        for line in evaluation.sensitivity.lines() if evaluation.sensitivity else ():
-            typer.echo(json_line(line), nl=False)
-        return
-    if evaluation.sensitivity:
-        _print_sensitivity(evaluation.sensitivity)
-    _print_groups(evaluation)
-    _print_methods(evaluation)
-    _print_within(evaluation)
-
-
-def _print_sensitivity(sensitivity: Sensitivity) -> None:
-    """Each kind of corruption, the everyday answers, and each benchmark."""
-    from calibrator.sensitivity.tables import benchmarks_table, everyday_table, kinds_table
-
-    if not sensitivity.benchmarks:
-        say("no kind of corruption applies to enough right replies; 20 of a benchmark are needed")
-    typer.echo(f"{sensitivity.calibrator}, right replies made wrong")
-    for table in (kinds_table, everyday_table, benchmarks_table):
-        head, rows = table(sensitivity)
-        if rows:
-            print_table(head, rows)
-            typer.echo()
-
-
-def _print_groups(evaluation: Evaluation) -> None:
-    """The judged method on each benchmark and task, with the first baseline's AUROC beside it."""
-    kinds = ("benchmark", "task", "mean")
-    found = [one for kind in kinds for one in evaluation.of_kind(kind)]
-    found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
-    rivals = evaluation.baselines[:1]
-    seen = ["sensitivity"] if evaluation.sensitivity else []
-    rows = []
-    for one in found:
-        theirs = [evaluation.find(one.group, rival) for rival in rivals]
-        rows.append(
-            [
-                one.group,
-                f"{one.rows:,}",
-                figure(one.accuracy),
-                figure(one.auroc),
-                bounds(one.question_low, one.question_high),
-                *(figure(evaluation.sensitivity_on(one)) for _ in seen),
-                *(figure(value) for value in (one.within, one.brier, one.ece)),
-                *(figure(rival.auroc if rival else math.nan) for rival in theirs),
-            ]
-        )
-    head = ["", "rows", "right", "AUROC", "95 % over questions", *seen, "within", "Brier", "ECE"]
-    typer.echo(evaluation.judged)
-    print_table([*head, *rivals], rows)
-
-
-def _print_methods(evaluation: Evaluation) -> None:
-    """Every method on all rows; on the rows with a stated confidence too, where there are any."""
-    from calibrator.groups import POOLED
-
-    means = {one.method: one.auroc for one in evaluation.results if one.kind == "mean"}
-    head = ["", "AUROC", "95 % over replies", "mean", "within", "Brier", "ECE", "kept at 90 %"]
-    for group in dict.fromkeys(one.group for one in evaluation.results if one.kind == "pooled"):
-        rows = [
-            [
-                one.method,
-                figure(one.auroc),
-                bounds(one.low, one.high),
-                figure(means[one.method] if group == POOLED else math.nan),
-                *(figure(v) for v in (one.within, one.brier, one.ece)),
-                figure(one.coverage_90),
-                figure(one.coverage_95),
-            ]
-            for one in evaluation.results
-            if one.group == group
-        ]
-        typer.echo(f"\n{group}")
-        print_table([*head, "at 95 % right"], rows)
-
-
-def _print_within(evaluation: Evaluation) -> None:
-    """Ranking among replies to one question, and p of permuting labels within questions."""
-    if not evaluation.within:
-        return
-    first = evaluation.within[0]
-    rows = [
-        [
-            one.method,
-            figure(one.auroc.value),
-            bounds(one.auroc.low, one.auroc.high),
-            figure(one.pairs),
-            chance_text(one.p_auroc),
-        ]
-        for one in evaluation.within
-    ]
-    typer.echo(f"\nwithin {first.questions:,} questions, {first.replies:,} replies")
-    head = ["", "AUROC", "95 % over questions", "pairs in order", "chance"]
-    print_table(head, rows)

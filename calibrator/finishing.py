@@ -88,7 +88,7 @@ def finish(
         labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
         platt = fit_platt(labels, scores)
         quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
-        run.say(f"validation: {quality}")
+        run.say(_quality_text(quality["validation_plain"], quality["validation_named"]))
         familiarity = measure_familiarity(run, data, tower, encoder)
         weights = weights_of(tower, encoder) | dict(parts)
         weights |= familiarity.state() if familiarity else {}
@@ -102,6 +102,18 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
         "ece": round(ece(labels, scores), 4),
         "rows": len(labels),
     }
+
+
+def _quality_text(plain: dict[str, float], named: dict[str, float]) -> str:
+    """Both measurements as a small table."""
+    lines = [f"{plain['rows']:,} validation rows, before inspector and trees for calls:"]
+    for label, found in (("no names told", plain), ("with the model's name", named)):
+        figures = ", ".join(
+            f"{name} {found[key]:.3f}"
+            for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
+        )
+        lines.append(f"  {label:21}  {figures}")
+    return "\n".join(lines)
 
 
 def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from calibrator.errors import ClusterError, RowError
 from calibrator.rows import Row, Tags, read_lines, read_row
 from calibrator.scorer import Scorer
-from calibrator.scores import identified, image_use, score_items, scored_line
+from calibrator.scores import image_use, score_items, scored_line
 
 PART_LINES = 1_000
 PART_BYTES = 4 * 2**20
@@ -110,8 +110,6 @@ class Run:
         options, name = self.options, self.names[part.source]
         use = image_use(scorer, are_ignored=options.ignores_images)
         read = [read_row(name, number, line, use) for number, line in part.lines() if line.strip()]
-        if options.is_brief:
-            read = [identified(row) for row in read]
         good = [row for row in read if isinstance(row, Row)]
         bad = [(row.line, row.message) for row in read if isinstance(row, RowError)]
         if part.error:

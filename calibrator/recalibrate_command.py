@@ -12,15 +12,16 @@ from calibrator.console import (
     Calibrator,
     Device,
     Files,
+    check_readable,
     check_target,
     file_option,
     json_line,
     print_table,
-    progress_bar,
     report_bad,
     say,
     sentences,
 )
+from calibrator.progress import Progress
 from calibrator.wording import figure
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def recalibrate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Fit a recalibration on labelled rows; about 100 labels are enough for Platt."""
+    from calibrator.kept_scores import keeping
     from calibrator.loading import load_scorer
     from calibrator.scores import image_use, read_scores
     from calibrator.training_data import load_labelled
@@ -64,11 +66,12 @@ def recalibrate(
         raise typer.Exit(2)
     with sentences():
         check_target(output, [*files, scores])
+        check_readable([*files, scores])
         if scores:
             rows, bad = load_labelled(files, "read")
             found = read_scores(scores, rows)
         else:
-            scorer = load_scorer(calibrator, device)
+            scorer = keeping(load_scorer(calibrator, device), device)
             rows, bad = load_labelled(files, image_use(scorer))
             found = _scores(rows, scorer)
         if study:
@@ -81,8 +84,8 @@ def recalibrate(
 def _scores(rows: Sequence[Row], scorer: Scorer) -> Scores:
     from calibrator.scores import score_rows
 
-    with progress_bar("scoring", len(rows)) as progress:
-        return score_rows(scorer, rows, progress=lambda n: progress.advance(0, n))
+    with Progress("scoring", len(rows)) as progress:
+        return score_rows(scorer, rows, progress=progress.advance)
 
 
 def _fit(

@@ -3,9 +3,9 @@
     {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
      "correct": 0|1, "gold", "verbalized_confidence"}
 
-Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
-`images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
-whether the image depicts the prompt (paper R01).
+`examples/labelled/README.md` says what each field means. Images stand in `messages` as a client
+sends them, or beside `question` in a list of data URLs, `images`. A row with `prompt` and `image`,
+a data URL, in place of question and response asks whether the image depicts the prompt (paper R01).
 
 A file may be gzipped. A bad row is an error with its line number, never the end of the run.
 """
@@ -13,6 +13,7 @@ A file may be gzipped. A bad row is an error with its line number, never the end
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO, Literal, cast
 from calibrator.errors import NotScorableError, RowError
 from calibrator.images import local_images
 from calibrator.replies import response_message
+from calibrator.row_fields import missing_field
 from calibrator.scorer import Item, ToolUse
 from calibrator.transcript import Question, depiction, message_text, read_question
 
@@ -36,6 +38,12 @@ Tags = Literal["served", "all", "none"]
 # What becomes of a row whose question has images: an error, since most calibrators read text only;
 # a row with their bytes; or one with the text alone, which says so.
 ImageUse = Literal["refuse", "read", "ignore"]
+
+
+_JUDGED = (  # what a score depends on
+    *("question", "messages", "tools", "images", "prompt", "image", "response"),
+    *("model", "benchmark", "domain"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,16 @@ class Row:
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
+
+    @property
+    def id(self) -> str | int | float:
+        """What a file of scores finds the row by: its own `id`, else a digest of what is judged."""
+        own = self.raw.get("id")
+        if own is not None:
+            return own if isinstance(own, str | int | float) else json.dumps(own)
+        judged = {key: self.raw[key] for key in _JUDGED if self.raw.get(key) is not None}
+        text = json.dumps(judged, sort_keys=True, default=str)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def error(self, message: str) -> RowError:
         """What is wrong with the row beyond its form, with its place."""
@@ -124,7 +142,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
 def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
     if "response" not in raw:
         if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
-            raise ValueError("'response' is missing")
+            raise ValueError(missing_field("response", raw))
         question, answer = depiction(prompt)
         return Question(question, [{"image_url": raw["image"]}]), answer, None
     response, asked = raw["response"], _asked(raw)
@@ -138,7 +156,7 @@ def _asked(raw: dict[str, Any]) -> Question:
     question = _text_or_none(raw, "question")
     if question is None:
         if raw.get("messages") is None:
-            raise ValueError("'question' (or 'messages') is missing")
+            raise ValueError(missing_field("question", raw))
         return read_question(raw["messages"], raw.get("tools"))
     shown = raw.get("images") or []
     if not isinstance(shown, list):

@@ -7,6 +7,7 @@ say where the numbers come from. With it, rows are judged without scoring them a
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from calibrator.console import json_line
 from calibrator.errors import JudgingError, RowError
+from calibrator.kept_scores import KeptScores
 from calibrator.metrics import Floats
 from calibrator.rows import ImageUse, Row, Tags, open_lines
 from calibrator.scorer import Item, Score, Scorer, reads_images
@@ -45,10 +47,17 @@ def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
 def score_items(
     scorer: Scorer, items: Sequence[Item], progress: Callable[[int], None] = lambda _: None
 ) -> list[Score]:
-    """Scores many items, those of similar length together; `progress` hears how many are done."""
-    order = sorted(range(len(items)), key=lambda i: _size(items[i]))
-    scores: dict[int, Score] = {}
-    for batch in _batches(order, items):
+    """Score many items, those of similar length together; `progress` hears how many are done.
+
+    Batches come in chance order, always the same one: with the short ones first, the time that is
+    left would seem shorter than it is. What is kept of an earlier run counts as done at once.
+    """
+    scores = scorer.known(items) if isinstance(scorer, KeptScores) else {}
+    progress(len(scores))
+    wanted = [i for i in range(len(items)) if i not in scores]
+    batches = list(_batches(sorted(wanted, key=lambda i: _size(items[i])), items))
+    random.Random(0).shuffle(batches)
+    for batch in batches:
         found = scorer.score_batch([items[i] for i in batch])
         scores.update(zip(batch, found, strict=True))
         progress(len(batch))
@@ -82,16 +91,9 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
         yield batch
 
 
-def identified(row: Row | RowError) -> Row | RowError:
-    """The row, if its brief line would have an `id`: that alone says whose score it is."""
-    if isinstance(row, Row) and row.raw.get("id") is None:
-        return row.error("'id' is missing, which --brief needs")
-    return row
-
-
 def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
     """The row as `pinocchio score` writes it; brief is the id alone, without the rest of it."""
-    kept = {"id": row.raw.get("id")} if is_brief else row.raw
+    kept = {"id": row.id} if is_brief else row.raw
     if row.lacks_images:
         kept = kept | {"status": "truncated", "reason": "image"}
     facts: dict[str, Any] = {
@@ -107,7 +109,7 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
     """The scores that a file has for these rows, found by their `id`.
 
     Lines of other rows are passed over. Raises RowError for a line that cannot be used, and
-    JudgingError when a row has no `id` or the file has no score for it.
+    JudgingError when the file has no score for a row.
     """
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
@@ -121,20 +123,18 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
                 raise RowError(str(path), number, str(error)) from error
             if found.setdefault(identity, confidence) != confidence:
                 raise RowError(str(path), number, f"a second score for id {identity!r}")
-    missing = [row for row in rows if str(row.raw.get("id")) not in found]
+    missing = [row for row in rows if str(row.id) not in found]
     if missing:
-        first = missing[0].raw.get("id")
-        which = "have no 'id'" if first is None else f"have no score, the first is id {first!r}"
         raise JudgingError(
-            f"{path}: {len(missing)} of {len(rows)} rows {which}; score the same rows, each with "
-            "its own id, with: pinocchio score ROWS -o SCORES"
+            f"{path}: {len(missing)} of {len(rows)} rows have no score, the first is id "
+            f"{missing[0].id!r}; score the same rows with: pinocchio score ROWS --brief -o SCORES"
         )
     known: dict[object, Tags] = {tags: tags for tags in get_args(Tags)}
     calibrator = str(facts.get("calibrator") or "")
     return Scores(
         name or calibrator or path.stem,
         known.get(str(facts.get("tags")), "served"),
-        np.array([found[str(row.raw["id"])] for row in rows]),
+        np.array([found[str(row.id)] for row in rows]),
         calibrator,
     )
 
@@ -145,7 +145,7 @@ def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(values, dict) or values.get("id") is None:
-        raise ValueError("a score needs the 'id' of its row")
+        raise ValueError("a score needs the 'id' of its row; `pinocchio score --brief` writes it")
     key = "confidence" if values.get("confidence") is not None else "score"
     number = values.get(key)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
@@ -154,13 +154,11 @@ def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
 
 
 def write_scores(path: Path, rows: Sequence[Row], scores: Scores) -> None:
-    """A file that `read_scores` reads; raises JudgingError for rows without `id`."""
-    if any(row.raw.get("id") is None for row in rows):
-        raise JudgingError("scores can only be kept for rows that have an 'id'")
+    """A file that `read_scores` reads."""
     lines = [
         json.dumps(
             {
-                "id": row.raw["id"],
+                "id": row.id,
                 "confidence": round(float(confidence), 6),
                 "calibrator": scores.name,
                 "tags": scores.tags,

@@ -201,19 +201,27 @@ def run(
     train: Sequence[Row],
     test: Sequence[Row],
     say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Study:
-    """Fits and judges every fold; where something is left out, beside a fit on everything."""
+    """Fits and judges every fold; where something is left out, beside a fit on everything.
+
+    `progress` hears how many fits are done, and of how many.
+    """
     rows, folds = [*train, *test], plan(name, train, test)
+    fits = len(folds) + (name != "size")
+    progress(0, fits)
     whole = np.full(len(rows), math.nan)
     if name != "size":
         whole[len(train) :] = fit(np.arange(len(train)), np.arange(len(train), len(rows)))
+        progress(1, fits)
     entries = []
     for fold in folds:
         found = fit(fold.train, fold.judged)
         reference = None if name == "size" else whole[fold.judged]
         judged = [rows[i] for i in fold.judged]
         entries.append(entry_of(fold.label, len(fold.train), judged, found, reference))
-        say(f"{fold.label}: {entries[-1].auroc:.3f} on {len(judged)} rows")
+        say(f"{fold.label}: AUROC {entries[-1].auroc:.3f} on {len(judged)} rows")
+        progress(fits - len(folds) + len(entries), fits)
     return Study(name, method, entries)
 
 

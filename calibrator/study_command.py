@@ -13,24 +13,30 @@ from calibrator.console import (
     Calibrator,
     Device,
     Files,
+    Rescore,
     TrainFiles,
+    check_readable,
     check_target,
     file_option,
     print_table,
-    progress_bar,
     report_bad,
+    resumable,
     say,
     sentences,
     training_files,
     writer,
 )
 from calibrator.errors import JudgingError
+from calibrator.installing import check_installed
+from calibrator.progress import Progress
 from calibrator.wording import bounds, figure
 
 if TYPE_CHECKING:
     from calibrator.rows import Row
+    from calibrator.scorer import Scorer
     from calibrator.studies import Fit, Study
 
+ASKING = ("probes", "answer-swap")  # studies that ask a calibrator and train none
 
 Name = Annotated[
     Literal[
@@ -67,28 +73,29 @@ def study(
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of the calibrator's runs, to go on from.")
+        Path | None, typer.Option(help="Keep the trained calibrators here, 100 MB each.")
     ] = None,
+    rescore: Rescore = False,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
 ) -> None:
-    """Run a study of the paper on labelled rows and print its entries."""
+    """Run a study of the paper on labelled rows and print its entries.
+
+    Scores and fits are kept as they are made: the same command goes on after an interruption.
+    """
     from calibrator.studies import study_json
     from calibrator.training_data import load_labelled
 
-    with sentences():
-        check_target(output, [*files, *(training_files(files, train) if train else [])])
+    with sentences(), resumable():
+        _check(name, method, output, files, train)
         test, bad = load_labelled(files)
         if name == "probes":
-            found = _probe(test, rows or 2_000, calibrator, device)
+            found = _probe(test, rows or 2_000, _scorer(calibrator, device, rescore))
         elif name == "answer-swap":
-            found = _swap(test, rows, calibrator, device)
+            found = _swap(test, rows, _scorer(calibrator, device, rescore))
         else:
-            paths = training_files(files, train)
-            if not paths:
-                raise JudgingError("there are no training rows; give them with --train")
-            training, _ = load_labelled(paths)
+            training, _ = load_labelled(training_files(files, train))
             if name == "elicitations":
                 found = _elicitations(training, test, rows, calibrator, device)
             elif name == "calls":
@@ -96,7 +103,7 @@ def study(
             else:
                 with tempfile.TemporaryDirectory() as scratch:
                     folder = runs or Path(scratch)
-                    found = _leave_out(name, method, training, test, rows, folder, device)
+                    found = _leave_out(name, method, training, test, rows, folder, device, rescore)
         if output:
             with writer(output) as stream:
                 stream.write(study_json(found) + "\n")
@@ -104,24 +111,43 @@ def study(
     report_bad(bad, len(test) + len(bad))
 
 
-def _probe(rows: Sequence[Row], count: int, calibrator: str, device: str) -> Study:
+def _check(
+    name: str, method: str, output: Path | None, files: Sequence[Path], train: list[Path] | None
+) -> None:
+    """Before the work: raises CalibratorError for what would end it."""
+    learns = name not in ASKING
+    given = training_files(files, train) if train or learns else []
+    check_target(output, [*files, *given])
+    check_readable([*files, *given])
+    if learns and not given:
+        raise JudgingError("there are no training rows; give them with --train")
+    if learns:
+        check_installed("sklearn", "scikit-learn", "train")
+    if learns and (method == "embedded" or name == "elicitations"):
+        check_installed("torch", "torch", "train")
+
+
+def _scorer(calibrator: str, device: str, is_renewed: bool) -> Scorer:
+    from calibrator.kept_scores import keeping
     from calibrator.loading import load_scorer
+
+    return keeping(load_scorer(calibrator, device), device, is_renewed=is_renewed)
+
+
+def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
     from calibrator.probes import PROBES, probe, sample
 
     chosen = sample(rows, count)
-    scorer = load_scorer(calibrator, device)
-    with progress_bar("probing", len(chosen) * len(PROBES)) as progress:
-        return probe(scorer, chosen, lambda n: progress.advance(0, n))
+    with Progress("probing", len(chosen) * len(PROBES)) as progress:
+        return probe(scorer, chosen, progress.advance)
 
 
-def _swap(rows: Sequence[Row], count: int | None, calibrator: str, device: str) -> Study:
-    from calibrator.loading import load_scorer
+def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
     from calibrator.sensitivity.answer_swap import MAX_PAIRS, answer_pairs, answer_swap
 
     most = count or MAX_PAIRS
-    scorer = load_scorer(calibrator, device)
-    with progress_bar("swapping answers", len(answer_pairs(rows, most))) as progress:
-        return answer_swap(scorer, rows, most, lambda n: progress.advance(0, n))
+    with Progress("swapping answers", len(answer_pairs(rows, most))) as progress:
+        return answer_swap(scorer, rows, most, progress.advance)
 
 
 def _elicitations(
@@ -147,7 +173,9 @@ def _leave_out(
     most: int | None,
     folder: Path,
     device: str,
+    is_renewed: bool,
 ) -> Study:
+    from calibrator.kept_scores import kept_folds
     from calibrator.probes import sample
     from calibrator.studies import run
 
@@ -167,7 +195,10 @@ def _leave_out(
 
         config = TrainConfig(data=(), name="study", device=device)
         fit = EmbeddedFit([*chosen, *test], folder, config, say)
-    return run(name, "TF-IDF" if method == "tfidf" else "embedded", fit, chosen, test, say)
+    shown = "TF-IDF" if method == "tfidf" else "embedded"
+    with Progress("fitting", 0) as bar:
+        kept = kept_folds(fit, [*chosen, *test], method, device, is_renewed=is_renewed)
+        return run(name, shown, kept, chosen, test, bar.say, bar.update)
 
 
 def _print(study: Study) -> None:

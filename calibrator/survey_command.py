@@ -12,6 +12,7 @@ import typer
 from calibrator.console import (
     FAILED,
     Files,
+    check_readable,
     json_line,
     print_table,
     report_bad,
@@ -38,7 +39,7 @@ def survey(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Survey labelled rows: benchmarks, accuracy, and what a training would have seen of them."""
+    """Survey labelled rows: benchmarks, accuracy, and overlap with training data."""
     from calibrator.groups import shown
     from calibrator.loading import checkpoint_card
     from calibrator.survey import shared_questions, trained_models
@@ -46,6 +47,7 @@ def survey(
     from calibrator.training_data import load_labelled
 
     with sentences():
+        check_readable([*files, *(train or [])])
         rows, bad = load_labelled(files, "ignore")
         card = checkpoint_card(calibrator) if calibrator else None
         models = trained_models(rows, card["source_models"] if card else ())

@@ -63,11 +63,17 @@ def wants_tower_rows(folder: Path, config: TrainConfig) -> bool:
 
 
 def fit_stage(
-    folder: Path, data: TrainData, config: TrainConfig, base: Path, say: Callable[[str], None]
+    folder: Path,
+    data: TrainData,
+    config: TrainConfig,
+    base: Path,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> TowerStage:
     """Fits towers and forest, or reads what an earlier start of the run fitted of them.
 
-    `base` is the folder of the base encoder, which tells a forest what word pieces mean.
+    `base` is the folder of the base encoder, which tells a forest what word pieces mean. `progress`
+    hears how many rows the towers were shown, and of how many.
     """
     if not config.has_tower:
         return TowerStage(_nothing(data.train), _nothing(data.validation), [], {})
@@ -84,28 +90,55 @@ def fit_stage(
     rare[0] = False
     given.names[rare[given.names]] = 0
     logits = _nothing(data.train)
+    missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
+    folds = config.tower.folds - 1 if config.has_encoder else 0  # each row is left out of one
+    count = _counting(progress, (len(missing) + folds) * len(given.rows))
     if config.has_encoder:
-        logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say)
+        logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say, count)
     everything = np.arange(len(given.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
         if not (part := folder / MEMBER.format(number)).exists():
             seed = config.seed + 100 + number
-            model = fit_tower(given, everything, len(names) + 1, config.tower, seed)
+            model = fit_tower(given, everything, len(names) + 1, config.tower, seed, count)
             _save(part, export(model, rare))
         members.append(dict(np.load(part)))
-        say(f"tower: {number + 1} of {config.tower.members} that ship")
+        say(f"tower {number + 1} of {config.tower.members} is fitted")
     forest: Weights = {}
     if config.has_forest and not config.has_encoder:
-        benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
-        questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
-        told = ForestData(given.rows, given.names, benchmarks, questions, given.targets)
-        forest = fit_forest(told, len(names) + 1, piece_vectors(base), config.forest, config.seed)
-        say(f"forest: {config.forest.trees} trees")
+        forest = _grown(given, data, len(names) + 1, config, base, say)
     stage = TowerStage(logits, _nothing(data.validation), members, forest)
     stage = replace(stage, validation_logits=validation_logits(stage, data.validation, names))
     _write(folder / FITTED, stage)
     return stage
+
+
+def _grown(
+    given: TowerData,
+    data: TrainData,
+    names: int,
+    config: TrainConfig,
+    base: Path,
+    say: Callable[[str], None],
+) -> Weights:
+    """A forest of the same rows."""
+    benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
+    questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
+    say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
+    rows = ForestData(given.rows, given.names, benchmarks, questions, given.targets)
+    return fit_forest(rows, names, piece_vectors(base), config.forest, config.seed)
+
+
+def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """Adds up rows for a progress that hears of sums."""
+    done = 0
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(done, total)
+
+    return count
 
 
 def known_names(data: TrainData) -> dict[str, int]:

@@ -98,10 +98,15 @@ def _gelu(x: Tensor) -> Tensor:
 
 
 def fit_tower(
-    data: TowerData, chosen: NDArray[np.int64], names: int, config: TowerConfig, seed: int
+    data: TowerData,
+    chosen: NDArray[np.int64],
+    names: int,
+    config: TowerConfig,
+    seed: int,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> TowerModel:
     """One pass over the rows `chosen`, the learning rate falling linearly; the same seed, the same
-    tower."""
+    tower. `progress` hears how many rows were shown."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     traits = np.stack([data.rows[i].traits for i in chosen])
@@ -127,6 +132,7 @@ def fit_tower(
             optimizer.param_groups[0]["lr"] = rate
             optimizer.step()  # type: ignore[no-untyped-call]  # SparseAdam's
             optimizer.zero_grad()
+        progress(len(at))
     return model.eval()
 
 
@@ -163,16 +169,22 @@ def tower_logits(
 
 
 def out_of_fold(
-    data: TowerData, names: int, config: TowerConfig, seed: int, say: Callable[[str], None]
+    data: TowerData,
+    names: int,
+    config: TowerConfig,
+    seed: int,
+    say: Callable[[str], None],
+    progress: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
     """Logits (N, 2), without and with name, of towers that did not see the row's fold."""
     found = np.zeros((len(data.rows), 2), dtype=np.float32)
     for fold in range(config.folds):
         held = np.flatnonzero(data.folds == fold)
-        model = fit_tower(data, np.flatnonzero(data.folds != fold), names, config, seed + fold)
+        others = np.flatnonzero(data.folds != fold)
+        model = fit_tower(data, others, names, config, seed + fold, progress)
         for column, is_named in enumerate((False, True)):
             found[held, column] = tower_logits(model, data, held, is_named)
-        say(f"tower: fold {fold + 1} of {config.folds}")
+        say(f"tower of fold {fold + 1} of {config.folds} is fitted")
     return found
 
 

@@ -30,6 +30,7 @@ from tokenizers import Tokenizer
 
 from calibrator.calls.training import CallConfig
 from calibrator.checkpoint import resolve_checkpoint
+from calibrator.console import check_readable
 from calibrator.digests import sha256_of
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
@@ -37,6 +38,7 @@ from calibrator.extending import write_extended
 from calibrator.finishing import BASE_SHA256, finish
 from calibrator.forest_training import ForestConfig
 from calibrator.inspection.training import InspectorConfig
+from calibrator.installing import check_installed
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.outliers import OutlierSource
 from calibrator.parts_stage import fit_parts
@@ -194,23 +196,31 @@ def train(
 ) -> Path:
     """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
 
-    `progress` hears how many rows the encoder was shown, and of how many. `finish_now` takes no
-    further step of the encoder's and makes the checkpoint of what there is.
+    `progress` hears how many rows towers or encoder were shown, and of how many. `finish_now`
+    takes no further step of the encoder's and makes the checkpoint of what there is.
     Raises TrainingError when there is nothing to train on or the folder is another run's.
     """
     if not (config.has_tower or config.has_encoder):
         raise TrainingError("a calibrator is a tower, an encoder or both; this would be neither")
+    _check(config)
     run = Run(folder, config, say)
     if config.start and not config.has_encoder:
         return _extend(run)
     data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
-    tower = fit_stage(run.folder, data, config, base_folder(), say)
+    tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
     parts = fit_parts(run, data.rows, data.calls, base_folder())
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)
     return finish(run, data, tower, parts, encoder)
+
+
+def _check(config: TrainConfig) -> None:
+    """Before the work: raises MissingExtraError or InputError for what would end it later."""
+    if config.has_forest or config.has_inspector or config.has_calls:
+        check_installed("sklearn", "scikit-learn", "train")
+    check_readable(map(Path, config.data))
 
 
 def _extend(run: Run) -> Path:

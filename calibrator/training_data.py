@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from calibrator.addressing import addressed
 from calibrator.errors import RowError, TrainingError
 from calibrator.layout import Layout, TokenRow, assemble, encode, tag_text
+from calibrator.row_fields import ROW_FORM, SAMPLE, missing_field
 from calibrator.rows import ImageUse, Row, read_rows
 from calibrator.stripping import stripped
 from calibrator.tower import TowerRow, tower_row
@@ -59,12 +60,14 @@ def load_labelled(
             if isinstance(row, RowError):
                 errors.append(row)
             elif row.correct is None:
-                errors.append(RowError(str(path), line, "'correct' is missing"))
+                errors.append(RowError(str(path), line, missing_field("correct", row.raw)))
             else:
                 rows.append(row)
     if not rows:
         named = ", ".join(map(str, paths)) or "no file"
-        raise TrainingError(f"no labelled row in {named}{_reasons(errors)}")
+        raise TrainingError(
+            f"no labelled row in {named}{_reasons(errors)}; a row is {ROW_FORM}, a sample {SAMPLE}"
+        )
     return rows, errors
 
 

@@ -29,7 +29,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A proxy.yaml; ./proxy.yaml if there is one.")
 ]
 AsOption = Annotated[
-    str | None, typer.Option("--as", help="Who decides; the user of this machine if nobody else.")
+    str | None, typer.Option("--as", help="Reviewer's name (default: your user name).")
 ]
 LabelOption = Annotated[
     bool | None, typer.Option("--correct/--wrong", help="Label the reply too; unset keeps none.")
@@ -97,7 +97,7 @@ def serve(
     ] = None,
     scorer_only: Annotated[
         bool,
-        typer.Option("--scorer-only", help="No proxy, but its calibrator for other processes."),
+        typer.Option("--scorer-only", help="Run only the scoring server, for other processes."),
     ] = False,
 ) -> None:
     """Run the proxy."""

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibrator import Row, RowError, load_labelled, load_scorer, reads_images, score_items
+from calibrator import (
+    Progress,
+    Row,
+    RowError,
+    check_readable,
+    keeping,
+    load_labelled,
+    load_scorer,
+    reads_images,
+    score_items,
+)
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
 from proxy.answer import tool_calls
 
@@ -61,6 +71,7 @@ def load_scored(
 
     Raises CalibratorError, also for files without a labelled row.
     """
+    check_readable(paths)
     rows, bad = load_labelled(paths, "read")
     scored: dict[int, ScoredRow] = {}
     unscored = []
@@ -77,12 +88,14 @@ def load_scored(
             known = name if isinstance(name, str) else None
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
-        scorer = load_scorer(calibrator, device)
+        scorer = keeping(load_scorer(calibrator, device), device)
         if not reads_images(scorer):
             text = "the question has an image; this calibrator reads text only"
             bad += [rows[index].error(text) for index in unscored if rows[index].images]
             unscored = [index for index in unscored if not rows[index].images]
-        found = score_items(scorer, [rows[index].item("served") for index in unscored])
+        items = [rows[index].item("served") for index in unscored]
+        with Progress("scoring", len(items)) as progress:
+            found = score_items(scorer, items, progress.advance)
         for index, score in zip(unscored, found, strict=True):
             scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)
     return [scored[index] for index in sorted(scored)], bad

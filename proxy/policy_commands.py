@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calibrator import file_option
+from calibrator import ROWS_HELP, file_option
 from proxy.commands import ConfigOption, errors_told
 from proxy.record_commands import opened_record, recorded_exchanges, seconds
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 cli = typer.Typer(no_args_is_help=True)
 
 DIFFERS, UNUSABLE_INPUT, NOT_CERTIFIED = 1, 2, 3
-Rows = Annotated[
-    list[Path], typer.Argument(help="JSON lines of labelled rows, scored or not; .gz is read too.")
-]
+SCORED_ROWS_HELP = f"{ROWS_HELP}. Rows with a `confidence` are not scored again."
+Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
 Calibrator = Annotated[str, typer.Option(help="Scores the rows that have no `confidence`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
 FromStore = Annotated[
@@ -71,11 +70,11 @@ def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow
 
 @cli.command()
 def certify(
-    max_error: Annotated[float, typer.Option(help="Of the replies it accepts, 0.05 for 5 %.")],
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="JSON lines of labelled rows, scored or not.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    max_error: Annotated[
+        float, typer.Option(help="Largest share of wrong replies allowed, e.g. 0.05.")
+    ],
+    files: Annotated[list[Path] | None, typer.Argument(help=SCORED_ROWS_HELP)] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the guarantee.")] = 0.95,
     from_store: FromStore = False,
     since: Annotated[str, typer.Option(help="Of the store: as far back as 30d.")] = "30d",
     config: ConfigOption = None,
@@ -291,7 +290,7 @@ def replay(
     policies: Annotated[str, typer.Option("--policies", help="The new policy: a pack or a file.")],
     rows: Annotated[
         list[Path] | None,
-        typer.Option(help="Labelled rows, scored or not; one --rows for each file."),
+        typer.Option(help=f"{SCORED_ROWS_HELP} One --rows for each file."),
     ] = None,
     since: Annotated[
         str | None, typer.Option(help="Instead of rows: the record, as far back as 12h or 30d.")
@@ -301,7 +300,7 @@ def replay(
     ] = None,
     config: ConfigOption = None,
     workflows: Annotated[
-        bool, typer.Option(help="Add the paper's three workflows and cost tables.")
+        bool, typer.Option("--workflows", help="Add the paper's three workflows and cost tables.")
     ] = False,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",

@@ -180,7 +180,7 @@ def promote(
     rule: Annotated[str | None, typer.Option(help="This rule alone, not the policy.")] = None,
     since: Since = "30d",
     config: ConfigOption = None,
-    dry_run: Annotated[bool, typer.Option(help="Only show the counts.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the counts.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Take a policy, or a rule of it, out of shadow, after showing what it would have done."""

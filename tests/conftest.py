@@ -37,6 +37,14 @@ def direct_loopback() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept_scores_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Scores that commands keep are those of this run alone, not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PINOCCHIO_CACHE", str(tmp_path_factory.mktemp("kept")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_bases(tmp_path_factory: pytest.TempPathFactory) -> OfFamily:
     """Folders of tiny random base models, each made once."""

@@ -318,7 +318,8 @@ def free_port() -> int:
 
 def environment() -> dict[str, str]:
     """The environment without keys, on one core."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "PINOCCHIO_"))}
+    ours = {k for k in os.environ if k.startswith(("OPENAI_", "PINOCCHIO_"))} - {"PINOCCHIO_CACHE"}
+    kept = {k: v for k, v in os.environ.items() if k not in ours}
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
+from calibrator.installing import install_command
 from tests.labelled_rows import raw_rows, write
 from tests.live_proxy import SightedScorer
 from tests.pictures import PNG, data_url
@@ -134,16 +136,19 @@ def test_score_reads_several_files_and_writes_what_evaluate_reads(tmp_path: Path
     assert set(lines(result.stdout)[0]) == {"id", "score", "confidence", "calibrator", "tags"}
 
 
-def test_brief_scores_need_an_id(tmp_path: Path) -> None:
-    """A score that nobody could match with its row is not written; the row is named."""
-    row = {"question": "q", "response": "a"}
-    path = write(tmp_path / "rows.jsonl", [{**row, "id": 7}, row, {**row, "id": None}])
-    result = run("score", path, "--brief", "--calibrator", "fake:0.73")
-    assert result.exit_code == 1
-    assert [found["id"] for found in lines(result.stdout)] == [7]
-    assert result.stderr.splitlines()[:2] == [
-        f"{path}:{line}: 'id' is missing, which --brief needs" for line in (2, 3)
-    ]
+def test_brief_scores_need_no_id(tmp_path: Path) -> None:
+    """A row without `id` gets a digest for one, by which `evaluate --scores` finds it again."""
+    row = {"question": "q", "response": "a", "correct": 1}
+    rows = [{**row, "id": 7}, row, {**row, "response": "b", "id": None, "correct": 0}]
+    path, scores = write(tmp_path / "rows.jsonl", rows), tmp_path / "scores.jsonl"
+    given = ("--brief", "--calibrator", "fake:0.73", "-o", scores)
+    assert run("score", path, *given).exit_code == 0
+    found = [one["id"] for one in lines(scores.read_text())]
+    assert found[0] == 7
+    assert all(re.fullmatch("sha256:[0-9a-f]{24}", id) for id in found[1:])
+    assert len(set(found)) == 3
+    result = run("evaluate", path, "--scores", scores, "--json")
+    assert (result.exit_code, lines(result.stdout)[-1]["rows"]) == (0, 3)
 
 
 def test_score_reads_gzip(tmp_path: Path) -> None:
@@ -184,7 +189,7 @@ def test_half_a_surrogate_pair_survives_scoring(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.jsonl", "--calibrator", "fake:0.73"], "No such file or directory: 'nowhere."),
+        (["nowhere.jsonl", "--calibrator", "fake:0.73"], "nowhere.jsonl cannot be read: No such"),
         (["{rows}", "--calibrator", "fake:2"], "a fake scorer is fake:P with P from 0 to 1"),
         (["{rows}", "--calibrator", "./nowhere"], "there is no checkpoint folder 'nowhere'"),
         (["{rows}", "--calibrator", "{tiny}", "--device", "gpu"], "device 'gpu' cannot be used"),
@@ -316,10 +321,26 @@ def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: P
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "pinocchio: torch is not installed; it comes with: pip install 'pinocchio-proxy[train]'\n",
+    sentence = f"torch is not installed; it comes with: {install_command('train')}"
+    assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
+
+
+@pytest.mark.parametrize("part", ["--forest", "--inspector", "--calls"])
+def test_training_looks_for_what_it_needs_before_it_begins(
+    rows: Path, tmp_path: Path, part: str
+) -> None:
+    """Trees come after the towers, scikit-learn's absence is told before them: no file is made."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from pinocchio.__main__ import main\n"
+        f"sys.argv = ['pinocchio', 'train', {str(rows)!r}, '-o', {str(tmp_path / 'run')!r}]\n"
+        f"sys.argv.append({part!r})\n"
+        "main()\n"
     )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    sentence = f"scikit-learn is not installed; it comes with: {install_command('train')}"
+    assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
+    assert not (tmp_path / "run").exists()
 
 
 def test_scoring_with_a_fake_needs_no_torch(rows: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
 from calibrator.evaluate import STATED_ROWS, read_evaluation
+from calibrator.installing import install_command
 from calibrator.model_card import BEGIN, END
 from tests.labelled_rows import raw_rows, write
 from tests.tiny_checkpoint import save_tiny
@@ -92,6 +95,82 @@ def test_evaluate_prints_tables(test_file: Path, train_file: Path) -> None:
     assert len(third) == 2 + 5
     assert re.match(r"within \d+ questions, \d+ replies", fourth[0])
     assert "nan" not in result.stdout
+
+
+WITHOUT_SKLEARN = """
+import sys
+sys.modules["sklearn"] = None
+from pinocchio.__main__ import main
+sys.argv = ["pinocchio", *sys.argv[1:]]
+main()
+"""
+
+
+def test_without_scikit_learn_the_other_baselines_stand(
+    tmp_path: Path, test_file: Path, train_file: Path
+) -> None:
+    """A plain install judges too, beside what needs no fit, and says what it goes without."""
+    given = [test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json"]
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-c", WITHOUT_SKLEARN, "evaluate", *given, "--report", page]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    sentence = "without TF-IDF and length: scikit-learn is not installed; it comes with: "
+    assert sentence + install_command("train") in done.stderr.splitlines()
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["method"] for one in lines if one["group"] == "pooled"} == {"fake:0.5"} | NAMES
+    stated = {one["method"] for one in lines if one["group"] == STATED_ROWS}
+    assert stated == {"fake:0.5", "stated confidence, raw"}
+    assert page.exists()
+
+
+def test_no_baselines_are_fitted_where_none_are_wanted(tmp_path: Path) -> None:
+    """Also where training rows lie beside the test rows; asking for both is a mistake."""
+    for name, seed in (("train", 1), ("test", 2)):
+        write(tmp_path / name / "rows.jsonl", raw_rows(60, seed))
+    given = ("evaluate", tmp_path / "test" / "rows.jsonl", "--calibrator", "fake:0.5", "--json")
+    result = run(*given, "--no-baselines")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert {method for _, method in evaluated(result)} == {"fake:0.5"}
+    both = run(*given, "--no-baselines", "--train", tmp_path / "train")
+    assert both.exit_code == 2
+    assert "--train has the rows of baselines; leave out --no-baselines" in both.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train", "{tmp}/test.jsonl"], "questions are both trained on and judged"),
+        (["--train", "{tmp}/ones.jsonl"], "there are only correct rows"),
+        (["--tags", "some"], "--tags are served, all, none"),
+        (["--train", "{tmp}/nowhere.jsonl"], "nowhere.jsonl cannot be read: No such file"),
+    ],
+)
+def test_what_would_end_the_work_is_told_before_it(
+    tmp_path: Path,
+    test_file: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not after minutes of scoring: nothing is scored before everything was looked at."""
+    monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
+    write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in raw_rows(50, seed=1)])
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    checkpoint = save_tiny(tmp_path / "tiny")
+    result = run("evaluate", test_file, "--calibrator", checkpoint, "--device", "cpu", *given)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    """The same one as for the other commands, without a number of the system's."""
+    for command in ("evaluate", "score", "survey", "advise"):
+        result = run(command, tmp_path / "nope.jsonl")
+        assert result.exit_code == 2
+        sentence = f"pinocchio: {tmp_path}/nope.jsonl cannot be read: No such file or directory\n"
+        assert result.stderr == sentence
 
 
 def test_training_rows_are_found_beside_the_test_rows(tmp_path: Path) -> None:
@@ -193,7 +272,7 @@ def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ("nowhere.jsonl", "No such file or directory: 'nowhere.jsonl'"),
+        ("nowhere.jsonl", "nowhere.jsonl cannot be read: No such file or directory"),
         ("{tmp}/empty", "no *.jsonl file in {tmp}/empty"),
         ("{tmp}/ones.jsonl", "needs correct and wrong training rows, there are only correct rows"),
         ("{tmp}/marked__nc.jsonl", "every file is marked __nc and never trained on"),
@@ -260,7 +339,9 @@ def test_evaluate_needs_labels(tmp_path: Path) -> None:
     result = run("evaluate", none, "--calibrator", "fake:0.5")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"pinocchio: no labelled row in {none}: {none}:1: 'correct' is missing\n",
+        f"pinocchio: no labelled row in {none}: {none}:1: 'correct' is missing; a row is "
+        '{"question": "..", "response": "..", "correct": 1}, a sample '
+        "examples/labelled/rows.jsonl\n",
     )
     some = write(tmp_path / "some.jsonl", [unlabelled, *raw_rows(20, seed=2)])
     result = run("evaluate", some, "--calibrator", "fake:0.5", "--json")

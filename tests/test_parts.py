@@ -214,12 +214,14 @@ def test_a_finished_run_leaves_no_folder(tmp_path: Path) -> None:
     assert not Path(run.folder).exists()
 
 
-def test_brief_rows_need_an_id(tmp_path: Path) -> None:
-    """As `pinocchio score --brief` in one go: the others are named with their lines."""
+def test_brief_rows_need_no_id(tmp_path: Path) -> None:
+    """As `pinocchio score --brief` in one go: the others get a digest."""
     row = {"question": "q", "response": "p=0.25"}
     path = write(tmp_path / "rows.jsonl", [row, {**row, "id": 7}])
     run = begin(tmp_path / "out.jsonl", [path], "words@1", Options(is_brief=True))
     scored(run)
     bad, total = run.check()
-    assert ([each.line for each in bad], total) == ([1], 2)
-    assert written(run, tmp_path).startswith(b'{"id": 7, "score": 0.25')
+    assert (bad, total) == ([], 2)
+    first, second = written(run, tmp_path).splitlines()
+    assert first.startswith(b'{"id": "sha256:')
+    assert second.startswith(b'{"id": 7, "score": 0.25')

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.commands import cli
+from calibrator.installing import install_command
 from tests.labelled_rows import raw_rows, write
 from tests.live_proxy import environment, free_port
 from tests.ray_cluster import OURS
@@ -74,7 +75,5 @@ def test_without_its_extra_it_says_what_to_install(rows: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=60
     )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "pinocchio: ray is not installed; it comes with: pip install 'pinocchio-proxy[ray]'\n",
-    )
+    sentence = f"ray is not installed; it comes with: {install_command('ray')}"
+    assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")

@@ -15,6 +15,7 @@ from alembic.config import Config as AlembicConfig
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from calibrator import install_command
 from proxy.errors import StoreError
 from proxy.store import schema
 from proxy.store.client_keys import KeyStore
@@ -224,4 +225,4 @@ def test_without_the_driver_the_error_says_how_to_get_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), cwd=ROOT
     )
-    assert 'pip install "pinocchio-proxy[postgres]"' in done.stderr.splitlines()[-1]
+    assert install_command("postgres") in done.stderr.splitlines()[-1]

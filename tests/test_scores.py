@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import FakeScorer, Item, JudgingError, RowError, Score
+from calibrator import Item, JudgingError, RowError, Score
 from calibrator.rows import Tags
 from calibrator.scores import (
     BATCH,
@@ -135,16 +135,19 @@ def test_a_row_without_a_score_is_told(tmp_path: Path) -> None:
         read_scores(path, labelled(3, seed=1))
 
 
-def test_rows_need_an_id(tmp_path: Path) -> None:
-    """Rows that cannot be matched are told to have no id, when reading and when writing."""
-    rows = labelled(2, seed=1)
+def test_rows_without_an_id_have_a_digest(tmp_path: Path) -> None:
+    """Scores find their rows also where nobody numbered them: what is judged tells them apart."""
+    rows = labelled(3, seed=1)
     for row in rows:
         del row.raw["id"]
-    path = write(tmp_path / "s.jsonl", [{"id": "1-0", "confidence": 0.5}])
-    with pytest.raises(JudgingError, match="rows have no 'id'; score the same rows"):
-        read_scores(path, rows)
-    with pytest.raises(JudgingError, match="'id'"):
-        write_scores(tmp_path / "w.jsonl", rows, score_rows(FakeScorer(0.5), rows))
+    scores = Scores("words", "served", np.array([0.1, 0.2, 0.3]), "words")
+    write_scores(tmp_path / "w.jsonl", rows, scores)
+    found = read_scores(tmp_path / "w.jsonl", rows[::-1])
+    assert found.confidence.tolist() == [0.3, 0.2, 0.1]
+    assert len({row.id for row in rows}) == 3
+    other = replace(rows[0], raw={**rows[0].raw, "model": "another"})
+    with pytest.raises(JudgingError, match="1 of 1 rows have no score, the first is id 'sha256:"):
+        read_scores(tmp_path / "w.jsonl", [other])
 
 
 def test_ids_may_be_numbers(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from calibrator.commands import cli
 from calibrator.embedded_fit import EmbeddedFit
+from calibrator.installing import install_command
 from calibrator.layout import Layout
 from calibrator.rows import parse_row
 from calibrator.studies import read_study
@@ -51,6 +54,32 @@ def test_leaving_out_prints_and_writes(
     assert [entry.label for entry in found.entries] == left_out
     assert (found.name, found.method) == (name, "TF-IDF")
     assert all(0.5 < entry.reference < 1 for entry in found.entries)
+
+
+def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> None:
+    """Without scikit-learn, folds of TF-IDF are refused before a row is read."""
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from calibrator.commands import cli\n"
+        f"sys.argv = ['pinocchio', 'study', 'models', {str(test_file)!r}, '--train', "
+        f"{str(test_file)!r}]\n"
+        "cli()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    sentence = f"scikit-learn is not installed; it comes with: {install_command('train')}"
+    assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
+
+
+def test_folds_are_kept(test_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study that ran before fits nothing again and has the same entries."""
+    monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert run("study", "models", test_file, "-o", first).exit_code == 0
+    fits = {path: path.stat().st_ino for path in (tmp_path / "kept" / "fits").iterdir()}
+    assert len(fits) > 1
+    assert run("study", "models", test_file, "-o", second).exit_code == 0
+    assert {path: path.stat().st_ino for path in (tmp_path / "kept" / "fits").iterdir()} == fits
+    assert first.read_text() == second.read_text()
 
 
 def test_the_size_curve_grows(test_file: Path, tmp_path: Path) -> None:
@@ -103,4 +132,4 @@ def test_the_calibrator_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
     (run_folder,) = tmp_path.iterdir()
     assert (run_folder / "rows.jsonl").read_text().count("\n") == 80
     assert (fit(np.arange(80), np.arange(80, 88)) == found).all()
-    assert sum(sentence.startswith("tower: 1 of") for sentence in said) == 1
+    assert sum(sentence.startswith("tower 1 of") for sentence in said) == 1

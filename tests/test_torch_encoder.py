@@ -14,6 +14,7 @@ from calibrator import Item
 from calibrator.checkpoint import EncoderConfig
 from calibrator.devices import choose_device
 from calibrator.embedded import EmbeddedCalibrator, load_embedded, read_checkpoint
+from calibrator.installing import install_command
 from calibrator.layout import PAD, SEP, TokenRow
 from calibrator.torch_encoder import (
     CrossEncoderModel,
@@ -154,7 +155,7 @@ def test_a_device_of_torchs_needs_its_extra(tiny: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.splitlines()[-1] == (
         "calibrator.errors.MissingExtraError: torch (for device 'cuda') is not installed; it comes "
-        "with: pip install 'pinocchio-proxy[torch]'"
+        f"with: {install_command('torch')}"
     )
 
 
@@ -168,4 +169,4 @@ def test_an_encoder_on_the_cpu_needs_its_extra(tiny: Path) -> None:
         f"load_scorer({str(tiny)!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "pip install 'pinocchio-proxy[encoder]'" in done.stderr.splitlines()[-1]
+    assert install_command("encoder") in done.stderr.splitlines()[-1]

@@ -176,7 +176,7 @@ def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
     pair = replace(config, has_encoder=False, tower=replace(config.tower, members=2))
 
     def stop(text: str) -> None:
-        if text.startswith("tower: 1"):
+        if text.startswith("tower 1"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from calibrator import file_option
+from calibrator import ROWS_HELP, file_option
 from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -25,15 +25,21 @@ NOT_PROMOTED = 3
 NAMED = "calibrator: {recalibration: recalibrations/current}"
 
 
-Files = Annotated[
-    list[Path] | None, typer.Argument(help="JSON lines of labelled rows; .gz is read too.")
+Files = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
+FromStore = Annotated[
+    bool, typer.Option("--from-store", help="Fit on the verdicts in the store instead.")
 ]
-FromStore = Annotated[bool, typer.Option(help="Fit on the verdicts in the store instead.")]
 Since = Annotated[str, typer.Option(help="Of the store: replies asked for since, such as 30d.")]
-HeldOnly = Annotated[bool, typer.Option(help="Of the store: for held replies alone.")]
-DryRun = Annotated[bool, typer.Option(help="Of the store: compare, and promote nothing.")]
-Rollback = Annotated[bool, typer.Option(help="Go back to what counted before the current one.")]
-History = Annotated[bool, typer.Option(help="List what was promoted and taken back.")]
+HeldOnly = Annotated[
+    bool, typer.Option("--held-only", help="Of the store: for held replies alone.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Of the store: compare, and promote nothing.")
+]
+Rollback = Annotated[
+    bool, typer.Option("--rollback", help="Go back to what counted before the current one.")
+]
+History = Annotated[bool, typer.Option("--history", help="List what was promoted and taken back.")]
 Output = Annotated[
     Path | None,
     file_option("-o", "--output", help="Where to write the recalibration, promoting none."),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from calibrator import ROWS_HELP
 from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -52,7 +53,7 @@ class FilesOrStore(TyperCommand):
 def train(
     from_store: Annotated[bool, typer.Option(FROM_STORE, help="On the store's verdicts.")] = False,
     tune: Annotated[
-        list[Path] | None, typer.Option(TUNE, help="On these labelled rows instead; .gz too.")
+        list[Path] | None, typer.Option(TUNE, help=f"On these rows instead. {ROWS_HELP}")
     ] = None,
     calibrator: Annotated[
         str | None, typer.Option(help="Begin with this one, not with the configured one.")
@@ -130,17 +131,15 @@ def _from_files(
     files: list[Path], start: TunableCheckpoint, current: Recalibration | None
 ) -> tuple[TuningTrial, dict[str, Any], list[str]]:
     """What rows teach, facts of them, and what was wrong with others."""
-    from calibrator import TUNING_STEPS, load_labelled, progress_bar
+    from calibrator import TUNING_STEPS, Progress, load_labelled
     from proxy.learning.tuning import learn_tuning_of_rows
 
     labelled, bad = load_labelled(files)
     rows = [row for row in labelled if start.learns_from(row.item("served"))]
-    with progress_bar("reading", len(rows)) as bar:
-        found, own = start.read_rows(rows, lambda count: bar.advance(0, count))
-    with progress_bar("learning", TUNING_STEPS) as bar:
-        learnt = learn_tuning_of_rows(
-            rows, found, own, start, current, progress=lambda: bar.advance(0, 1)
-        )
+    with Progress("reading", len(rows)) as bar:
+        found, own = start.read_rows(rows, bar.advance)
+    with Progress("learning", TUNING_STEPS) as bar:
+        learnt = learn_tuning_of_rows(rows, found, own, start, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
     problems = [str(each) for each in bad]
     if calls := len(labelled) - len(rows):
@@ -153,36 +152,36 @@ def _from_files(
 def _gathered(
     config: Path | None, store: str | None, since: str, start: TunableCheckpoint, held_only: bool
 ) -> Gathered:
-    from calibrator import progress_bar
+    from calibrator import Progress
     from proxy.learning.tuning import gather
     from proxy.store.labels import all_verdicts
 
     begin = time.time() - seconds(since)
     with opened_record(config, store) as findings:
         total = len(all_verdicts(findings.engine, begin))
-        with progress_bar("reading verdicts", total) as bar:
+        with Progress("reading verdicts", total) as bar:
             return gather(
                 findings.engine,
                 begin,
                 start,
                 is_held_only=held_only,
-                progress=lambda count: bar.advance(0, count),
+                progress=bar.advance,
             )
 
 
 def _tried(
     gathered: Gathered, start: TunableCheckpoint, current: Recalibration | None, held_only: bool
 ) -> TuningTrial:
-    from calibrator import TUNING_STEPS, progress_bar
+    from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
-    with progress_bar("learning", TUNING_STEPS) as bar:
+    with Progress("learning", TUNING_STEPS) as bar:
         return learn_tuning(
             gathered,
             start,
             current,
             is_held_only=held_only,
-            progress=lambda: bar.advance(0, 1),
+            progress=bar.advance,
         )
 
 

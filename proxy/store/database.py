@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from calibrator import install_command
 from proxy.errors import StoreError
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ CONNECT_TIMEOUT_S = 10
 _SQLITE = "sqlite:///"
 _PATIENCE_S = 5.0
 _PRAGMAS = (f"busy_timeout={_PATIENCE_S * 1_000:.0f}", "journal_mode=WAL")
-_NO_DRIVER = (
-    'PostgreSQL needs a driver that is not installed: pip install "pinocchio-proxy[postgres]"'
-)
 
 
 def path_of(url: str) -> Path | None:
@@ -90,6 +88,11 @@ def cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
+def _no_driver() -> str:
+    command = install_command("postgres")
+    return f"PostgreSQL needs a driver that is not installed; it comes with: {command}"
+
+
 def _engine(url: str, is_durable: bool) -> sa.Engine:
     if path := path_of(url):
         engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
@@ -98,7 +101,7 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
     try:
         engine = sa.create_engine(_address(url), **_of_postgres())
     except ImportError as error:
-        raise StoreError(_NO_DRIVER) from error
+        raise StoreError(_no_driver()) from error
     if not is_durable:
         sa.event.listen(engine, "connect", _commit_without_waiting)
     return engine
@@ -114,7 +117,7 @@ def _async_engine(url: str) -> AsyncEngine:
     try:
         return create_async_engine(_address(url), **_of_postgres())
     except ImportError as error:
-        raise StoreError(_NO_DRIVER) from error
+        raise StoreError(_no_driver()) from error
 
 
 def _address(url: str) -> sa.URL:

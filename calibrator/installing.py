@@ -1,0 +1,56 @@
+"""What is installed, and which command installs what is missing, as this copy was installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from calibrator.errors import MissingExtraError
+
+DISTRIBUTION = "pinocchio-proxy"
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    return find_spec(module) is not None
+
+
+def check_installed(module: str, package: str, extra: str) -> None:
+    """Before the work: raises MissingExtraError where a module that it comes to is missing."""
+    if not is_installed(module):
+        raise MissingExtraError(package, extra)
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, whatever it came from.
+
+    From a clone or a wheel pip needs its path, since no index has the project; the interpreter is
+    named, since another `pip` would install elsewhere.
+    """
+    return f"{sys.executable} -m pip install {_requirement(extra)}"
+
+
+def _requirement(extra: str) -> str:
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    if not url:
+        return f"'{DISTRIBUTION}[{extra}]'"
+    if "dir_info" not in origin:
+        return f"'{DISTRIBUTION}[{extra}] @ {url}'"
+    folder = unquote(urlsplit(url).path)
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f"{editable}'{folder}[{extra}]'"
+
+
+def _origin() -> dict[str, Any]:
+    """What pip noted of where the distribution came from (PEP 610); empty for an index."""
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,130 @@
+"""Progress of long work with the time that is left: a bar on a terminal, elsewhere lines.
+
+A line is written after a few seconds and then twice a minute, so that a log of a nightly run says
+how far it came. Time left goes by the speed since the first piece of work was done: what was there
+from the beginning, as scores of an earlier run are, makes nothing look fast.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import typer
+
+FIRST_LINE_S = 5.0
+LINE_EVERY_S = 30.0
+
+
+class Progress:
+    """How far one piece of work is; a context manager around it.
+
+    `total` is how much there is to do, in rows or whatever `advance` counts; None where nobody
+    knows, 0 where `update` will say.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        *,
+        is_terminal: bool | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._total, self._done = title, total, 0
+        self._clock = clock
+        self._begin: tuple[float, int] | None = None  # when the first work was done, and how much
+        self._next_line = clock() + FIRST_LINE_S
+        self._bar = _bar(title, total) if _is_terminal(is_terminal) else None
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, count: int = 1) -> None:
+        """Count work as done."""
+        self.update(self._done + count, self._total)
+
+    def update(self, done: int, total: int | None) -> None:
+        """Set how much is done, and of how much."""
+        self._done, self._total = done, total
+        if self._bar is not None:
+            self._bar.update(0, completed=done, total=total)
+            return
+        now = self._clock()
+        if self._begin is None:
+            self._begin = (now, done)
+        if now >= self._next_line and done != total:
+            self._next_line = now + LINE_EVERY_S
+            self.say(self._line(now))
+
+    def say(self, sentence: str) -> None:
+        """Write a line to people, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.console.print(sentence, markup=False, highlight=False)
+        else:
+            typer.echo(sentence, err=True)
+
+    def _line(self, now: float) -> str:
+        if not self._total:
+            return f"{self._title}: {self._done:,}"
+        share = f"{self._title}: {self._done:,} of {self._total:,} ({self._done / self._total:.0%})"
+        left = self._seconds_left(now)
+        return share if left is None else f"{share}, {duration_text(left)} left"
+
+    def _seconds_left(self, now: float) -> float | None:
+        if self._begin is None or self._total is None or self._done <= self._begin[1]:
+            return None
+        seconds_each = (now - self._begin[0]) / (self._done - self._begin[1])
+        return seconds_each * (self._total - self._done)
+
+
+def duration_text(seconds: float) -> str:
+    """A duration as people say it, e.g. `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5_400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3_600:.1f} h"
+
+
+def _is_terminal(asked: bool | None) -> bool:
+    return sys.stderr.isatty() if asked is None else asked
+
+
+def _bar(title: str, total: int | None) -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task(title, total=total)
+    return bar

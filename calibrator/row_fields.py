@@ -1,0 +1,64 @@
+"""What people are told of the fields of a labelled row: its form, and what a row lacks.
+
+A field that was probably meant is named and never taken for the other: in published data `answer`
+is often the right answer rather than a model's reply, and `label` 1 may mark what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+ROW_FORM: Final = '{"question": "..", "response": "..", "correct": 1}'
+SAMPLE: Final = "examples/labelled/rows.jsonl"  # in the repository, with a page about the fields
+Field = Literal["question", "response", "correct"]
+
+MEANINGS: Final[dict[Field, str]] = {
+    "question": "if it is what the model was asked",
+    "response": "if it is the reply that the model gave",
+    "correct": "with 1 where the reply is right and 0 where it is wrong",
+}
+OTHER_NAMES: Final[dict[Field, tuple[str, ...]]] = {
+    "question": (
+        *("prompt", "query", "input", "instruction", "problem", "task", "user", "request"),
+        *("conversation", "dialog", "dialogue", "questions"),
+    ),
+    "response": (
+        *("answer", "reply", "output", "completion", "generation", "prediction", "result"),
+        *("model_answer", "model_response", "model_output", "assistant", "responses", "text"),
+    ),
+    "correct": (
+        *("label", "is_correct", "correctness", "right", "is_right", "verdict", "labels"),
+        *("target", "grade", "is_true", "truth", "ok", "passed"),
+    ),
+}
+
+
+def missing_field(field: Field, row: Mapping[str, Any]) -> str:
+    """A sentence that says what is missing, and which field of the row to rename."""
+    name = f"{field!r} (or 'messages')" if field == "question" else repr(field)
+    if near := near_miss(field, row):
+        return f"{name} is missing; rename {near!r} to {field!r} {MEANINGS[field]}"
+    if field == "response" and _ends_with_reply(row.get("messages")):
+        return f"{name} is missing; move the last of 'messages', which is the reply, to 'response'"
+    return f"{name} is missing"
+
+
+def near_miss(field: Field, row: Mapping[str, Any]) -> str | None:
+    """The key of a row that was probably meant: another common name, other case, or a slip."""
+    by_plain_name = {_plain(key): key for key in reversed(list(row)) if key != field}
+    for other in (field, *OTHER_NAMES[field]):
+        if key := by_plain_name.get(_plain(other)):
+            return key
+    close = get_close_matches(field, by_plain_name, n=1, cutoff=0.8)
+    return by_plain_name[close[0]] if close else None
+
+
+def _ends_with_reply(messages: Any) -> bool:
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    return isinstance(last, Mapping) and last.get("role") == "assistant"
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))

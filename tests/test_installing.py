@@ -1,0 +1,94 @@
+"""Hints that say what to install say what works here: from a clone, a wheel, or an index."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calibrator.errors import MissingExtraError
+from calibrator.installing import check_installed, install_command, is_installed
+from tests.live_proxy import ROOT
+
+EDITABLE = f"-e '{ROOT}[train]'"
+ORIGINS = {
+    '{"url": "file:///a%20b/clone", "dir_info": {"editable": true}}': "-e '/a b/clone[train]'",
+    '{"url": "file:///clone", "dir_info": {}}': "'/clone[train]'",
+    '{"url": "file:///x/p.whl", "archive_info": {}}': "'pinocchio-proxy[train] @ file:///x/p.whl'",
+    None: "'pinocchio-proxy[train]'",
+}
+
+
+def test_from_a_clone_the_clone_is_named() -> None:
+    """The suite's own installation is editable, as `scripts/setup` makes it; its python is named,
+    for another `pip` would look for a package that no index has."""
+    assert install_command("train") == f"{sys.executable} -m pip install {EDITABLE}"
+    error = MissingExtraError("torch", "train")
+    assert str(error) == f"torch is not installed; it comes with: {install_command('train')}"
+
+
+@pytest.mark.parametrize(("origin", "wanted"), ORIGINS.items())
+def test_the_command_follows_from_where_the_distribution_came_from(
+    origin: str | None, wanted: str, tmp_path: Path
+) -> None:
+    """As pip notes it beside the distribution (PEP 610)."""
+    facts = tmp_path / "pinocchio_proxy-0.1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: pinocchio-proxy\nVersion: 0.1.0\n"
+    )
+    if origin is not None:
+        (facts / "direct_url.json").write_text(origin)
+    shutil.copytree(ROOT / "calibrator", tmp_path / "calibrator", ignore=only_modules)
+    code = "from calibrator.installing import install_command; print(install_command('train'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"{sys.executable} -m pip install {wanted}\n", done.stderr
+
+
+def only_modules(folder: str, names: list[str]) -> list[str]:
+    """What `copytree` leaves out: weights and folders."""
+    return [name for name in names if not name.endswith(".py")]
+
+
+def test_what_is_missing_is_told_before_it_is_needed() -> None:
+    """Without importing anything."""
+    check_installed("json", "json", "train")
+    assert not is_installed("no_such_module_of_ours")
+    with pytest.raises(MissingExtraError, match="no-such is not installed"):
+        check_installed("no_such_module_of_ours", "no-such", "train")
+
+
+def test_no_page_promises_a_package_on_an_index() -> None:
+    """There is none: `pip install pinocchio-proxy` fails for everybody."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    for folder in ("calibrator", "proxy", "policies", "deploy", "examples", "scripts", ".github"):
+        pages += [
+            path for path in (ROOT / folder).rglob("*.md") if "node_modules" not in path.parts
+        ]
+    promise = re.compile(r"pip install [\"']?pinocchio-proxy")
+    found = [path for path in pages if promise.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_setup_says_how_long_and_how_much_before_it_begins(tmp_path: Path) -> None:
+    """The first line names what is made, its size and minutes; nothing is silent for minutes."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
+    done = subprocess.run(
+        [tmp_path / "scripts" / "setup", "serve"],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode != 0, "without an index nothing can be installed"
+    first = done.stderr.splitlines()[0]
+    assert re.search(r"about \d+ MB to download, \d+ MB on disk, \d to \d minutes", first), first
+    assert "once" in first
+    steps = [line for line in done.stderr.splitlines() if line.startswith("  ")]
+    assert steps[0].startswith("  1 of 3: ")
