@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,18 @@ def direct_loopback() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_scores_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Scores that commands keep are those of this run alone, not the user's."""
+    folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PINOCCHIO_CACHE", str(tmp_path_factory.mktemp("kept")))
-        yield
+        patch.setenv("PINOCCHIO_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def kept_scores_apart(kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of this test alone."""
+    monkeypatch.setenv("PINOCCHIO_CACHE", str(kept_folder / uuid.uuid4().hex))
 
 
 @pytest.fixture(scope="session")
