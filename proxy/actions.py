@@ -9,10 +9,13 @@ from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, R
 from proxy.formats import Format, Json
 from proxy.headers import REVIEW_ID
 from proxy.held import placeholder_for
-from proxy.store.held_replies import BLOCKED, HELD, REJECTED
+from proxy.store.held_replies import BLOCKED, HELD, REJECTED, HeldReply
 
+RETRY_AFTER_S = 5  # to ask again for a call that waits; no call upstream is paid for that
+MOST_OF_A_NOTE = 500  # characters of it in a sentence; the error's `note` has all
 BLOCKED_TEXT = "A policy blocks this reply."
-REJECTED_TEXT = "A reviewer rejected this reply."
+REJECTED_TEXT = "A reviewer rejected this reply"
+NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
 EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
 
 
@@ -25,39 +28,66 @@ def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
 
 
 def withheld_error(
-    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, review_id: str
+    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
     """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
 
     None where a placeholder stands for it.
     """
     if standing == HELD:
-        is_error = wants_error(hold, answer, asked)
-        return held_error(review_id, asked.format) if is_error else None
+        return held_error(held, asked.format) if wants_error(hold, answer, asked) else None
     if standing == BLOCKED:
-        return blocked_error()
-    text = REJECTED_TEXT if standing == REJECTED else EXPIRED_TEXT
-    error = RejectedError(text, code=f"held_reply_{standing}")
-    error.headers.append((REVIEW_ID, review_id.encode()))
-    return error
+        return _about(held, blocked_error())
+    if standing == REJECTED:
+        return rejected_error(held)
+    return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
 
 
-def withheld(standing: str, answer: Answer, format: Format, review_id: str) -> Json:
+def withheld(standing: str, answer: Answer, format: Format, held: HeldReply) -> Json:
     """What stands for it, also where an error can no longer be told."""
     if standing == HELD:
-        return placeholder_for(answer, format, review_id)
-    texts = {BLOCKED: BLOCKED_TEXT, REJECTED: REJECTED_TEXT}
+        return placeholder_for(answer, format, held.id)
+    texts = {BLOCKED: BLOCKED_TEXT, REJECTED: rejected_text(held)}
     text = texts.get(standing, EXPIRED_TEXT)
     return format.restated(answer.completion, text, "content_filter")
 
 
-def held_error(review_id: str, format: Format) -> HeldForReviewError:
-    """Says where the reply will be; official clients neither retry nor pay for it again."""
-    error = HeldForReviewError(
-        "the reply is held for review; once released it is at "
-        f"GET /v1{format.fetch_path}/{review_id}"
-    )
-    error.headers.append((REVIEW_ID, review_id.encode()))
+def held_error(held: HeldReply, format: Format) -> ProxyError:
+    """Says where the reply will be; official clients neither retry nor pay for it again.
+
+    A bound call is also what the same request is answered with later, so it says when to ask.
+    """
+    place = f"GET /v1{format.fetch_path}/{held.id}"
+    if not held.is_bound:
+        text = f"the reply is held for review; once released it is at {place}"
+        return _about(held, HeldForReviewError(text))
+    text = f"the reply is held for review; send the same request again later, or ask {place}"
+    error = _about(held, HeldForReviewError(text))
+    error.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    error.details["retry_after_s"] = RETRY_AFTER_S
+    return error
+
+
+def rejected_error(held: HeldReply) -> ProxyError:
+    """Says who asked why a reviewer said no, and how an agent goes on."""
+    text = f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
+    return _about(held, RejectedError(text))
+
+
+def rejected_text(held: HeldReply) -> str:
+    """The sentence with the reviewer's note, if there is one."""
+    if not held.note:
+        return f"{REJECTED_TEXT}."
+    note = held.note if len(held.note) <= MOST_OF_A_NOTE else f"{held.note[:MOST_OF_A_NOTE]}…"
+    return f"{REJECTED_TEXT}: {note.rstrip('.')}."
+
+
+def _about(held: HeldReply, error: ProxyError) -> ProxyError:
+    """The error with the review that it is about, in its headers and in its object."""
+    error.headers.append((REVIEW_ID, held.id.encode()))
+    error.details["review_id"] = held.id
+    if held.note and error.machine_code == RejectedError.code:
+        error.details["note"] = held.note
     return error
 
 

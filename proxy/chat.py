@@ -59,7 +59,7 @@ from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.spelling import path_after_v1
 from proxy.sse import Event
-from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import BLOCKED, REJECTED, RELEASED, HeldReply, Store
 from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 from proxy.verdicts import Verdicts
@@ -412,12 +412,14 @@ class Way:
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
             return await holding.revised(held, answer)
-        told = actions.withheld_error(standing, hold, answer, asked, held.id)
+        if standing == REJECTED:
+            held = await holding.with_note(held)
+        told = actions.withheld_error(standing, hold, answer, asked, held)
         if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
             postpone(answer, asked.format, held.id)
         elif told is not None:
             self._raise_in_time(outcome, told, answer)
-        return actions.withheld(standing, answer, asked.format, held.id)
+        return actions.withheld(standing, answer, asked.format, held)
 
     def _raise_in_time(self, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
         """Raises the error unless a JSON body has begun, in which nothing could tell it."""

@@ -39,7 +39,10 @@ from typing import Any, ClassVar
 
 
 class ProxyError(Exception):
-    """An error that a client sees as OpenAI's envelope, marked `x-pinocchio-error: true`."""
+    """An error that a client sees as OpenAI's envelope, marked `x-pinocchio-error: true`.
+
+    `details` are further members of the error object, for clients that see no headers of a stream.
+    """
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -52,6 +55,7 @@ class ProxyError(Exception):
         self.param = param
         self.machine_code = code or self.code
         self.headers: list[tuple[bytes, bytes]] = []
+        self.details: dict[str, Any] = {}
         if not self.may_be_retried:
             self.headers.append((b"x-should-retry", b"false"))
 
@@ -62,7 +66,7 @@ class ProxyError(Exception):
             "param": self.param,
             "code": self.machine_code,
         }
-        return {"error": error}
+        return {"error": error | self.details}
 
     def body(self) -> bytes:
         return json.dumps(self.envelope(), ensure_ascii=False).encode()

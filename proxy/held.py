@@ -20,7 +20,7 @@ from proxy.formats import FORMATS, MEMBER, Format, Json
 from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
 from proxy.scoring import Status
-from proxy.store.held_replies import BLOCKED, HELD, RELEASED, HeldReply, Store
+from proxy.store.held_replies import BLOCKED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.upstream import Headers
 
 PLACEHOLDER_TEXT = (
@@ -107,7 +107,7 @@ async def fetch_held(
     elif standing == RELEASED and held.is_forgotten:
         raise NotFoundError(f"the held reply {id} is kept no longer", code="held_reply_forgotten")
     elif standing != RELEASED:
-        raise NotFoundError(f"the held reply {id} was {standing}", code=f"held_reply_{standing}")
+        raise _gone(held)
     elif await may_go_out(store, format, held):
         body = replace_member(held.outgoing, "id", id)  # the id by which it was asked for
     else:
@@ -115,6 +115,16 @@ async def fetch_held(
     facts = _facts(held, "hold" if standing == HELD else "deliver")
     body = add_member(body, MEMBER, facts) if attach.body else body
     return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
+
+
+def _gone(held: HeldReply) -> NotFoundError:
+    """For a reply that was rejected, with the reviewer's note, or that has expired."""
+    standing = held.standing
+    error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
+    error.details["review_id"] = held.id
+    if standing == REJECTED and held.note:
+        error.details["note"] = held.note
+    return error
 
 
 def wants_async(headers: Headers) -> bool:

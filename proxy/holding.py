@@ -92,6 +92,14 @@ class Holding:
         answer.headers = without(answer.headers, b"content-encoding")
         return None
 
+    async def with_note(self, held: HeldReply) -> HeldReply:
+        """A rejected reply with what the reviewer wrote; where nobody can tell, with nothing."""
+        try:
+            return await self._store.get(held.id) or held
+        except StoreError as error:
+            log.warning("note_unknown", review_id=held.id, reason=error.message)
+            return held
+
     async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:
         """What a held reply comes to, after a while of waiting if the policy says so."""
         if held.standing != HELD or hold.reply != "wait":

@@ -163,11 +163,12 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
 
 
 def test_a_rejected_call_never_runs(setting: Setting) -> None:
-    """An agent whose call is rejected hears of it and ends."""
+    """An agent whose call is rejected hears why, tells the model, and goes on without it."""
     with setting.agent(WRONG) as agent:
-        setting.review("reject", setting.held(agent))
-        _, err = agent.communicate(timeout=60)
-        assert (agent.returncode, err.strip()) == (1, "refused: held_reply_rejected")
+        setting.review("reject", setting.held(agent), "--note", "ten times too much")
+        out = setting.answer(agent).splitlines()
+    assert out[0] == "rejected: ten times too much"
+    assert out[-1].startswith("answer: ")
     assert setting.ledger() == []
 
 

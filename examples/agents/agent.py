@@ -5,7 +5,8 @@
 the shipping costs of 6.90 euros."
     .venv/bin/pinocchio reviews approve ID --config examples/agents/proxy.yaml
 
-It may be killed at any moment and started again: it sends the same request again, and the proxy
+A call that a reviewer rejects is not made: the model hears why, and takes another step. The agent
+may be killed at any moment and started again: it sends the same request again, and the proxy
 answers with what became of the call that it holds, without asking the model a second time.
 """
 
@@ -52,13 +53,26 @@ def ask(messages: list[Any]) -> Any:
             reply = client.chat.completions.create(model="demo", messages=messages, tools=TOOLS)
             return reply.choices[0].message.to_dict()
         except UnprocessableEntityError as error:
+            facts: Any = error.body
+            if error.code == "held_reply_rejected":
+                messages.append(rejection(facts))
+                remember(messages)
+                continue
             if error.code != "held_for_review":
-                sys.exit(f"refused: {error.code}")  # by a reviewer, or by a policy
-            id = error.response.headers["x-pinocchio-review-id"]
+                sys.exit(f"refused: {error.code}")  # by a policy, or nobody decided in time
+            id = facts["review_id"]
             if id != told:
                 print("held:", id, flush=True)
             told = id
             time.sleep(ASK_AGAIN_AFTER_S)
+
+
+def rejection(facts: Any) -> Any:
+    """What the model is told about a call that a reviewer rejected."""
+    why = facts.get("note", "no reason was given")
+    print("rejected:", why, flush=True)
+    text = f"A reviewer rejected your last step: {why}. Take another one."
+    return {"role": "user", "content": text}
 
 
 def unanswered_calls(messages: list[Any]) -> list[Any]:

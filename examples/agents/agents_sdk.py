@@ -49,15 +49,23 @@ async def main(question: str) -> None:
     client = AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=8)
     model = OpenAIChatCompletionsModel(model="demo", openai_client=client)
     helper = Agent("helper", model=model, tools=[refund_order, set_room_temperature])
-    told = None
+    told, messages = None, [{"role": "user", "content": question}]
     while True:
         try:
-            print("answer:", (await Runner.run(helper, question)).final_output)
+            run: Any = await Runner.run(helper, list(messages))  # type: ignore[arg-type]
+            print("answer:", run.final_output)
             return
         except UnprocessableEntityError as error:
+            facts: Any = error.body
+            if error.code == "held_reply_rejected":
+                why = facts.get("note", "no reason was given")
+                print("rejected:", why, flush=True)
+                text = f"A reviewer rejected your last step: {why}. Take another one."
+                messages.append({"role": "user", "content": text})
+                continue
             if error.code != "held_for_review":
-                sys.exit(f"refused: {error.code}")  # by a reviewer, or by a policy
-            id = error.response.headers["x-pinocchio-review-id"]
+                sys.exit(f"refused: {error.code}")  # by a policy, or nobody decided in time
+            id = facts["review_id"]
             if id != told:
                 print("held:", id, flush=True)
             told = id

@@ -138,6 +138,7 @@ class MessagesFormat:
             "code": error.machine_code,
             "param": error.param,
             "details": {"error_code": error.machine_code},
+            **error.details,
         }
         return dumps({"type": "error", "error": told})
 
