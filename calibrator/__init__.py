@@ -43,6 +43,7 @@ from calibrator.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.agreement import Agreement, Label, agreement_of
+    from calibrator.calls.reasons import call_doubts
     from calibrator.commands import cli
     from calibrator.console import ROWS_HELP, check_readable, check_target, file_option, writer
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
@@ -97,6 +98,7 @@ _LAZY = {
     "TunableCheckpoint": "calibrator.fine_tuning",
     "TuningTrial": "calibrator.tuning_trial",
     "agreement_of": "calibrator.agreement",
+    "call_doubts": "calibrator.calls.reasons",
     "check_checkpoint": "calibrator.loading",
     "check_device": "calibrator.loading",
     "check_output": "calibrator.fine_tuning",
@@ -181,6 +183,7 @@ __all__ = [
     "agreement_of",
     "answer_message",
     "blocks_message",
+    "call_doubts",
     "check_checkpoint",
     "check_device",
     "check_output",

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     )
     from policies.histograms import Distance, distance
     from policies.linting import circles, lint
+    from policies.matches import risk_of, threshold_of
     from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
     from policies.replays import Exchange, Replay, replay
@@ -102,6 +103,8 @@ _LAZY = {
     "lint": "policies.linting",
     "load_fixtures": "policies.fixtures",
     "promoted": "policies.promotion",
+    "risk_of": "policies.matches",
+    "threshold_of": "policies.matches",
     "one_per_question": "policies.certification",
     "replay": "policies.replays",
     "study": "policies.certification_study",
@@ -189,12 +192,14 @@ __all__ = [
     "promoted",
     "reaches",
     "replay",
+    "risk_of",
     "rule_slug",
     "stream_mode",
     "stream_report",
     "strictest",
     "study",
     "surest",
+    "threshold_of",
     "withdrawal",
     "workflow_report",
 ]

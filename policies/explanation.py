@@ -3,7 +3,7 @@
 print(explain(policy, facts))
 #   no   'irreversible tools'   tools: no call matches
 # shadow 'strict'               would hold
-#  yes   'unsure'               hold
+#  yes   'unsure'               hold; confidence 0.4100 is below 0.5
 #        'unclear question'     not reached
 """
 
@@ -17,6 +17,7 @@ from policies.confidence import Confidence, LowestShare, MaxError
 from policies.decision import Decision, decide, decide_calls
 from policies.facts import Facts
 from policies.globs import Globs
+from policies.matches import held_reasons
 from policies.policy import Policy
 from policies.reading import either
 from policies.rules import Rule
@@ -34,7 +35,8 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What became of one rule; `reasons` are the conditions that did not hold, or what it does."""
+    """What became of one rule; `reasons` are the conditions that did not hold, or what it does and
+    why: which pattern matched, which number was below which."""
 
     rule: str
     line: int
@@ -101,10 +103,11 @@ def _judged(
     if failed:
         return "not matched", failed
     if rule.is_shadow:
-        return "shadowed", (f"would {rule.then.name}",)
+        why = held_reasons(rule.when, facts, calls)
+        return "shadowed", (f"would {rule.then.name}", *why)
     if rule.when.confidence is not None and facts.confidence is None:
         return "no score", (f"needs a score, so on_score_error: {policy.on_score_error.name}",)
-    return "matched", (rule.then.name,)
+    return "matched", (rule.then.name, *held_reasons(rule.when, facts, calls))
 
 
 def _reason(when: When, name: str, facts: Facts) -> str:

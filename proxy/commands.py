@@ -6,7 +6,7 @@ import getpass
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,7 +34,7 @@ AsOption = Annotated[
 LabelOption = Annotated[
     bool | None, typer.Option("--correct/--wrong", help="Label the reply too; unset keeps none.")
 ]
-NoteOption = Annotated[str | None, typer.Option(help="Why, for those who look later.")]
+NoteOption = Annotated[str | None, typer.Option(help="Why; a rejection sends it to the app.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
@@ -164,31 +164,34 @@ def check(
 @reviews.command("list")
 def list_reviews(
     config: ConfigOption = None,
-    state: Annotated[str, typer.Option(help="held, released, rejected or expired.")] = "held",
+    state: Annotated[str, typer.Option(help="open, released, rejected or expired.")] = "open",
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Held replies, the surest errors first."""
-    from proxy.store.held_replies import STATES
+    """Held replies and those drawn to be checked, most likely wrong first."""
+    from proxy.store.held_replies import STATE_NAMES, state_name, stored_state
 
-    if state not in STATES:
-        raise stop(
-            ExitStatus.UNUSABLE_INPUT, f"--state must be one of {', '.join(STATES)}, not {state!r}"
-        )
+    if (stored := stored_state(state)) is None:
+        known = ", ".join(STATE_NAMES)
+        message = f"--state must be one of {known}, not {state!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with _desk(config) as desk:
-        found = desk.queue.page(state, limit)
+        found = desk.queue.page(stored, limit)
         if not found and not as_json:
-            typer.echo(f"no reply is {state}", err=True)
+            typer.echo(f"no reply is {state_name(stored)}", err=True)
         for listed in found:
             if as_json:
-                typer.echo(json.dumps(_facts(desk.held(listed.id))))
+                typer.echo(json.dumps(_facts(desk, desk.held(listed.id))))
                 continue
             sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
-            age = _minutes(time.time() - listed.created_at)
+            age = f"{_span(time.time() - listed.created_at)} ago"
             typer.echo(
                 f"{listed.id}  {sure}  {listed.queue}  {listed.model}  {age}  {_end(listed)}"
                 f"  {listed.question[:60]!r}"
             )
+            for call in desk.calls(listed):
+                risk = f"  [{call.risk}]" if call.risk else ""
+                typer.echo(f"    {plain(call.marked_line)}{risk}")
 
 
 @reviews.command("show")
@@ -196,8 +199,9 @@ def show_review(id: str, config: ConfigOption = None) -> None:
     """One held reply, with what upstream answered."""
     with _desk(config) as desk:
         held = desk.held(id)
-    reply = None if held.is_forgotten else json.loads(held.reply)
-    typer.echo(json.dumps({**_facts(held), "reply": reply}, indent=2, ensure_ascii=False))
+        reply = None if held.is_forgotten else json.loads(held.reply)
+        facts = _facts(desk, held)
+    typer.echo(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False))
 
 
 @reviews.command("approve")
@@ -257,11 +261,15 @@ def user() -> str:
 def _desk(config: Path | None) -> Iterator[Desk]:
     """The desk on the configured store; what it refuses ends the process."""
     from proxy.desk.desk import Desk
-    from proxy.server import load_store_config
+    from proxy.server import load_setup, load_store_config
     from proxy.store.review_queue import ReviewQueue
 
     with errors_told():
-        desk = Desk(ReviewQueue(existing_store(load_store_config(config).store)))
+        store = existing_store(load_store_config(config).store)
+        setup = None
+        with suppress(StartupError):  # a broken policy keeps nobody from deciding
+            setup = load_setup(config)
+        desk = Desk(ReviewQueue(store), (lambda: setup) if setup is not None else None)
         try:
             yield desk
         except (NotFoundError, DecidedError) as error:
@@ -270,12 +278,30 @@ def _desk(config: Path | None) -> Iterator[Desk]:
             desk.queue.close()
 
 
-def _facts(held: HeldReply) -> dict[str, object]:
-    names = ("id", "state", "queue", "model", "policy", "confidence", "calibrator", "question")
+def plain(text: str) -> str:
+    """Foreign text for a terminal: what could move its cursor is shown as its escape."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
+    from proxy.store.held_replies import state_name
+
+    names = ("id", "queue", "model", "policy", "confidence", "calibrator", "question")
     times = ("created_at", "expires_at", "decided_at", "taken_at")
     facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
-    calls = json.loads(held.calls) if held.calls else []
-    more = {"on_expiry": held.on_expiry, "standing": held.standing, "calls": calls}
+    bound = json.loads(held.calls) if held.calls else []
+    calls = [
+        {"tool": call.name, **call.facts(), **(bound[at] if at < len(bound) else {})}
+        for at, call in enumerate(desk.calls(held))
+    ]
+    more = {
+        "state": state_name(held.state),
+        "on_expiry": held.on_expiry,
+        "standing": state_name(held.standing),
+        "calls": calls or bound,
+    }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}
 
 
@@ -283,9 +309,13 @@ def _end(held: Listed) -> str:
     """When a reply expires and what comes of it then, or what has."""
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
-        return f"{held.on_expiry} in {left_s / 60:.0f} min"
+        return f"{held.on_expiry} in {_span(left_s)}"
     return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min ago"
+def _span(seconds: float) -> str:
+    """A time in its largest unit, as the console writes it: `13 d`."""
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return f"{int(seconds)} s"

@@ -34,8 +34,8 @@ def test_each_rule_is_told_with_what_became_of_it() -> None:
     assert text(0.41) == [
         "helpdesk/unsure@digest: clarify",
         "    no  mail: no tool call matches",
-        "shadow  strict: would block",
-        "   yes  unsure: clarify",
+        "shadow  strict: would block; confidence 0.4100 is below 0.6",
+        "   yes  unsure: clarify; confidence 0.4100 is below 0.5",
         "        law: the decision was made above",
     ]
 
@@ -99,6 +99,46 @@ def test_every_condition_says_why_it_does_not_hold(when: str, reason: str) -> No
     )
     facts = Facts(0.5, "m", tools=(ToolCall("t"),), team="c", share_below=0.4)
     assert explain(policy, facts).rules[0].reasons == (reason,)
+
+
+@pytest.mark.parametrize(
+    ("when", "reasons"),
+    [
+        ("tools: [a, 't*']", ("t matches t*",)),
+        ("tools: any", ()),
+        (
+            "tools: [{name: t, arguments: {n: {above: 2, at_most: 9}}}]",
+            ("t matches t, n above 2 and at most 9",),
+        ),
+        (
+            "tools: [{name: t, arguments: {'*': {not: '*x'}}}]",
+            ("t matches t, any argument not *x",),
+        ),
+        ("tools: [{name: t, arguments: {m: {present: false}}}]", ("t matches t, without m",)),
+        ("confidence: {between: [0.4, 0.6]}", ("confidence 0.5000 is from 0.4 below 0.6",)),
+        (
+            "confidence: {lowest_share: 0.5}",
+            ("confidence 0.5000 is among the least sure 0.5 of recent replies",),
+        ),
+        ("calls: 1", ("1 tool call",)),
+        ("length: {below: 9}", ("length is 0",)),
+        ("stream: false", ("stream is false",)),
+        ("team: 'c*'", ("team c matches c*",)),
+        ("model: m", ("model is m",)),
+        ("tags: [b, a]", ("tag a",)),
+    ],
+)
+def test_every_condition_says_why_it_holds(when: str, reasons: tuple[str, ...]) -> None:
+    """Which pattern matched which call, which number lies where."""
+    policy = parse_policy(
+        f"version: 1\nname: p\nrules: [{{name: r, when: {{{when}}}, then: hold}}]\ndefault: hold",
+        "p.yaml",
+    )
+    call = ToolCall("t", '{"n": 3}')
+    facts = Facts(
+        0.5, "m", tools=(call,), team="c", share_below=0.4, tags=frozenset("a"), stream=False
+    )
+    assert explain(policy, facts).rules[0].reasons == ("hold", *reasons)
 
 
 def test_a_policy_in_shadow_says_that_it_delivered() -> None:

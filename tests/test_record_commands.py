@@ -86,7 +86,10 @@ def test_a_decision_is_explained_rule_by_rule(ask: Ask, run: Run) -> None:
     assert re.fullmatch(r"then  desk/unsure@\w+: clarify", then)
     assert shadow == "      rule strict in shadow would block"
     assert re.fullmatch(r"now  desk/unsure@\w+: clarify", now)
-    assert rules == ["shadow  strict: would block", "   yes  unsure: clarify"]
+    assert rules == [
+        "shadow  strict: would block; confidence 0.2000 is below 0.6",
+        "   yes  unsure: clarify; confidence 0.2000 is below 0.3",
+    ]
     assert last == "the same decision"
 
 

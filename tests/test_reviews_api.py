@@ -152,7 +152,7 @@ def test_the_list_tells_facts_and_the_end_of_it(proxy: LiveProxy) -> None:
 @pytest.mark.parametrize(
     ("query", "where"),
     [
-        ({"state": "held"}, "query.state"),
+        ({"state": "lost"}, "query.state"),
         ({"limit": "0"}, "query.limit"),
         ({"limit": "501"}, "query.limit"),
         ({"kind": "x"}, "query.kind"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from calibrator.calls.conversation import Call, View, view_of
 from calibrator.calls.grounding import SOUGHT, Sources, is_placeholder, sources_of
 from calibrator.calls.requests import dating
@@ -41,7 +43,10 @@ def reasons(used: ToolUse) -> list[str]:
     Facts of the conversation and the call, not what moved the number most.
     """
     view = view_of(used)
-    sources = sources_of(view)
+    return _told(view, sources_of(view))
+
+
+def _told(view: View, sources: Sources) -> list[str]:
     found = [reason for call in view.calls for reason in _reasons(call, view, sources)]
     return list(dict.fromkeys(found))[:MOST]
 
@@ -63,3 +68,32 @@ def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
     ):
         found += [text for trait, text in texts.items() if traits[trait] > 0]
     return found
+
+
+class CallDoubts(NamedTuple):
+    """What speaks against the calls of a reply, for a person who looks at them.
+
+    `arguments` has for each call the names of those that come from nowhere, and why; it is empty
+    where there are more calls than are looked at. `reasons` are as `reasons` gives them.
+    """
+
+    arguments: list[dict[str, str]]
+    reasons: list[str]
+
+
+def call_doubts(used: ToolUse) -> CallDoubts:
+    """What speaks against a reply's calls; raises nothing, whatever stands in them."""
+    view = view_of(used)
+    sources = sources_of(view)
+    marks = [] if view.is_cut else [_unfounded(call, sources) for call in view.calls]
+    return CallDoubts(marks, _told(view, sources))
+
+
+def _unfounded(call: Call, sources: Sources) -> dict[str, str]:
+    return {
+        name: "a placeholder" if is_placeholder(value) else "not in the conversation"
+        for value in call.values
+        if value.kind in SOUGHT and not sources.holds(value)
+        for name in call.arguments
+        if value.path == name or value.path.startswith(f"{name} ")
+    }

@@ -79,6 +79,7 @@ class Facts:
             teams=teams[:50],
             actions=ACTIONS,
             looked_at=LOOKED_AT,
+            leaning=self._desk.leaning,
         )
 
     def _rows(self, request: Request) -> Response:
@@ -86,7 +87,7 @@ class Facts:
         filters = _chosen(request, "model", "team", "action")
         after = request.query_params.get("after") or None
         seen = latest(self._desk.queue.engine, Asked(**filters), after=after)
-        return rendered("traffic_new.html", seen=seen)
+        return rendered("traffic_new.html", seen=seen, leaning=self._desk.leaning)
 
     # --- quality --------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from proxy.console import text
+from proxy.store.held_replies import state_name
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -50,7 +51,6 @@ SAFE: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 NOTHING: Final = "\N{EN DASH}"
-UNSURE, SURE = 0.4, 0.7  # where the colours of confidence change
 
 
 def rendered(template: str, status: int = 200, **values: Any) -> Response:
@@ -105,7 +105,7 @@ def _templates() -> Environment:
     templates.filters |= {
         "ago": lambda at: f"{in_words(time.time() - at)} ago",
         "amount": amount,
-        "band": band,
+        "count": count,
         "iso": lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "json": text.as_json,
         "left": _left,
@@ -115,6 +115,7 @@ def _templates() -> Environment:
         "rule": lambda label: label.rpartition("@")[0] or label,
         "share": lambda value: NOTHING if value is None else f"{value * 100:.1f} %",
         "short": text.one_line,
+        "state": state_name,
         "span": lambda found: f"{found.low * 100:.1f} to {found.high * 100:.1f} %",
     }
     return templates
@@ -140,15 +141,15 @@ def _left(until: float) -> str:
     return f"{in_words(seconds)} left" if seconds > 0 else "expired"
 
 
-def band(confidence: float) -> str:
-    """The word for a confidence that its colour goes by."""
-    return "low" if confidence < UNSURE else "mid" if confidence < SURE else "high"
-
-
 def amount(value: float) -> str:
     """A number of things: small ones with a decimal, where they have one."""
     is_small = 0 < value < 10 and value != round(value)
     return f"{value:.1f}" if is_small else f"{round(value):,}"
+
+
+def count(value: float) -> str:
+    """How many there were; where a sample tells it, about how many."""
+    return f"{round(value):,}" if value == round(value) else f"about {max(1, round(value)):,}"
 
 
 def query(filters: Mapping[str, Any], **changed: Any) -> str:

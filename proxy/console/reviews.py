@@ -26,7 +26,7 @@ from proxy.desk.editable import editable, surface_of
 from proxy.desk.guard import checked_form, visitor_of
 from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
-from proxy.store.held_replies import AUDIT, HELD, HeldReply
+from proxy.store.held_replies import AUDIT, HELD, HeldReply, state_name, stored_state
 
 FILTERS: Final = ("state", "queue", "team", "kind")
 DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rejected."}
@@ -77,6 +77,8 @@ class Reviews:
             {
                 "id": each.id,
                 "confidence": each.confidence,
+                "leaning": self._desk.leaning(each.policy, each.confidence),
+                "calls": self._desk.calls(each),
                 "subject": text.one_line(each.question) or "(no text)",
                 "kind": each.kind,
                 "model": each.model,
@@ -124,7 +126,7 @@ class Reviews:
     ) -> Response:
         facts = self._desk.review(held.id)
         path, is_all = surface_of(held), "all" in request.query_params
-        found = editable(held)
+        found, calls = editable(held), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
         turns = asked(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
@@ -135,16 +137,22 @@ class Reviews:
             "review.html",
             "reviews",
             status,
-            item=_item(held, facts),
+            item={
+                **_item(held, facts),
+                "leaning": self._desk.leaning(held.policy, held.confidence),
+            },
             filters=filters,
             all_path=f"{request.url.path.removesuffix('/verdict')}?all=1",
             is_all=is_all,
             opened=f"{time.time():.3f}",
-            calls=[each.line for each in calls_in(held.reply, path)],
+            calls=calls,
+            doubts=facts["doubts"],
             earlier=first,
             asked=shown(turns[first:], is_all=is_all),
-            answered=shown(answered(held.reply, path), is_all=is_all),
-            revised=shown(answered(held.revised, path)) if held.revised is not None else [],
+            answered=shown(
+                answered(held.reply, path), is_all=is_all, calls=() if held.revised else calls
+            ),
+            revised=shown(answered(held.revised, path), calls=calls) if held.revised else [],
             tools=tools_of(held.request)[:50],
             editable=None if is_large else form_of(found, given.fields),
             is_large=is_large,
@@ -244,7 +252,7 @@ def _check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
 
 def _filters(request: Request) -> dict[str, Any]:
     given = {name: request.query_params.get(name) or None for name in FILTERS}
-    given["state"] = given["state"] if given["state"] in STATES else "open"
+    given["state"] = state_name(stored_state(given["state"] or "") or HELD)
     return given
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from proxy.console import text
 from proxy.desk.conversation import Part, Turn
+from proxy.desk.waiting_calls import WaitingCall
 
 MOST_SHOWN: Final = 20_000
 """Characters of one part that a page begins with; the rest is a click away."""
@@ -30,6 +31,7 @@ class Field:
     name: str
     kind: str  # text, json
     value: str
+    mark: str = ""  # what is odd about it
 
     @property
     def shown(self) -> str:
@@ -51,6 +53,7 @@ class ShownPart:
     html: Markup = NO_HTML
     fields: tuple[Field, ...] = ()
     cut: int | None = None
+    risk: str | None = None  # of a call: which pattern of the rule it matches
 
     @property
     def is_shown(self) -> bool:
@@ -64,21 +67,29 @@ class ShownTurn:
     parts: tuple[ShownPart, ...]
 
 
-def shown(turns: Sequence[Turn], *, is_all: bool = False) -> list[ShownTurn]:
-    """The messages, in their order."""
-    left = MOST_FORMATTED
+def shown(
+    turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
+) -> list[ShownTurn]:
+    """The messages, in their order; `calls` are those in them, with what is odd about each."""
+    left, marked = MOST_FORMATTED, list(calls)
     found = []
     for turn in reversed(turns):
         parts = []
-        for part in turn.parts:
+        for part in reversed(turn.parts):
             size = len(part.text)
             is_formatted = part.kind in ("text", "thought") and size <= min(
                 left, text.MOST_FORMATTED
             )
             left -= size if is_formatted else 0
-            parts.append(_shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted))
-        found.append(ShownTurn(text.one_line(turn.role, 40), tuple(parts)))
+            one = _shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
+            parts.append(_marked(one, marked.pop()) if one.kind == "call" and marked else one)
+        found.append(ShownTurn(text.one_line(turn.role, 40), tuple(parts[::-1])))
     return found[::-1]
+
+
+def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
+    fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
+    return replace(part, fields=fields, risk=call.risk)
 
 
 def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:

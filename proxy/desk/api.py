@@ -8,14 +8,16 @@ from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.desk.desk import MOST_ON_A_PAGE, Desk, State, Verdict, listed_facts
+from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
 from proxy.desk.door import Visitor
 from proxy.desk.feed import Feed
 from proxy.desk.guard import visitor_of
+from proxy.store.held_replies import state_name, stored_state
 
 Who = Annotated[Visitor, Depends(visitor_of)]
 Id = Annotated[str, Path(description="Of a held reply, or of one drawn to be audited.")]
 Narrowed = Annotated[str | None, Query(max_length=200)]
+STATE = "`held` and `waits` are older names of `open`."
 MOST_OF_A_NOTE = 10_000  # characters
 
 
@@ -45,16 +47,16 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.get("/reviews")
     def reviews(
-        state: State = "open",
+        state: Annotated[State | Literal["held", "waits"], Query(description=STATE)] = "open",
         queue: Narrowed = None,
         team: Narrowed = None,
         kind: Literal["hold", "audit"] | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = 50,
         after: Annotated[str | None, Query(description="`next` of the page before.")] = None,
     ) -> dict[str, Any]:
-        """Replies under review, the surest errors first: lowest confidence, then oldest."""
-        page = desk.page(state, queue=queue, team=team, kind=kind, limit=limit, after=after)
-        return {"items": [listed_facts(each) for each in page.items], "next": page.next}
+        """Replies under review, most likely wrong first: lowest confidence, then oldest."""
+        page = desk.page(_name(state), queue=queue, team=team, kind=kind, limit=limit, after=after)
+        return {"items": [desk.listed(each) for each in page.items], "next": page.next}
 
     @api.get("/reviews/{id}")
     def review(id: Id) -> dict[str, Any]:
@@ -99,3 +101,9 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     return api
+
+
+def _name(state: str) -> State:
+    """Today's name of a state that may be spelt as it once was."""
+    name = state_name(stored_state(state) or state)
+    return next(each for each in STATES if each == name)

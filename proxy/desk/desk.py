@@ -11,16 +11,28 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from policies import Facts, Policy, ToolCall
 from proxy.desk.conversation import Turn, answered, asked
 from proxy.desk.editable import editable, surface_of
 from proxy.desk.editing import edited
+from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
+from proxy.desk.waiting_calls import Doubts, WaitingCall, calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
-from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, storable
+from proxy.store.held_replies import (
+    EXPIRED,
+    HELD,
+    REJECTED,
+    RELEASED,
+    HeldReply,
+    state_name,
+    storable,
+    stored_state,
+)
 from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
 from proxy.store.records import DAY_S
@@ -70,6 +82,7 @@ class Desk:
         self.queue = queue
         self.setup = setup
         self._on_decision = on_decision
+        self.doubts = Doubts()
         self._stats: tuple[float, dict[str, Any]] = (0.0, {})
 
     def page(
@@ -85,10 +98,34 @@ class Desk:
         """The surest errors first: lowest confidence, then oldest; before them the unscored."""
         limit = max(1, min(limit, MOST_ON_A_PAGE))
         place = _place(after) if after else None
-        stored = HELD if state == "open" else state
-        found = self.queue.page(stored, limit + 1, place, queue=queue, team=team, kind=kind)
+        found = self.queue.page(
+            stored_state(state) or HELD, limit + 1, place, queue=queue, team=team, kind=kind
+        )
         items = found[:limit]
         return Page(items, _cursor(items[-1].place) if len(found) > limit else None)
+
+    def calls(self, held: HeldReply | Listed) -> list[WaitingCall]:
+        """The calls of a reply, marked where something is odd about them."""
+        policy = policy_of(self._book, held.policy)
+        return self.doubts.waiting_calls(held, rule_of(policy, held.policy) if policy else None)
+
+    def leaning(self, label: str | None, confidence: float | None) -> Leaning:
+        """How a confidence stands to the threshold of the rule that decided."""
+        return leaning(self._book, label, confidence)
+
+    @property
+    def _book(self) -> Iterable[Policy]:
+        return self.setup().book if self.setup is not None else ()
+
+    def listed(self, held: HeldReply | Listed) -> dict[str, Any]:
+        """What a line of the queue tells; times are seconds since the epoch."""
+        side, threshold = self.leaning(held.policy, held.confidence)
+        return {
+            **listed_facts(held),
+            "threshold": threshold,
+            "is_below_threshold": None if side is None else side == "low",
+            "calls": [call.facts() for call in self.calls(held)],
+        }
 
     def held(self, id: str) -> HeldReply:
         """One reply under review; raises NotFoundError."""
@@ -146,7 +183,7 @@ class Desk:
     def _decided_error(self, held: HeldReply) -> DecidedError:
         review = self._facts(held)
         if held.state == EXPIRED:
-            message = f"nobody decided on {held.id} in time: it is {held.standing}"
+            message = f"nobody decided on {held.id} in time: it is {state_name(held.standing)}"
             return DecidedError(message, review, code="review_expired")
         by = f" by {held.decided_by}" if held.decided_by else ""
         return DecidedError(f"{held.id} was {held.state}{by} already", review)
@@ -187,9 +224,10 @@ class Desk:
         found, path = editable(held), surface_of(held)
         labels, history = self.queue.said_of(held)
         return {
-            **listed_facts(held),
+            **self.listed(held),
             "question": held.question,
-            "standing": held.standing,
+            "doubts": self.doubts.of(held)[1],
+            "standing": state_name(held.standing),
             "path": path,
             "note": held.note,
             "share": held.share,
@@ -227,15 +265,25 @@ class Desk:
         recorded = find(self.queue.engine, held.request_id) if held.request_id else None
         if recorded is None or self.setup is None:
             return None
-        name, digest = held.policy.partition("/")[0], held.policy.rpartition("@")[2]
-        for policy in self.setup().book:
-            if (policy.name, policy.digest) == (name, digest):
-                rules = [rule for facts in recorded.facts for rule in explain(policy, facts).rules]
-                return [
-                    {"rule": each.rule, "verdict": each.verdict, "reasons": list(each.reasons)}
-                    for each in rules
-                ]
-        return None
+        policy = policy_of(self._book, held.policy)
+        if policy is None:
+            return None
+        calls = [ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path)]
+        rules = [
+            rule
+            for facts in recorded.facts
+            for rule in explain(policy, _with_arguments(facts, calls)).rules
+        ]
+        return [
+            {"rule": each.rule, "verdict": each.verdict, "reasons": list(each.reasons)}
+            for each in rules
+        ]
+
+
+def _with_arguments(facts: Facts, calls: Sequence[ToolCall]) -> Facts:
+    """The facts with the calls' arguments, which no record keeps, from the reply that was held."""
+    is_same = [call.name for call in facts.tools] == [call.name for call in calls]
+    return replace(facts, tools=tuple(calls)) if is_same else facts
 
 
 def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
@@ -243,8 +291,7 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
     facts = {name: getattr(held, name) for name in names + later}
-    state = "open" if held.state == HELD else held.state
-    return facts | {"state": state, "question": held.question[:500]}
+    return facts | {"state": state_name(held.state), "question": held.question[:500]}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

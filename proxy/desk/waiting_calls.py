@@ -1,20 +1,39 @@
-"""The calls of tools in a reply, as a reviewer has to see them: name, arguments, what is odd."""
+"""The calls of tools in a reply, as a reviewer has to see them: name, arguments, what is odd.
+
+Of an argument that stands nowhere in the conversation, and of a call that the deciding rule names,
+it says so: two rows of the queue that ask for the same may differ in nothing else.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from proxy.desk.conversation import answered
+from calibrator import NotScorableError, call_doubts
+from policies import Rule, ToolCall, risk_of
+from proxy.desk.conversation import answered, format_of
+from proxy.formats import NoAnswerError
+from proxy.json_splice import json_object
+from proxy.store.held_replies import HeldReply
+from proxy.store.review_queue import Listed
+
+EDITED: Final = "changed by the reviewer"
+MOST_REMEMBERED: Final = 2_000  # replies whose marks are known, see `Marks`
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A call of a tool; `arguments` is its text, by rule a JSON object."""
+    """A call of a tool; `arguments` is its text, by rule a JSON object.
+
+    `marks` says of arguments what is odd about them, `risk` which pattern of the rule it matches.
+    """
 
     name: str
     arguments: str
+    marks: Mapping[str, str] = field(default_factory=dict)
+    risk: str | None = None
 
     @property
     def values(self) -> dict[str, Any] | None:
@@ -26,19 +45,107 @@ class WaitingCall:
         return values if isinstance(values, dict) else None
 
     @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """Each argument as code, `amount=84.2`, with its mark or an empty text."""
+        if (values := self.values) is None:
+            return [(self.arguments, "")]
+        return [
+            (f"{name}={_code(each)}", self.marks.get(name, "")) for name, each in values.items()
+        ]
+
+    @property
     def line(self) -> str:
         """The call as code: `refund_order(order_id="A-1", amount=84.2)`."""
-        if (values := self.values) is None:
-            return f"{self.name}({self.arguments})"
-        told = (f"{name}={_written(value)}" for name, value in values.items())
+        return f"{self.name}({', '.join(code for code, _ in self.pieces)})"
+
+    @property
+    def marked_line(self) -> str:
+        """The same with what is odd in words: `amount=842.0 [not in the conversation]`."""
+        told = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
         return f"{self.name}({', '.join(told)})"
+
+    def facts(self) -> dict[str, Any]:
+        """The call as JSON values."""
+        values = self.values
+        return {
+            "name": self.name,
+            "arguments": self.arguments if values is None else values,
+            "marks": dict(self.marks),
+            "risk": self.risk,
+        }
 
 
 def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
-    """The calls of all choices of a reply, in their order."""
+    """The calls of all choices of a reply, in their order, without marks."""
     parts = (part for turn in answered(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
 
 
-def _written(value: Any) -> str:
+class Doubts:
+    """What speaks against the calls of held replies; it is found out once for each."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[list[dict[str, str]], list[str]]] = {}
+
+    def of(self, held: HeldReply | Listed) -> tuple[list[dict[str, str]], list[str]]:
+        """For each call its marks, and a few reasons in words for all of them."""
+        if not held.reply or held.request is None:
+            return [], []
+        if held.id not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[held.id] = _doubts(held.request, held.reply, held.path)
+        return self._known[held.id]
+
+    def waiting_calls(self, held: HeldReply | Listed, rule: Rule | None) -> list[WaitingCall]:
+        """The calls of a reply as they stand: those of a reviewer where they were edited."""
+        if not held.reply:
+            return []
+        calls = calls_in(held.reply, held.path)
+        if held.revised:
+            found = _edited(calls, calls_in(held.revised, held.path))
+        else:
+            marks = self.of(held)[0] if calls else []
+            found = [
+                replace(call, marks=marks[at] if len(marks) == len(calls) else {})
+                for at, call in enumerate(calls)
+            ]
+        if rule is None:
+            return found
+        return [
+            replace(call, risk=risk_of(rule, ToolCall(call.name, call.arguments))) for call in found
+        ]
+
+
+def _edited(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
+    if len(before) != len(after):
+        return list(after)
+    return [
+        replace(new, marks=dict.fromkeys(_changed(old.values, new.values), EDITED))
+        for old, new in zip(before, after, strict=True)
+    ]
+
+
+def _changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
+
+
+def _doubts(
+    request: bytes, reply: bytes, path: str | None
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Nothing where request or reply cannot be read."""
+    format, payload, completion = format_of(path), json_object(request), json_object(reply)
+    if format is None or payload is None or completion is None:
+        return [], []
+    try:
+        question = format.question(payload)
+        used = [question.tool_use(each.message) for each in format.choices(completion)]
+    except (NoAnswerError, NotScorableError):
+        return [], []
+    found = [call_doubts(each) for each in used if each is not None and each.has_calls]
+    marks = [mark for each in found for mark in each.arguments]
+    return marks, list(dict.fromkeys(reason for each in found for reason in each.reasons))
+
+
+def _code(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

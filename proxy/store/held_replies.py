@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 HOLD, AUDIT = "hold", "audit"
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
+OPEN = "open"  # how people and programs call what is stored as HELD
+STATE_NAMES = (OPEN, RELEASED, REJECTED, EXPIRED)
+_SPELLINGS = {OPEN: HELD, "waits": HELD, "waiting": HELD}  # older ones too
 BLOCKED = "blocked"  # no state, but what an expired reply may come to
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
 EXPIRED_AT_ONCE = 200  # other writers come in between
@@ -284,6 +287,17 @@ def expire_some(connection: sa.Connection) -> int:
         note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()
     return len(ids)
+
+
+def state_name(state: str) -> str:
+    """The one name of a state, in the API, the console and on the command line."""
+    return OPEN if state == HELD else state
+
+
+def stored_state(name: str) -> str | None:
+    """The state that a name means, in today's spelling or an older one; None for no state."""
+    state = _SPELLINGS.get(name, name)
+    return state if state in STATES else None
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:

@@ -38,8 +38,9 @@ MOST_TURNS = 500  # that are read at once
 _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
-    *("decided_at", "decided_by"),
+    *("decided_at", "decided_by", "path"),
 )
+MOST_LISTED = 65_536  # bytes of a request, or of a reply, that a line of the queue comes with
 _BEGINNING = sa.func.substr(held_replies.c.question, 1, 500)
 Place = tuple[float | None, float, str]
 """Where a page ends: confidence, time and id of its last reply."""
@@ -47,7 +48,8 @@ Place = tuple[float | None, float, str]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A line of the queue: a HeldReply without its bytes, and the question's beginning."""
+    """A line of the queue: a HeldReply with the question's beginning, and its bytes where they are
+    few; `reply` is empty, `request` and `revised` are None where they are not."""
 
     id: str
     kind: str
@@ -65,6 +67,10 @@ class Listed:
     on_expiry: str
     decided_at: float | None
     decided_by: str | None
+    path: str | None = None
+    reply: bytes = b""
+    request: bytes | None = None
+    revised: bytes | None = None
 
     @property
     def place(self) -> Place:
@@ -111,7 +117,8 @@ class ReviewQueue:
         """
         self.expire()
         table = held_replies.c
-        columns = [table[name] for name in _LISTED]
+        columns = [*(table[name] for name in _LISTED), *map(_small, ("request", "revised"))]
+        columns.append(sa.func.coalesce(_small("reply"), b"").label("reply"))
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
         if state == HELD:
             query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
@@ -307,6 +314,12 @@ class ReviewQueue:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def _small(name: str) -> sa.Label[Any]:
+    """A column of bytes, NULL where they are too many for a list."""
+    column = held_replies.c[name]
+    return sa.case((sa.func.length(column) <= MOST_LISTED, column)).label(name)
 
 
 def _decided(
