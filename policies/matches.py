@@ -8,14 +8,23 @@ confidence 0.8456 is below 0.9
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from policies.conditions import Calls, ToolCalls, When
 from policies.confidence import Band, Confidence, LowestShare, MaxError
-from policies.facts import Facts, ToolCall
+from policies.facts import UNREADABLE, Facts, ToolCall
 from policies.globs import Globs
 from policies.rules import Rule
-from policies.tool_patterns import ArgumentPattern, NumberTest, TextTest, ToolPattern
+from policies.tool_patterns import (
+    ArgumentPattern,
+    NumberTest,
+    TextTest,
+    ToolPattern,
+    WordsTest,
+)
+from policies.tool_words import Phrases, words_in
 
 
 def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
@@ -32,7 +41,7 @@ def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
     for pattern in (tools.patterns or ()) if tools is not None else ():
         if pattern.match(call):
             told = _pattern(pattern, call)
-            return f"{call.name} matches {told}" if told != "*" else None
+            return f"{call.name} matches {told}" if told else None
     return None
 
 
@@ -56,8 +65,12 @@ def threshold_of(rule: Rule) -> tuple[float, bool] | None:
 
 
 def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
+    """What of a pattern the call matches, without what only says that any does."""
     name = _first(pattern.names, call.name)
-    return ", ".join([name, *map(_argument, pattern.arguments)])
+    told = [name] if name != "*" else []
+    if pattern.words is not None:
+        told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
+    return ", ".join([*told, *(_argument(each, call) for each in pattern.arguments)])
 
 
 def _first(globs: Globs, text: str) -> str:
@@ -66,11 +79,30 @@ def _first(globs: Globs, text: str) -> str:
     return next(alone, globs.patterns[0] if globs.patterns else "*")
 
 
-def _argument(pattern: ArgumentPattern) -> str:
+def _argument(pattern: ArgumentPattern, call: ToolCall) -> str:
     name = ".".join(pattern.path) or "any argument"
-    if pattern.is_present is False:
-        return f"without {name}"
-    return " ".join([name, *map(_test, pattern.tests)])
+    if pattern.is_present is not None and not pattern.tests and pattern.words is None:
+        return f"with {name}" if pattern.is_present else f"without {name}"
+    return " ".join([name, *_found_words(pattern, call), *map(_test, pattern.tests)])
+
+
+def _found_words(pattern: ArgumentPattern, call: ToolCall) -> list[str]:
+    """The phrases that stand in the call, of perhaps hundreds that were looked for."""
+    if pattern.words is None:
+        return []
+    values = call.values()
+    phrases = pattern.words.phrases.phrases
+    found = [
+        each
+        for each in phrases
+        if values is not UNREADABLE
+        and replace(pattern, words=WordsTest(Phrases((each,)))).holds(values, if_unknown=False)
+    ]
+    return [f"with {_either(found or phrases[:3])}"]
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(words[:3])
 
 
 def _test(test: Any) -> str:

@@ -59,7 +59,7 @@ from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.spelling import path_after_v1
 from proxy.sse import Event
-from proxy.store.held_replies import BLOCKED, REJECTED, RELEASED, HeldReply, Store
+from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
 from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 from proxy.verdicts import Verdicts
@@ -406,14 +406,12 @@ class Way:
                 answer, asked, outcome, hold, self.exchange.request, self.digest
             )
             self.exchange.note_held(outcome, held.id)
-            standing = await holding.standing(held, asked.format, hold)
+            standing, held = await holding.standing(held, asked.format, hold)
         except StoreError as error:
             self._raise(outcome, error)
         outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
         if standing == RELEASED:
             return await holding.revised(held, answer)
-        if standing == REJECTED:
-            held = await holding.with_note(held)
         told = actions.withheld_error(standing, hold, answer, asked, held)
         if not self.is_status_out and comes_later(standing, hold, asked, self.exchange.request):
             postpone(answer, asked.format, held.id)

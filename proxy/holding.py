@@ -92,19 +92,12 @@ class Holding:
         answer.headers = without(answer.headers, b"content-encoding")
         return None
 
-    async def with_note(self, held: HeldReply) -> HeldReply:
-        """A rejected reply with what the reviewer wrote; where nobody can tell, with nothing."""
-        try:
-            return await self._store.get(held.id) or held
-        except StoreError as error:
-            log.warning("note_unknown", review_id=held.id, reason=error.message)
-            return held
-
-    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> str:
-        """What a held reply comes to, after a while of waiting if the policy says so."""
+    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> tuple[str, HeldReply]:
+        """What a held reply comes to, after a while of waiting if the policy says so, and the reply
+        as it is by then, with what a reviewer wrote."""
         if held.standing != HELD or hold.reply != "wait":
-            return held.standing
+            return held.standing, held
         standing = await self._verdicts.wait(held, hold.wait_s)
         if standing == RELEASED and not await may_go_out(self._store, format, held):
-            return EXPIRED
-        return standing
+            return EXPIRED, held
+        return standing, await self._store.get(held.id) or held

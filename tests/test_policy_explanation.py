@@ -114,6 +114,12 @@ def test_every_condition_says_why_it_does_not_hold(when: str, reason: str) -> No
             "tools: [{name: t, arguments: {'*': {not: '*x'}}}]",
             ("t matches t, any argument not *x",),
         ),
+        ("tools: [{words: [t, u]}]", ("t matches the word t",)),
+        (
+            "tools: [{words: [t], arguments: {'*': {words: [rm, drop table]}}}]",
+            ("t matches the word t, any argument with drop table",),
+        ),
+        ("tools: [{name: t, arguments: {n: {present: true}}}]", ("t matches t, with n",)),
         ("tools: [{name: t, arguments: {m: {present: false}}}]", ("t matches t, without m",)),
         ("confidence: {between: [0.4, 0.6]}", ("confidence 0.5000 is from 0.4 below 0.6",)),
         (
@@ -134,7 +140,7 @@ def test_every_condition_says_why_it_holds(when: str, reasons: tuple[str, ...]) 
         f"version: 1\nname: p\nrules: [{{name: r, when: {{{when}}}, then: hold}}]\ndefault: hold",
         "p.yaml",
     )
-    call = ToolCall("t", '{"n": 3}')
+    call = ToolCall("t", '{"n": 3, "sql": "DROP TABLE a"}')
     facts = Facts(
         0.5, "m", tools=(call,), team="c", share_below=0.4, tags=frozenset("a"), stream=False
     )
