@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from calibrator.recalibration_fit import Observed, fit_observed
     from calibrator.recalibration_trial import Trial, trial
     from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
-    from calibrator.rows import Row
+    from calibrator.rows import Row, open_lines
     from calibrator.sampling import Stratum, estimated_share, wilson
     from calibrator.scores import score_items
     from calibrator.tower_tuning import Readings
@@ -116,6 +116,7 @@ _LAZY = {
     "keeping": "calibrator.kept_scores",
     "load_labelled": "calibrator.training_data",
     "load_scorer": "calibrator.loading",
+    "open_lines": "calibrator.rows",
     "load_token_prompts": "calibrator.llm.elsewhere",
     "locate_images": "calibrator.images",
     "name_elsewhere": "calibrator.llm.elsewhere",
@@ -208,6 +209,7 @@ __all__ = [
     "locate_images",
     "message_text",
     "name_elsewhere",
+    "open_lines",
     "read_question",
     "reads_images",
     "reads_tool_use",

@@ -60,11 +60,18 @@ def main() -> None:
 
 def _add_others(cli: typer.Typer) -> None:
     import calibrator
-    from proxy import audit_commands, export_command, key_commands, policy_commands, record_commands
+    from proxy import (
+        audit_commands,
+        export_command,
+        feedback_command,
+        key_commands,
+        policy_commands,
+        record_commands,
+    )
     from proxy.learning import commands as learning_commands
     from proxy.learning import recalibrate_command, train_command
 
-    beside = [policy_commands.cli, record_commands.cli, learning_commands.cli]
+    beside = [policy_commands.cli, record_commands.cli, feedback_command.cli, learning_commands.cli]
     for commands in (calibrator.cli, *beside):
         cli.add_typer(commands)  # without a name: its commands stand beside the others
     for commands in (recalibrate_command.cli, train_command.cli):

@@ -44,6 +44,7 @@ from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
 from proxy.store.audits import AuditWriter
+from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.store.retention import Retention
@@ -163,6 +164,7 @@ class App:
         self._drift = DriftWatch(store) if parts.records is not None else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
         self._own: ASGIApplication | None = None
+        self._feedback = FeedbackStore(store)
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
 
@@ -239,7 +241,7 @@ class App:
     def _load_own(self) -> ASGIApplication:
         from proxy.own_api import create_api
 
-        return create_api(self._parts.results)
+        return create_api(self._parts.results, self._feedback)
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')
@@ -300,6 +302,7 @@ class App:
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
         await asyncio.to_thread(self._retention.close)
+        await asyncio.to_thread(self._feedback.close)
         await asyncio.to_thread(self._parts.audits.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)

@@ -45,6 +45,7 @@ class Dtype(StrEnum):
 if TYPE_CHECKING:
     from calibrator import Question
     from proxy.store.exported import Exported, Given
+    from proxy.store.feedback import Given as Volunteered
 
 cli = typer.Typer()
 
@@ -146,6 +147,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "share": held.share,
         "at_s": held.created_at,
         "reviewers": [_told(each) for each in exported.verdicts] or None,
+        "feedback": [_volunteered(each) for each in exported.feedback] or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -164,6 +166,12 @@ def _domain(facts: str | None) -> str | None:
 def _told(given: Given) -> dict[str, Any]:
     values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
     return values | ({"note": given.note} if given.note else {})
+
+
+def _volunteered(label: Volunteered) -> dict[str, Any]:
+    """Feedback is never what `correct` says: people choose what they give it on."""
+    values = {"by": label.given_by, "correct": int(label.is_correct), "at_s": label.given_at}
+    return values | ({"note": label.note} if label.note else {})
 
 
 def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:

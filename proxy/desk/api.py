@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Body, Depends, Header, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,7 @@ from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
 from proxy.desk.door import Visitor
 from proxy.desk.feed import Feed
 from proxy.desk.guard import visitor_of
+from proxy.feedback import keep_feedback
 from proxy.store.held_replies import state_name, stored_state
 
 Who = Annotated[Visitor, Depends(visitor_of)]
@@ -99,6 +100,16 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         stream = await feed.watch(heard if last_event_id is None else last_event_id)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    return _with_feedback(api, desk)
+
+
+def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:
+    @api.post("/feedback")
+    def feedback(body: Annotated[Any, Body()], who: Who) -> dict[str, Any]:
+        """Labels of any recorded replies, of the reviewer's own choice: `request_id`, `correct`,
+        `note`, or a list of them as `feedback`. They are kept apart from verdicts."""
+        return keep_feedback(desk.feedback, body, who.name)
 
     return api
 

@@ -59,6 +59,7 @@ class DeskApplication:
 
     def close(self) -> None:
         self._desk.queue.close()
+        self._desk.feedback.close()
         self._door.close()
 
 

@@ -23,6 +23,7 @@ from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
 from proxy.desk.waiting_calls import Doubts, WaitingCall, calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
+from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import (
     EXPIRED,
     HELD,
@@ -81,6 +82,7 @@ class Desk:
     ) -> None:
         self.queue = queue
         self.setup = setup
+        self.feedback = FeedbackStore(queue.url)
         self._on_decision = on_decision
         self.doubts = Doubts()
         self._stats: tuple[float, dict[str, Any]] = (0.0, {})
@@ -251,6 +253,15 @@ class Desk:
                     "note": each.note,
                 }
                 for each in labels
+            ],
+            "feedback": [  # volunteered, by clients above all
+                {
+                    "by": each.given_by,
+                    "correct": each.is_correct,
+                    "given_at": each.given_at,
+                    "note": each.note,
+                }
+                for each in self.feedback.of(held.request_id)
             ],
             "history": [{"event": each.event, "at": each.at, "by": each.by} for each in history],
         }

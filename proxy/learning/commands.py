@@ -125,11 +125,14 @@ def show_estimate(
 ) -> None:
     """The share of right replies, delivered, held and of all, from weighed verdicts."""
     from proxy.learning.labels import POPULATIONS, read_labels
+    from proxy.store.feedback import feedback_counts
 
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = read_labels(findings.engine, start)
+        volunteered, wrong = feedback_counts(findings.engine, start)
     values: dict[str, Any] = {"undrawn": labels.undrawn}
+    values["volunteered"] = {"labels": volunteered, "wrong": wrong}
     for name in POPULATIONS:
         its = labels.of(name)
         figures = {"right": its.estimate(name), "confidence": its.estimate(name, "confidence")}
@@ -149,6 +152,11 @@ def show_estimate(
                 f"{told}, {right['value']:.1%} right (95 % within {right['low']:.1%} and "
                 f"{right['high']:.1%}), mean confidence {sure['value']:.1%}"
             )
+    if volunteered:
+        typer.echo(
+            f"feedback: {volunteered} volunteered labels, {wrong} of them say wrong; no estimate "
+            "counts them, for people choose what they give feedback on"
+        )
 
 
 def _figure(value: float) -> str:

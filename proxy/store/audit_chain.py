@@ -34,7 +34,10 @@ log = structlog.get_logger(__name__)
 
 KEY_VARIABLE: Final = "PINOCCHIO_CHAIN_KEY"
 BEGUN, FORGOTTEN = "begun", "forgotten"
-CHAINED: Final = ("exchanges", "held_replies", "verdicts", "withdrawn_grants", "client_keys")
+CHAINED: Final = (
+    *("exchanges", "held_replies", "verdicts", "feedback"),
+    *("withdrawn_grants", "client_keys"),
+)
 _DIGITS: Final = 32  # of a row's digest, in hex
 _LOCK: Final = 0x70696E6F6D  # of PostgreSQL, from reading the last entry to the commit
 _OPTION: Final = "audit_chain"

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from proxy.store.feedback import Given as Volunteered
+from proxy.store.feedback import given_on
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import HeldReply, held_replies
 from proxy.store.records import exchanges, first_id
@@ -33,13 +35,14 @@ class Given:
 class Exported:
     """A reply with its content; of its exchange what is recorded, as long as it is.
 
-    `verdicts` are the reviewers', the latest last.
+    `verdicts` are the reviewers', the latest last; `feedback` was volunteered.
     """
 
     held: HeldReply
     facts: str | None
     action: str | None
     verdicts: Sequence[Given]
+    feedback: Sequence[Volunteered] = ()
 
 
 def with_content(
@@ -60,8 +63,10 @@ def with_content(
             rows = connection.execute(query if last is None else query.where(after)).all()
             replies = [HeldReply(**dict(zip(_COLUMNS, row[:-2], strict=True))) for row in rows]
             given = _verdicts(connection, [each.request_id for each in replies])
+            said = given_on(connection, [each.request_id or "" for each in replies])
         for reply, row in zip(replies, rows, strict=True):
-            yield Exported(reply, row[-2], row[-1], given[reply.request_id])
+            labels = given[reply.request_id], said.get(reply.request_id or "", ())
+            yield Exported(reply, row[-2], row[-1], *labels)
         if len(rows) < PAGE:
             return
         last = replies[-1].created_at, replies[-1].id
