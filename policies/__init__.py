@@ -41,6 +41,7 @@ from policies.decision import (
 from policies.drift import CALIBRATION_DRIFTED, ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.facts import Facts, ToolCall
+from policies.independence import SeenConversations
 from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.ranking import RecentConfidences
 from policies.rules import Rule
@@ -159,6 +160,7 @@ __all__ = [
     "Rule",
     "Scope",
     "ScoreMonitor",
+    "SeenConversations",
     "Shadowed",
     "StreamMode",
     "Study",

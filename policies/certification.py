@@ -42,12 +42,17 @@ _MOST_LABELS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A scored reply and its label; `id` tells the replies to one question apart."""
+    """A scored reply and its label; `id` tells the replies to one question apart.
+
+    Later replies of a conversation, those that are not `is_first`, prove thresholds like any other.
+    Live scores are not compared with theirs: of a conversation the first reply alone is watched.
+    """
 
     question: str
     confidence: float
     is_correct: bool
     id: str = ""
+    is_first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,7 @@ class _Counts:
 
     def __init__(self, rows: Sequence[Labelled]) -> None:
         pairs = sorted((row.confidence, row.is_correct) for row in rows)
+        self._first = [row.confidence for row in rows if row.is_first]
         if pairs and not 0 <= pairs[0][0] <= pairs[-1][0] <= 1:
             raise ValueError("a confidence is no probability")
         self.labels = len(pairs)
@@ -169,8 +175,9 @@ class _Counts:
         return self.labels - below, self._wrong_below[-1] - self._wrong_below[below]
 
     def histogram(self) -> tuple[int, ...]:
+        """Of the confidences that live ones are compared with."""
         counts = [0] * BINS
-        for confidence in self._confidences:
+        for confidence in self._first:
             counts[bin_of(confidence, BINS)] += 1
         return tuple(counts)
 

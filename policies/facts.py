@@ -39,7 +39,8 @@ class Facts:
 
     `length` counts the characters of the reply's text, without tool calls. `share_below` is the
     share of recent replies that were less sure (`RecentConfidences`), `calibrator` the version of
-    checkpoint and recalibration that gave the confidence, as in its header.
+    checkpoint and recalibration that gave the confidence, as in its header. `conversation` tells
+    the replies of one conversation from others; no rule looks at it.
     """
 
     confidence: float | None
@@ -56,6 +57,7 @@ class Facts:
     length: int = 0
     share_below: float | None = None
     calibrator: str | None = None
+    conversation: str | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:

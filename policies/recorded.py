@@ -63,6 +63,7 @@ def read_facts(node: Node) -> Facts:
         team=_text(node["team"]),
         key=_text(node["key"]),
         calibrator=_text(node["calibrator"]),
+        conversation=_text(node["conversation"]),
     )
 
 

@@ -21,10 +21,12 @@ from policies.confidence import LowestShare
 from policies.costs import Costs
 from policies.decision import Decision, decide
 from policies.facts import Facts
+from policies.independence import SeenConversations
 from policies.policy import Policy
 from policies.ranking import RecentConfidences
 
 DAY_S = 86_400.0
+LEAST_DAYS = 0.8
 Z_95 = 1.959964
 
 
@@ -44,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Wrong replies among the delivered ones.
+    """Wrong replies among the delivered ones, of each conversation one.
 
     `wrong` of `labelled` delivered replies are known to be wrong, a share within `rate` at 95 %
     confidence (Clopper-Pearson). `expected` is what the confidences say about all that have one,
@@ -73,8 +75,8 @@ class Errors:
             )
         if self.scored:
             parts.append(
-                f"{self.expected:.0f} of {self.scored} scored are expected to be wrong "
-                f"({self.low:.0f} to {self.high:.0f}, if calibrated)"
+                f"if the confidences are right, {self.expected:.0f} of {self.scored} scored are "
+                f"wrong ({self.low:.0f} to {self.high:.0f})"
             )
         return "; ".join(parts) or "nothing is known"
 
@@ -102,7 +104,7 @@ class Side:
 
     def __str__(self) -> str:
         lines = [f"{self.policy}: {self.coverage:.1%} of {self.replies} replies delivered"]
-        lines.append(f"  errors delivered: {self.errors}")
+        lines.append(f"  errors delivered, one reply of each conversation: {self.errors}")
         for queue, count in sorted(self.queues.items()):
             a_day = f", {count / self.days:.1f} a day" if self.days else ""
             lines.append(f"  review queue {queue}: {count} ({count / self.replies:.1%}{a_day})")
@@ -179,10 +181,10 @@ def _side(
         for exchange, decision in zip(exchanges, decisions, strict=True)
         if decision.action.name in ("deliver", "annotate")
     ]
-    errors = _errors(delivered)
     price = manual = None
     if costs is not None:
-        wrong = errors.wrong if errors.labelled else errors.expected
+        of_all = _errors(delivered)
+        wrong = of_all.wrong if of_all.labelled else of_all.expected
         price = math.fsum(costs.of(decision.action) for decision in decisions) + costs.error * wrong
         manual = costs.manual * len(decisions)
     return Side(
@@ -191,7 +193,7 @@ def _side(
         dict(Counter(decision.action.name for decision in decisions)),
         dict(Counter(map(shown_decision, decisions)).most_common()),
         dict(Counter(d.action.queue for d in decisions if isinstance(d.action, Hold))),
-        errors,
+        _errors(_one_per_conversation(delivered)),
         _days(exchanges),
         price,
         manual,
@@ -209,10 +211,19 @@ def _errors(delivered: Sequence[Exchange]) -> Errors:
     return Errors(len(labels), labels.count(False), len(confidences), expected, low, high)
 
 
+def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """One exchange of each conversation, one with a label where there is any: intervals suppose
+    replies that have nothing to do with each other."""
+    seen = SeenConversations(None, None)
+    labelled_first = sorted(exchanges, key=lambda each: each.is_correct is None)
+    return [each for each in labelled_first if seen.is_first(each.facts.conversation)]
+
+
 def _days(exchanges: Sequence[Exchange]) -> float | None:
+    """The days that they span; None for so short a time that it says nothing about a day."""
     times = [each.at_s for each in exchanges if each.at_s is not None]
     span = (max(times) - min(times)) / DAY_S if times else 0.0
-    return span or None
+    return span if span >= LEAST_DAYS else None
 
 
 def _lacking(exchanges: Sequence[Exchange], policies: Sequence[Policy]) -> dict[str, int]:
@@ -225,18 +236,21 @@ def _lacking(exchanges: Sequence[Exchange], policies: Sequence[Policy]) -> dict[
 def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:
     """The exchanges, with what `lowest_share` looks at where it was not recorded.
 
-    As it would have been live: each confidence among those of its model before it.
+    As it would have been live: each confidence among those of its model before it, one of each
+    conversation.
     """
     conditions = (rule.when.confidence for policy in policies for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
         return list(exchanges)
     recent: defaultdict[str, RecentConfidences] = defaultdict(RecentConfidences)
+    counted: defaultdict[str, SeenConversations] = defaultdict(SeenConversations)
     ranked = []
     for exchange in exchanges:
         facts = exchange.facts
         if facts.share_below is None and facts.confidence is not None:
             share = recent[facts.model].share_below(facts.confidence)
-            recent[facts.model].add(facts.confidence)
+            if counted[facts.model].is_first(facts.conversation, exchange.at_s or 0.0):
+                recent[facts.model].add(facts.confidence)
             exchange = replace(exchange, facts=replace(facts, share_below=share))
         ranked.append(exchange)
     return ranked

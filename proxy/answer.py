@@ -92,6 +92,7 @@ class Answer:
                     text_length(message.get("content")),
                     None,  # the share of recent replies below it is for those who know them
                     calibrator,
+                    asked.conversation,
                 )
             )
         return found

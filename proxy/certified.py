@@ -1,15 +1,17 @@
 """A policy with its certificate as it stands now: without what was withdrawn, with what is new.
 
-Each grant that a rule relies on is watched (`policies.drift`): every reply in its scope feeds a
-monitor of scores, every verdict on a reply that it let through one of errors. When one of them
-raises an alarm, or the calibrator's calibration has drifted, the rules go on without the grant.
+Each grant that a rule relies on is watched (`policies.drift`): the first reply of a conversation in
+its scope feeds a monitor of scores, the first verdict on a reply that it let through one of errors.
+Further turns, retries and the same question again are no evidence of their own
+(`policies.SeenConversations`). When one of them raises an alarm, or the calibrator's calibration
+has drifted, the rules go on without the grant.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shlex import quote
 
 import structlog
@@ -24,6 +26,7 @@ from policies import (
     Policy,
     Rule,
     ScoreMonitor,
+    SeenConversations,
     certified,
     decide,
     reaches,
@@ -43,8 +46,12 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class _Monitors:
+    """Of one grant; each sees one reply of a conversation."""
+
     scores: ScoreMonitor
     errors: ErrorMonitor
+    scored: SeenConversations = field(default_factory=SeenConversations)
+    judged: SeenConversations = field(default_factory=lambda: SeenConversations(None))
 
 
 class CertifiedPolicy:
@@ -87,7 +94,9 @@ class CertifiedPolicy:
         if facts.calibrator not in self._named:
             self._say_if_other(facts.calibrator)
         for grant, monitors in self._monitors.items():
-            if grant.is_for(facts) and self._reaches(grant, facts):
+            if not grant.is_for(facts) or not self._reaches(grant, facts):
+                continue
+            if monitors.scored.is_first(facts.conversation, time.monotonic()):
                 monitors.scores.add(facts.confidence)
                 if monitors.scores.is_alarmed:
                     return self._withdraw(grant, monitors)
@@ -98,6 +107,8 @@ class CertifiedPolicy:
         if verdict.is_correct is None or (grant := self._relied_on(verdict)) is None:
             return None
         monitors = self._monitors[grant]
+        if not monitors.judged.is_first(verdict.conversation):
+            return None
         monitors.errors.add(is_wrong=not verdict.is_correct)
         return self._withdraw(grant, monitors) if monitors.errors.is_alarmed else None
 

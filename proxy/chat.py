@@ -131,6 +131,7 @@ class Completions:
                 return await Way(parts, exchange, asked).go_on(earlier)
             if format is RESPONSES:
                 asked = await self._resumed(asked, hash_key(request))
+            exchange.conversation = asked.conversation = parts.conversations.of(asked)
             return await Way(parts, exchange, asked, digest).go()
 
     async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
@@ -173,6 +174,7 @@ class Way:
     async def go_on(self, earlier: Earlier) -> Reply:
         """With the reply that was held when the same was asked before; nobody is asked again."""
         self.earlier = earlier.held
+        self.exchange.asked_again = self.parts.holding.polls.count(earlier.held.id)
         self.exchange.model, self.exchange.is_stream = self.asked.model, self.asked.is_stream
         answer = answer_from(earlier.held, self.asked)
         work = self._apply(answer, outcome_from(earlier, self.exchange.request_id))

@@ -31,6 +31,7 @@ class CompletionRequest:
     domain: str | None = None
     tags: frozenset[str] = field(default=NO_TAGS)
     caller: Caller = ANYONE
+    conversation: str | None = None  # that it belongs to, see openings.py
     _question: Question | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:

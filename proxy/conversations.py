@@ -19,6 +19,8 @@ from proxy.formats import RESPONSES, Json
 from proxy.formats.responses import ELSEWHERE
 from proxy.formats.responses_items import as_items, latest, recent
 from proxy.json_splice import dumps, json_object, replace_member
+from proxy.openings import Openings
+from proxy.polls import Polls
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
 _Key = tuple[str, str]  # the response's id, and the hash of the key that asked
@@ -34,12 +36,15 @@ class Remembered:
     tags: frozenset[str]
     payload: bytes  # of the request, the members that a question is made of
     output: bytes
+    conversation: str | None = None
 
     def request(self, body: bytes = b"", *, is_stream: bool = False) -> CompletionRequest:
         """The request as far as scoring and policies look at it."""
         payload = json_object(self.payload) or {}
+        tags = self.tags or NO_TAGS
         return CompletionRequest(
-            RESPONSES, body, payload, self.model, is_stream, self.domain, self.tags or NO_TAGS
+            *(RESPONSES, body, payload, self.model, is_stream, self.domain, tags),
+            conversation=self.conversation,
         )
 
     @property
@@ -56,9 +61,15 @@ class Conversations:
         self._bytes = 0
         self._kept: OrderedDict[_Key, Remembered] = OrderedDict()
         self._held: OrderedDict[_Key, str] = OrderedDict()
+        self._openings = Openings()
+        self.polls = Polls()
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def of(self, asked: CompletionRequest) -> str:
+        """A digest of the conversation that a request belongs to, on any surface."""
+        return asked.conversation or self._openings.conversation_of(asked)
 
     def get(self, id: str, key_hash: str) -> Remembered | None:
         return self._kept.get((id, key_hash))
@@ -77,6 +88,7 @@ class Conversations:
             asked.tags,
             dumps(_payload(asked.payload)),
             dumps(latest(_list(response.get("output")))),
+            asked.conversation,
         )
         self._drop((id, key_hash))
         self._kept[id, key_hash] = remembered
@@ -102,7 +114,8 @@ class Conversations:
         kept = {k: v for k, v in asked.payload.items() if k != "previous_response_id"}
         gone = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
         items = [*_list(earlier.get("input")), *(_items(before.output)), *own]
-        return replace(asked, payload={**kept, **gone, "input": items})
+        whole = {**kept, **gone, "input": items}
+        return replace(asked, payload=whole, conversation=before.conversation)
 
     def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
         """Where a response is held, for whoever fetches it by upstream's id."""

@@ -20,7 +20,9 @@ from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
+from proxy.polls import AskedAgain
 from proxy.scoring import Status
+from proxy.store.polls import Poll
 from proxy.store.recorded_facts import written
 from proxy.store.records import Records
 
@@ -118,6 +120,8 @@ class Exchange:
     scoring_s: float | None = None  # seconds of all that was scored
     calls: list[Call] = field(default_factory=list)  # noted where there is more than one
     outcome: Outcome | None = None
+    conversation: str | None = None  # that it belongs to, see openings.py
+    asked_again: AskedAgain | None = None  # where it asks for what is held already
 
     def __enter__(self) -> None:
         return None
@@ -164,11 +168,22 @@ class Exchange:
         """Writes the request's line and its record."""
         self.status = status
         if self.records is not None:
-            self.records.add(self._row(error))
+            self.records.add(self._row(error) if self.asked_again is None else self._poll(error))
+        if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
+            return
         line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
         if line.is_enabled_for(logging.INFO):
             facts = self._facts() | ({"error": error} if error else {})
             line.info("request", **{k: v for k, v in facts.items() if v is not None})
+
+    @property
+    def _action(self) -> str | None:
+        return None if self.outcome is None else self.outcome.action
+
+    def _poll(self, error: str | None) -> Poll:
+        assert self.asked_again is not None
+        review_id, at = self.asked_again.review_id, time.time()
+        return Poll(self.request_id, review_id, at, self.status, self._action, error)
 
     def _facts(self) -> dict[str, Any]:
         """What may stand in a log line."""
@@ -186,6 +201,7 @@ class Exchange:
             "team": caller.team,
             "generation": caller.generation,
             "calls": self._calls() or None,
+            "polls": self.asked_again.count if self.asked_again else None,
         }
         if outcome is None:
             return facts
@@ -232,6 +248,7 @@ class Exchange:
             caller.generation,
             *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
             outcome.score if outcome is not None else None,
+            self.conversation,
         )
 
 

@@ -23,6 +23,7 @@ from proxy.formats import RESPONSES, Json
 from proxy.headers import DOMAIN, without
 from proxy.held import fetch_held
 from proxy.json_splice import json_object
+from proxy.openings import conversation_under
 from proxy.outcome import Outcome
 from proxy.spelling import ANY_ID, id_at, names_in, path_after_v1
 from proxy.upstream import Headers, UpstreamRequest
@@ -60,8 +61,10 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
         remembered = parts.conversations.get(id, key_hash)
         if remembered is not None:
             asked = replace(remembered.request(is_stream=is_stream), caller=request.caller)
+            exchange.conversation = asked.conversation
             return await _Fetched(parts, exchange, asked, upstream=remembered.upstream).go()
         unknown = _unknown(request, is_stream=is_stream)
+        exchange.conversation = unknown.conversation = conversation_under(id)
         return await _Fetched(parts, exchange, unknown, upstream=parts.router.default()).go()
 
 

@@ -39,6 +39,7 @@ class Holding:
         self._conversations = conversations
         self._verdicts = verdicts
         self._approvals = Approvals(policies, store)
+        self.polls = conversations.polls
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:

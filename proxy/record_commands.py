@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from policies import Decision, Exchange, Explanation, Policy
     from proxy.generation import Setup
     from proxy.store.findings import Findings
+    from proxy.store.polls import Standing
     from proxy.store.recorded import Recorded
 
 cli = typer.Typer(no_args_is_help=True)
@@ -92,6 +93,7 @@ def explain(
 ) -> None:
     """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
     from policies import explain as run
+    from proxy.store.polls import standing_of
     from proxy.store.recorded import find
 
     setup = _setup(config, policy)
@@ -99,13 +101,34 @@ def explain(
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
+        held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
         named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
         now = as_it_stands(next(iter(named), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
+    is_poll = request_id not in (recorded.request_id, recorded.review_id)
     if as_json:
-        typer.echo(json.dumps(_explained_values(recorded, now, explanations)))
-    else:
-        typer.echo("\n".join(_explained(recorded, now, explanations)))
+        values = _explained_values(recorded, now, explanations)
+        asked_again = {"is_poll": is_poll, "review": held and held._asdict()}
+        typer.echo(json.dumps(values | asked_again))
+        return
+    if is_poll:
+        typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
+    typer.echo("\n".join(_explained(recorded, now, explanations)))
+    if held is not None:
+        typer.echo(_review_told(held))
+
+
+def _review_told(held: Standing) -> str:
+    """Where a held reply stands, as a line."""
+    from proxy.store.held_replies import HELD
+
+    state = held.state
+    if state == HELD:
+        state = "waits for a reviewer" if held.expires_at > time.time() else "expired"
+    by = f" by {held.decided_by}" if held.decided_by else ""
+    times = "once" if held.polls == 1 else f"{held.polls} times"
+    again = f"; its client asked again {times}" if held.polls else ""
+    return f"review {held.review_id}: {state}{by}{again}"
 
 
 def _explained(

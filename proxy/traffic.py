@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,19 +22,32 @@ from policies import (
     InvalidDocumentError,
     Policy,
     RecentConfidences,
+    SeenConversations,
     load_certificate,
 )
 from proxy.certified import CertifiedPolicy
 from proxy.errors import StoreError
 from proxy.store.drift import distrusted
 from proxy.store.findings import Findings, Withdrawal
-from proxy.store.recorded import Recorded, recent_confidences, verdicts_after
+from proxy.store.recorded import RecentConfidence, Recorded, recent_confidences, verdicts_after
 from proxy.watch import Sight, sight_of
 
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
 MOST_MODELS: Final = 256  # of which recent confidences are known; clients choose their names
+
+
+@dataclass(slots=True)
+class _Recent:
+    """Of a policy and model: the confidences of recent replies, one of each conversation."""
+
+    confidences: RecentConfidences = field(default_factory=RecentConfidences)
+    counted: SeenConversations = field(default_factory=SeenConversations)
+
+    def add(self, confidence: float, conversation: str | None, at_s: float) -> None:
+        if self.counted.is_first(conversation, at_s):
+            self.confidences.add(confidence)
 
 
 @dataclass(slots=True)
@@ -52,7 +66,7 @@ class Traffic:
     def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
         self._url = url
         self._look_every_s = look_every_s
-        self._recent: dict[tuple[str, str], RecentConfidences] = {}
+        self._recent: dict[tuple[str, str], _Recent] = {}
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
         self._sights: dict[Path, Sight] = {}
         self._last_verdict = 0
@@ -68,8 +82,9 @@ class Traffic:
         for policy in following:
             self._follow(policy)
             if "share_below" in policy.looks_at:
-                for model, confidence in await asyncio.to_thread(self._recorded, policy.name):
-                    self._recent_of(policy, model).add(confidence)
+                for each in await asyncio.to_thread(self._recorded, policy.name):
+                    recent = self._recent_of(policy, each.model)
+                    recent.add(each.confidence, each.conversation, each.at)
         if following:
             await self._look()
 
@@ -90,8 +105,8 @@ class Traffic:
     def policy_for(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
         """Fills in what the facts lack, and gives the policy as its certificate stands now.
 
-        A reply that `is_new` counts as traffic. Monitors look at requests for one choice alone:
-        several choices for one question are no independent evidence.
+        A reply that `is_new` counts as traffic, once for each conversation. Monitors look at
+        requests for one choice alone.
         """
         if "share_below" in policy.looks_at:
             self._rank(policy, facts, is_new)
@@ -104,14 +119,14 @@ class Traffic:
         if facts.confidence is None:
             return
         recent = self._recent_of(policy, facts.model)
-        facts.share_below = recent.share_below(facts.confidence)
+        facts.share_below = recent.confidences.share_below(facts.confidence)
         if is_new:
-            recent.add(facts.confidence)
+            recent.add(facts.confidence, facts.conversation, time.time())
 
-    def _recent_of(self, policy: Policy, model: str) -> RecentConfidences:
+    def _recent_of(self, policy: Policy, model: str) -> _Recent:
         """Those of a policy and model; of too many, the one not seen for longest is forgotten."""
         key = policy.name, model
-        recent = self._recent.pop(key, None) or RecentConfidences()
+        recent = self._recent.pop(key, None) or _Recent()
         self._recent[key] = recent
         if len(self._recent) > MOST_MODELS:
             del self._recent[next(iter(self._recent))]
@@ -181,7 +196,7 @@ class Traffic:
         ]
         return _News(certificates, withdrawn, verdicts, drifted)
 
-    def _recorded(self, policy: str) -> list[tuple[str, float]]:
+    def _recorded(self, policy: str) -> list[RecentConfidence]:
         """On a thread."""
         return recent_confidences(self._opened().engine, policy)
 

@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ default: block
 Start = Callable[..., LiveProxy]
 
 
-def confidences(count: int, seed: int = 1) -> list[float]:
+def confidences(size: int, seed: int = 1) -> list[float]:
     """As the labelled replies have them: half of them sure."""
     rng = random.Random(seed)
-    return [round(rng.uniform(0.8, 1.0) if n % 2 else rng.uniform(0, 0.5), 4) for n in range(count)]
+    return [round(rng.uniform(0.8, 1.0) if n % 2 else rng.uniform(0, 0.5), 4) for n in range(size)]
 
 
 def certificate(calibrator: str = "words@1", seed: int = 1, **scope: Any) -> Certificate:
@@ -76,8 +77,16 @@ def lines() -> Iterator[list[Any]]:
         yield captured
 
 
+_numbers = count(1)
+
+
+def question(confidence: float) -> str:
+    """One that nobody has asked before."""
+    return f"p={confidence} in question {next(_numbers)}"
+
+
 def action(proxy: LiveProxy, confidence: float = 0.9, **fields: Any) -> str:
-    return proxy.ask(f"p={confidence}", **fields).headers[ACTION]
+    return proxy.ask(question(confidence), **fields).headers[ACTION]
 
 
 def of(lines: list[Any], event: str) -> list[Any]:
@@ -145,9 +154,9 @@ def test_a_broken_certificate_is_refused_and_the_one_before_stays(
 
 def drift(proxy: LiveProxy) -> int:
     """Sends replies of a lower kind until nothing is delivered any more; gives how many."""
-    for count in range(400):
+    for number in range(400):
         if action(proxy, 0.6) == action(proxy, 0.95) == "block":
-            return count
+            return number
     raise AssertionError("the certificate still counts")
 
 
@@ -218,7 +227,7 @@ def give_verdicts(proxy: LiveProxy, sure: bool | None, unsure: bool | None) -> N
     """Labels 100 replies like the certified ones, the sure ones apart from the others."""
     findings = Findings(f"sqlite:///{proxy.store_path}")
     for confidence in confidences(100):
-        id = proxy.ask(f"p={confidence}").headers["x-pinocchio-request-id"]
+        id = proxy.ask(question(confidence)).headers["x-pinocchio-request-id"]
         label = sure if confidence > 0.6 else unsure
         if label is not None:
             findings.give_verdict(id, label)
@@ -269,7 +278,7 @@ def test_verdicts_given_meanwhile_count_at_the_next_start(
     write(tmp_path, certificate())
     proxy = start()
     ids = [
-        proxy.ask(f"p={confidence}").headers["x-pinocchio-request-id"]
+        proxy.ask(question(confidence)).headers["x-pinocchio-request-id"]
         for confidence in confidences(60)
     ]
     proxy.stop()
@@ -309,7 +318,7 @@ def test_a_share_counts_each_reply_once_and_streams_too(start: Start) -> None:
     policy = LOWEST.replace("then: block", "then: {escalate: {to: say p=0.99}}")
     proxy = start(policy)
     for n in range(100):
-        proxy.ask(f"p={0.5 + n / 250:.4f}", stream=n % 2 == 0)
+        proxy.ask(question(round(0.5 + n / 250, 4)), stream=n % 2 == 0)
     for _ in range(5):
         assert action(proxy, 0.5) == "escalate"
     told = proxy.ask("p=0.7")  # as sure as one, surer than 50 and 5

@@ -353,7 +353,7 @@ def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
     look(engine, lag_s=-60)
     engine.dispose()
     page = proxy.desk.get("/console/quality?weekly=1").text
-    assert "what scores are like" in page
+    assert "score distribution" in page
     assert "quiet" in page
     assert "There are not yet two stretches of time to compare" in page
 

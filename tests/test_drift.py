@@ -58,14 +58,15 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
 
 
 def test_many_new_replies_are_looked_at_evenly(traffic: Traffic) -> None:
-    """A look of at most 100 takes every tenth of a thousand, and none of them again."""
+    """A look of about 100 takes a tenth of a thousand, and none of them again."""
     traffic.pass_by(1_000, 2)
     findings = Findings(traffic.url)
     look(findings.engine, most=100)
-    look(findings.engine)
     [only] = standing(findings.engine)
+    look(findings.engine)
+    assert standing(findings.engine) == [only]
     findings.close()
-    assert only.seen == 100
+    assert 70 <= only.seen <= 130
 
 
 def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None:

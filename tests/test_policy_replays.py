@@ -70,6 +70,35 @@ def test_errors_come_with_their_interval() -> None:
     assert errors.low == pytest.approx(max(0.0, errors.expected - spread), abs=0.01)
 
 
+def test_replies_of_one_conversation_are_decided_each_and_judged_once() -> None:
+    """Every reply has a decision; errors and recent confidences know one of each conversation."""
+    turns = [
+        Exchange(Facts(0.9, "m", conversation=f"c{n // 4}"), False if n == 1 else None)
+        for n in range(8)
+    ]
+    after = replay(gate(0.5), turns).after
+    assert after.actions == {"deliver": 8}
+    errors = after.errors
+    assert (errors.labelled, errors.wrong, errors.scored) == (1, 1, 2)
+    lowest = parse_policy(
+        "version: 1\nname: lowest\nrules:\n"
+        "- {name: least sure, when: {confidence: {lowest_share: 0.1}}, then: hold}\n"
+        "default: deliver\n",
+        "p.yaml",
+    )
+    chats = [Exchange(Facts(0.9, "m", conversation=f"c{n % 60}")) for n in range(180)]
+    assert replay(lowest, [*chats, exchange(0.1)]).after.actions == {"deliver": 181}
+    others = [exchange(0.9) for _ in range(100)]
+    assert replay(lowest, [*others, exchange(0.1)]).after.actions["hold"] == 1
+
+
+def test_a_replay_of_a_minute_says_nothing_of_a_day() -> None:
+    """Reviews a day are told of a day and more."""
+    for days, is_told in ((0.0007, False), (0.5, False), (1.0, True)):
+        found = [Exchange(Facts(0.1, "m"), None, n * days * 86_400) for n in range(2)]
+        assert ("a day" in str(replay(gate(0.5), found))) is is_told
+
+
 def test_nothing_is_known_of_no_errors() -> None:
     """A replay of nothing is empty and divides by nothing."""
     found = replay(gate(0.5), [])

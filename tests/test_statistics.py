@@ -28,6 +28,7 @@ from tests.databases import execute
 NOW = 1_795_000_000.0
 DAY_S = 86_400
 PLAIN: dict[str, Any] = {
+    "upstream": "u",
     "key_hash": "k",
     "path": "/v1/chat/completions",
     "is_stream": False,

@@ -102,15 +102,18 @@ class Facts:
             for each in labelled(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
             if _is_of(each, whose)
         ]
-        labels = quality.weighed(given, rows)
+        scores = quality.one_per_conversation(rows)
+        labels = quality.weighed(given, scores)
         total = sum(row.weight for row in rows)
-        a_day = seen.a_day * (total / seen.total if seen.total else 0.0)
-        points = quality.tradeoff(labels, rows, a_day)
+        scored = sum(row.weight for row in rows if row.confidence is not None)
+        of_all = seen.a_day / (seen.total or 1)
+        a_day = of_all * total
+        points = quality.tradeoff(labels, scores, of_all * scored)
         threshold = _threshold(request)
         bands = quality.bands(labels)
         enough = len(labels) >= quality.LEAST
         by = "team" if whose["model"] else "model"
-        series = quality.over_time(seen, rows, by)
+        series = quality.over_time(seen, scores, by)
         models, teams = names(seen.rows)
         return page(
             self._desk,
@@ -122,6 +125,7 @@ class Facts:
             models=models[:50],
             teams=teams[:50],
             total=total,
+            conversations=sum(row.weight for row in scores),
             a_day=a_day,
             is_exact=seen.is_exact,
             most_of_a_slice=MOST_OF_A_SLICE,

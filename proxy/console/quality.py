@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from calibrator import Interval, wilson
+from policies import SeenConversations
 from proxy.learning.labels import stood_for, weights_of
 from proxy.store.statistics import Labelled, Sample, Sampled
 
@@ -76,6 +77,16 @@ def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weig
         Weighed(each.confidence, each.is_correct, weight)
         for each, weight in zip(drawn, weights, strict=True)
     ]
+
+
+def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
+    """One scored reply of each conversation: its turns and retries are like each other.
+
+    One that was held beside one that was delivered, as labels are counted.
+    """
+    seen = {True: SeenConversations(None, None), False: SeenConversations(None, None)}
+    in_time = sorted((row for row in rows if row.confidence is not None), key=lambda row: row.at)
+    return [row for row in in_time if seen[row.review_id is not None].is_first(row.conversation)]
 
 
 def warnings(labels: Sequence[Labelled]) -> list[str]:

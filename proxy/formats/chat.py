@@ -17,6 +17,7 @@ from proxy.formats.format import (
     Ending,
     Json,
     Sight,
+    turns_in,
 )
 from proxy.formats.marks import Marks
 from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
@@ -52,6 +53,9 @@ class ChatFormat(ChoicesFormat):
         messages = payload.get("messages")
         last = messages[-1] if isinstance(messages, list) and messages else None
         return plain_text(last.get("content") if isinstance(last, dict) else None)
+
+    def user_turns(self, payload: Json) -> list[Any]:
+        return turns_in(payload.get("messages"))
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         roles = (("system", instructions), ("user", text))

@@ -47,6 +47,10 @@ class CompletionsFormat(ChoicesFormat):
         listed = prompt if isinstance(prompt, list) else [prompt]
         return "\n\n".join(text for text in listed if isinstance(text, str))
 
+    def user_turns(self, payload: Json) -> list[Any]:
+        prompt = payload.get("prompt")
+        return [] if prompt is None else [prompt]
+
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         prompt = f"{instructions}\n\n{text}\n\n"
         return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}

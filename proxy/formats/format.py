@@ -52,6 +52,24 @@ class Sight:
 NOTHING = Sight()
 
 
+def turns_in(messages: Any) -> list[Any]:
+    """The contents of a user's messages, without what tools gave back."""
+    listed = messages if isinstance(messages, list) else []
+    of_user = [m.get("content") for m in listed if isinstance(m, dict) and m.get("role") == "user"]
+    said = [_without_results(content) for content in of_user]
+    return [content for content in said if content]
+
+
+def _without_results(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [each for each in content if not _is_result(each)]
+
+
+def _is_result(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "tool_result"
+
+
 class NoAnswerError(Exception):
     """An object of a format that is no answer: one that is not there yet, or a failure told so.
 
@@ -115,6 +133,10 @@ class Format(Protocol):
 
     def last_question(self, payload: Json) -> str:
         """What the user said last, for a reviewer; an empty string where that is no text."""
+        ...
+
+    def user_turns(self, payload: Json) -> list[Any]:
+        """What the user said, turn by turn; what tools gave back is no turn of the user's."""
         ...
 
     def count(self, payload: Json) -> int:

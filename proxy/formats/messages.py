@@ -16,6 +16,7 @@ from proxy.formats.format import (
     Choice,
     Ending,
     Json,
+    turns_in,
 )
 from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
@@ -75,6 +76,9 @@ class MessagesFormat:
         messages = payload.get("messages")
         last = messages[-1] if isinstance(messages, list) and messages else None
         return _text_of(last.get("content") if isinstance(last, dict) else None)
+
+    def user_turns(self, payload: Json) -> list[Any]:
+        return turns_in(payload.get("messages"))
 
     def count(self, payload: Json) -> int:
         return 1

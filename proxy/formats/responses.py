@@ -8,7 +8,15 @@ from typing import Any
 from calibrator import NotScorableError, Question, answer_message, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
-from proxy.formats.format import NOTICE_GAP, Assembler, Choice, Ending, Json, NoAnswerError
+from proxy.formats.format import (
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    NoAnswerError,
+    turns_in,
+)
 from proxy.formats.marks import Marks
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
@@ -68,6 +76,10 @@ class ResponsesFormat:
             return given if isinstance(given, str) else ""
         asked = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
         return plain_text(asked[-1].get("content")) if asked else ""
+
+    def user_turns(self, payload: Json) -> list[Any]:
+        given = payload.get("input")
+        return [given] if isinstance(given, str) else turns_in(given)
 
     def count(self, payload: Json) -> int:
         return 1

@@ -1,18 +1,19 @@
 """What a certificate may be made from in the store: verdicts on a fair sample of delivered replies.
 
 The exact test of `pinocchio certify` is about replies drawn at random with one and the same
-probability: audited ones, of one share. Held replies are in no such sample, nor are those that
+probability: audited ones, of one share. One of each conversation counts,
+and one of each question. Held replies are in no such sample, nor are those that
 somebody labelled for a reason of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calibrator import CalibratorError
-from policies import Labelled, Policy, Scope, reaches
-from proxy.store.labels import LabelledReply, labelled
+from policies import Labelled, Policy, Scope, one_per_question, reaches
+from proxy.store.labels import LabelledReply, first_replies, labelled
 
 
 def audited_labels(
@@ -35,9 +36,32 @@ def audited_labels(
             f"these replies were drawn with shares of {told}, and the exact test needs one: "
             "take a --since after the last change, or a --team"
         )
+    firsts = first_replies(engine, since)
+    chosen = {each.id for each in one_per_question(map(_of_conversation, found))}
     return [
-        Labelled(each.question, each.confidence, each.is_correct, each.request_id) for each in found
+        Labelled(
+            each.question,
+            each.confidence,
+            each.is_correct,
+            each.request_id,
+            is_first=_is_first(each, scope, firsts),
+        )
+        for each in found
+        if each.request_id in chosen
     ]
+
+
+def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> bool:
+    """Whether the proxy's monitor of this scope would have counted it; of what reaches a rule,
+    nobody knows which reply was the first."""
+    if scope.rule is not None or reply.conversation is None:
+        return True
+    return firsts.get(reply.conversation, reply.request_id) == reply.request_id
+
+
+def _of_conversation(reply: LabelledReply) -> Labelled:
+    name = reply.conversation or reply.request_id
+    return Labelled(name, reply.confidence, reply.is_correct, reply.request_id)
 
 
 def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:

@@ -26,7 +26,7 @@ DRIFTED = 3
 def drift(
     config: ConfigOption = None,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Begin anew: what is now is what is compared with.")
+        bool, typer.Option("--reset", help="Take current traffic as the new baseline.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,11 +69,11 @@ def _drift_values(stands: Sequence[Standing], weeks: Sequence[Week]) -> dict[str
 
 def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[str]:
     if not stands:
-        yield "nothing was scored yet"
+        yield "no monitor has begun: replies are looked at a minute after they were asked for"
     for each in stands:
         key = each.key
         about = " ".join(filter(None, (key.calibrator, key.model, key.team)))
-        what = "replies" if key.kind == "scores" else "audited verdicts"
+        what = "conversations" if key.kind == "scores" else "audited verdicts"
         state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
         state += "" if each.is_current else " (no longer in use)"
         yield f"{key.kind} of {about}: {each.seen} {what}, {state}"

@@ -4,28 +4,34 @@
     weekly(engine)                         # this week's scores beside those before
     standing(engine)                       # where every monitor stands
 
-For each model and team a monitor of scores (`policies.ScoreMonitor`) sees what the calibrator
-itself says of each reply, whether anybody labels it or not; a new recalibration is no drift to it.
-For each calibrator with its recalibration a monitor of calibration (`policies.CalibrationMonitor`)
-sees every verdict on an audited reply. Each raises a false alarm with a probability of at most
-`FALSE_ALARM_RATE`, ever, however often one looks; an alarm stays until `pinocchio drift --reset`.
+One reply of each conversation counts, and again after a day: turns, retries and load tests are no
+independent evidence (`policies.SeenConversations`). For each model and team a monitor of scores
+(`policies.ScoreMonitor`) sees what the calibrator itself says of each reply, whether anybody labels
+it or not; a new recalibration is no drift to it. For each calibrator with its recalibration a
+monitor of calibration (`policies.CalibrationMonitor`) sees verdicts on audited replies. Each raises
+a false alarm with a probability of at most `FALSE_ALARM_RATE`, ever, however often one looks; an
+alarm stays until `pinocchio drift --reset`.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from policies import CalibrationMonitor, Distance, ScoreMonitor, distance
+from policies import CalibrationMonitor, Distance, ScoreMonitor, SeenConversations, distance
 from proxy.store.drift import (
+    Counted,
     Judged,
     Monitor,
     MonitorKey,
     Position,
     Scored,
     count_scored,
+    counted_of,
     histograms,
     judged_after,
     newest_calibrator,
@@ -93,21 +99,22 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
     alarms: list[Alarm] = []
     before = time.time() - lag_s
     _, start = read_monitors(engine)
-    waiting = count_scored(engine, start.request_id, before)
-    step = 1 if most is None else max(1, waiting // most)
+    waiting, end = count_scored(engine, start.request_id, before)
+    share = 1.0 if most is None else min(1.0, most / max(waiting, 1))
     while True:
         monitors, position = read_monitors(engine)
-        scored, last = scored_after(engine, position.request_id, before, AT_ONCE, step)
+        scored = scored_after(engine, position.request_id, before, AT_ONCE, share)
         judged = judged_after(engine, position.verdict_id, AT_ONCE)
-        if not scored and not judged:
+        if not scored and not judged and position.request_id >= end:
             return alarms
-        reader = _Reader(monitors)
+        last = scored[-1].request_id if len(scored) == AT_ONCE else max(end, position.request_id)
+        reader = _Reader(monitors, counted_of(engine, _conversations(scored, judged)))
         for each in scored:
             reader.take_score(each)
         for verdict in judged:
             reader.take_verdict(verdict)
         after = Position(last, judged[-1].verdict_id if judged else position.verdict_id)
-        if not write_monitors(engine, reader.changed(), position, after):
+        if not write_monitors(engine, reader.changed(), position, after, reader.counted):
             return alarms  # another process looks; it tells what it finds
         alarms += reader.alarms
 
@@ -115,15 +122,19 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
 class _Reader:
     """Monitors as they were written, fed with what is new."""
 
-    def __init__(self, monitors: Sequence[Monitor]) -> None:
+    def __init__(self, monitors: Sequence[Monitor], before: Sequence[Counted]) -> None:
         self._rows = {each.key: each for each in monitors}
+        self._seen: dict[str, SeenConversations] = defaultdict(_no_conversations)
+        for each in before:
+            self._seen[each.about].is_first(each.conversation, each.at)
+        self.counted: list[Counted] = []  # for the first time
         self._fed: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: Scored) -> None:
         key = MonitorKey("scores", scored.calibrator, scored.model, scored.team)
         row = self._row(key)
-        if row is None or row.alarmed_at is not None:
+        if row is None or row.alarmed_at is not None or self._has_counted(key, scored):
             return
         monitor = self._fed.get(key)
         if not isinstance(monitor, ScoreMonitor):
@@ -135,7 +146,7 @@ class _Reader:
     def take_verdict(self, judged: Judged) -> None:
         key = MonitorKey("calibration", judged.calibrator)
         row = self._row(key)
-        if row is None or row.alarmed_at is not None:
+        if row is None or row.alarmed_at is not None or self._has_counted(key, judged):
             return
         monitor = self._fed.get(key)
         if not isinstance(monitor, CalibrationMonitor):
@@ -143,6 +154,16 @@ class _Reader:
             self._fed[key] = monitor
         monitor.add(judged.confidence, is_correct=judged.is_correct)
         self._count(row, monitor.is_alarmed, judged.request_id)
+
+    def _has_counted(self, key: MonitorKey, reply: Scored | Judged) -> bool:
+        """Whether another reply of its conversation counted for this monitor within a day."""
+        if reply.conversation is None:
+            return False
+        about = json.dumps(key)
+        if not self._seen[about].is_first(reply.conversation, reply.at):
+            return True
+        self.counted.append(Counted(about, reply.conversation, reply.at))
+        return False
 
     def changed(self) -> list[Monitor]:
         for key, monitor in self._fed.items():
@@ -165,6 +186,15 @@ class _Reader:
             row.state = self._fed[row.key].as_dict()
             if (alarm := _alarm_of(row)) is not None:
                 self.alarms.append(alarm)
+
+
+def _no_conversations() -> SeenConversations:
+    return SeenConversations(most=None)
+
+
+def _conversations(*replies: Sequence[Scored | Judged]) -> list[str]:
+    named = {each.conversation for some in replies for each in some}
+    return sorted(each for each in named if each is not None)
 
 
 def standing(engine: Any) -> list[Standing]:
@@ -225,8 +255,8 @@ def _text(row: Monitor) -> str:
     if kind == "scores":
         whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
         return (
-            f"scores of {whose} no longer come from where they came from: "
-            "certified thresholds and recalibrations speak of other traffic"
+            f"scores of {whose} have shifted since monitoring began; certificates and "
+            "recalibrations may no longer apply"
         )
     finding = _calibration_monitor(row).finding
     low, high = finding.band

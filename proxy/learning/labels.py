@@ -6,7 +6,8 @@
     found.estimate("delivered")                 # the share of right ones, with its interval
 
 Delivered replies are drawn at random with a stated share (`audit.share`), and a label counts for
-1 / share of them. All held replies are in the queue, and labels there count alike; both kinds are
+1 / share of them. One reply of a conversation counts: its turns are no independent evidence, and
+neither are retries. All held replies are in the queue, and labels there count alike; both kinds are
 scaled to the totals that the record knows. Two things are assumed: whether an audited reply gets
 its verdict has nothing to do with whether it is right, and the same of held replies of one
 confidence. Labels of replies that nobody drew (`other`) have no weight and are left out.
@@ -18,7 +19,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from proxy.store.labels import LabelledReply, Stratum, Totals, labelled, totals
+from policies import SeenConversations
+from proxy.store.labels import (
+    LabelledReply,
+    Stratum,
+    Totals,
+    delivered_replies,
+    labelled,
+    totals,
+)
 
 if TYPE_CHECKING:
     from calibrator import Interval
@@ -116,4 +125,25 @@ def read_labels(
         if calibrator is None or each.is_by(calibrator)
     ]
     drawn = [each for each in found if each.stratum != "other"]
-    return Labels(drawn, totals(engine, since, calibrator), len(found) - len(drawn))
+    known = totals(engine, since, calibrator)
+    counted = one_per_conversation(drawn, delivered_replies(engine, since))
+    return Labels(counted, known, len(found) - len(drawn))
+
+
+def one_per_conversation(
+    replies: Sequence[LabelledReply], delivered: Mapping[str, int]
+) -> list[LabelledReply]:
+    """The first labelled reply of each conversation, delivered and held ones apart.
+
+    The more replies of a conversation were `delivered`, the likelier was one of them drawn; its
+    `share` says how likely.
+    """
+    seen = SeenConversations(None, None)
+    found = []
+    for each in replies:
+        name = each.conversation and f"{each.stratum} {each.conversation}"
+        if seen.is_first(name):
+            draws = delivered.get(each.conversation or "", 1)
+            share = None if each.share is None else 1.0 - (1.0 - each.share) ** draws
+            found.append(replace(each, share=share))
+    return found

@@ -19,7 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into, metadata
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
-from proxy.store.records import exchanges, first_id
+from proxy.store.records import conversation_of_row, exchanges, first_id, is_first_request
 
 monitors = sa.Table(
     "drift_monitors",
@@ -33,9 +33,19 @@ monitors = sa.Table(
     sa.Column("alarmed_at", sa.Float),  # seconds since the epoch
     sa.Column("alarmed_by", sa.String),  # the request id at which the alarm was raised
 )
+counted_conversations = sa.Table(
+    "counted_conversations",
+    metadata,
+    sa.Column("about", sa.String, primary_key=True),  # the monitor's key, as JSON
+    sa.Column("conversation", sa.String, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),  # of the reply that counted
+)
+sa.Index("counted_at", counted_conversations.c.at)
+MOST_COUNTED: Final = 200_000
 KEY: Final = ("kind", "calibrator", "model", "team")
 POSITION: Final = ("position", "", "", "")
 
+_AT_ONCE: Final = 500
 Kind = Literal["scores", "calibration"]
 
 
@@ -75,6 +85,8 @@ class Scored(NamedTuple):
     model: str
     team: str
     score: float
+    conversation: str | None
+    at: float
 
 
 class Judged(NamedTuple):
@@ -85,6 +97,16 @@ class Judged(NamedTuple):
     calibrator: str
     confidence: float
     is_correct: bool
+    conversation: str | None
+    at: float
+
+
+class Counted(NamedTuple):
+    """That a reply of a conversation, at a time, has been fed to a monitor."""
+
+    about: str
+    conversation: str
+    at: float
 
 
 def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
@@ -102,8 +124,23 @@ def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
     return found, position
 
 
+def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[Counted]:
+    """What has counted of these conversations, the earliest first; raises StoreError."""
+    its, found = counted_conversations.c, []
+    with reading(engine) as connection:
+        for start in range(0, len(conversations), _AT_ONCE):
+            some = its.conversation.in_(conversations[start : start + _AT_ONCE])
+            rows = connection.execute(counted_conversations.select().where(some)).all()
+            found += [Counted(*row) for row in rows]
+    return sorted(found, key=lambda each: each.at)
+
+
 def write_monitors(
-    engine: sa.Engine, changed: Sequence[Monitor], before: Position, after: Position
+    engine: sa.Engine,
+    changed: Sequence[Monitor],
+    before: Position,
+    after: Position,
+    counted: Sequence[Counted] = (),
 ) -> bool:
     """Writes them at once; False, and nothing, where another process has read on meanwhile."""
     try:
@@ -112,6 +149,7 @@ def write_monitors(
                 return False
             for each in changed:
                 _put(connection, each)
+            _note_counted(connection, counted)
     except SQLAlchemyError as error:
         raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
     return True
@@ -122,6 +160,7 @@ def forget_monitors(engine: sa.Engine) -> int:
     try:
         with engine.begin() as connection:
             its = monitors.delete().where(monitors.c.kind != POSITION[0])
+            connection.execute(counted_conversations.delete())
             return connection.execute(its).rowcount
     except SQLAlchemyError as error:
         raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
@@ -142,29 +181,35 @@ def newest_calibrator(engine: sa.Engine) -> str | None:
 
 
 def scored_after(
-    engine: sa.Engine, request_id: str, before: float, limit: int, step: int = 1
-) -> tuple[list[Scored], str]:
-    """Replies asked for after a request and before a time, in their order; one in `step`.
+    engine: sa.Engine, request_id: str, before: float, limit: int, share: float = 1.0
+) -> list[Scored]:
+    """Replies asked for after a request and before a time, in their order.
 
-    Also the id of the last that was looked at.
+    Of a share of all conversations, about, and of each of those every reply: where turns differ,
+    a sample of replies would have other turns the busier a deployment is.
     """
     score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
-    columns = exchanges.c.request_id, exchanges.c.calibrator, exchanges.c.model, exchanges.c.team
+    row = exchanges.c
+    columns = row.request_id, row.calibrator, row.model, row.team, row.conversation, row.started_at
     query = sa.select(*columns, score).where(*_scored(request_id, before))
-    query = query.order_by(exchanges.c.request_id).limit(limit * step)
+    if share < 1:
+        query = query.where(_place < f"{int(share * 16**_PLACES):0{_PLACES}x}")
+    query = query.order_by(row.request_id).limit(limit)
     with reading(engine) as connection:
         rows = connection.execute(query).all()
-    found = [
-        Scored(id, calibrator.partition("+")[0], model or "", team or "", value)
-        for id, calibrator, model, team, value in rows[::step]
+    return [
+        Scored(id, calibrator.partition("+")[0], model or "", team or "", value, conversation, at)
+        for id, calibrator, model, team, conversation, at, value in rows
     ]
-    return found, rows[-1][0] if rows else request_id
 
 
-def count_scored(engine: sa.Engine, request_id: str, before: float) -> int:
-    query = sa.select(sa.func.count()).select_from(exchanges)
+def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int, str]:
+    """How many replies are waiting to be looked at, and the id of the last."""
+    columns = sa.func.count(), sa.func.max(exchanges.c.request_id)
+    query = sa.select(*columns).where(*_scored(request_id, before))
     with reading(engine) as connection:
-        return connection.execute(query.where(*_scored(request_id, before))).scalar_one()
+        count, last = connection.execute(query).one()
+    return count, last or request_id
 
 
 def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]:
@@ -174,7 +219,8 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]
     joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
     joined = joined.join(held, held.c.request_id == verdicts.c.request_id)
     columns = verdicts.c.id, exchanges.c.request_id, exchanges.c.calibrator, exchanges.c.confidence
-    query = sa.select(*columns, verdicts.c.is_correct).select_from(joined)
+    beside = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
+    query = sa.select(*columns, *beside).select_from(joined)
     query = query.where(
         verdicts.c.id > verdict_id,
         verdicts.c.id == first.scalar_subquery(),
@@ -190,13 +236,17 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]
 def histograms(
     engine: sa.Engine, since: float, before: float, bins: int
 ) -> dict[tuple[str, str, str], list[int]]:
-    """How many replies had their scores in which of so many equal bins, by calibrator without
-    recalibration, model and team."""
+    """How many conversations had their first score in which of so many equal bins, by calibrator
+    without recalibration, model and team."""
+    row = exchanges.c
+    of_it = row.calibrator, row.model, row.team, conversation_of_row
+    first = sa.select(sa.func.min(row.request_id)).where(*_scored(first_id(since), before))
+    first = first.group_by(*of_it)
     score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
     place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
     place = sa.cast(place, sa.Integer)  # SQLite cuts off and may lack floor, PostgreSQL rounds
     group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
-    query = sa.select(*group, sa.func.count()).where(*_scored(first_id(since), before))
+    query = sa.select(*group, sa.func.count()).where(row.request_id.in_(first))
     found: dict[tuple[str, str, str], list[int]] = {}
     with reading(engine) as connection:
         for calibrator, model, team, position, count in connection.execute(query.group_by(*group)):
@@ -212,7 +262,29 @@ def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
         exchanges.c.request_id < first_id(before),
         exchanges.c.confidence.is_not(None),
         exchanges.c.calibrator.is_not(None),
+        is_first_request,
     )
+
+
+_PLACES: Final = 8
+_place = sa.func.coalesce(exchanges.c.conversation, sa.func.substr(exchanges.c.request_id, 17))
+"""Hexadecimal digits that are drawn evenly, the same for all replies of a conversation."""
+
+
+def _note_counted(connection: sa.Connection, counted: Sequence[Counted]) -> None:
+    """Adds what has counted, and forgets the oldest beyond `MOST_COUNTED`."""
+    its = counted_conversations
+    for start in range(0, len(counted), _AT_ONCE):
+        some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
+        statement = insert_into(its, connection)
+        replaced = {"at": statement.excluded.at}
+        keys = ["about", "conversation"]
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=keys, set_=replaced), some
+        )
+    oldest = sa.select(its.c.at).order_by(its.c.at.desc()).offset(MOST_COUNTED).limit(1)
+    if counted and (at := connection.execute(oldest).scalar()) is not None:
+        connection.execute(its.delete().where(its.c.at <= at))
 
 
 def _move(connection: sa.Connection, before: Position, after: Position) -> bool:

@@ -22,7 +22,7 @@ from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.recorded import READ_AT_ONCE
 from proxy.store.recorded_facts import facts_in
-from proxy.store.records import exchanges, first_id
+from proxy.store.records import conversation_of_row, exchanges, first_id
 
 held_replies = metadata.tables["held_replies"]
 
@@ -37,10 +37,10 @@ class LabelledReply:
 
     `confidence` is as it was told, `score` the calibrator's own before a recalibration of the
     deployment; None without one, or where an older version did not record it. `calibrator` names
-    who said it, with that recalibration. `model` is the answering one as
-    far as that is known, else the one asked. `question` is the same for replies to the same
-    question. `share` is the probability with which an audited reply was drawn. Bytes are None
-    where they were not kept, or not asked for.
+    who said it, with that recalibration. `model` is the answering one as far as that is known, else
+    the one asked. `question` is the same for replies to the same question, `conversation` for those
+    of one conversation. `share` is the probability with which an audited reply was drawn. Bytes are
+    None where they were not kept, or not asked for.
     """
 
     request_id: str
@@ -57,6 +57,7 @@ class LabelledReply:
     facts: Facts | None  # that the policy went by
     action: str | None
     question: str
+    conversation: str | None = None
     path: str | None = None
     request: bytes | None = None
     reply: bytes | None = None
@@ -76,7 +77,7 @@ class LabelledReply:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How many scored replies there were, to requests for one choice.
+    """How many conversations with scored replies there were, of requests for one choice.
 
     `other` are those that went out changed or not at all for another reason than a hold; no
     sample of them is drawn.
@@ -124,19 +125,56 @@ def labelled(
 
 
 def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
-    """How many replies labels may stand for; `calibrator` is a version without recalibration."""
-    is_held = exchanges.c.review_id.is_not(None)
-    query = sa.select(is_held, exchanges.c.action, sa.func.count()).where(*_is_counted(since))
+    """How many conversations labels may stand for, one reply of each.
+
+    `calibrator` is a version without recalibration.
+    """
+    stratum = sa.case(
+        (exchanges.c.review_id.is_not(None), "held"),
+        (exchanges.c.action.in_(DELIVERED), "delivered"),
+        else_="other",
+    )
+    count = sa.func.count(sa.distinct(conversation_of_row))
+    query = sa.select(stratum, count).where(*_is_counted(since))
     if calibrator is not None:
         is_its = exchanges.c.calibrator == calibrator
         is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
         query = query.where(is_its | is_recalibrated)
     query = query.where(exchanges.c.upstream.is_not(None))  # what was held before is no new reply
     with reading(engine) as connection:
-        rows = connection.execute(query.group_by(is_held, exchanges.c.action)).all()
-    held = sum(count for its, _, count in rows if its)
-    delivered = sum(count for its, action, count in rows if not its and action in DELIVERED)
-    return Totals(delivered, held, sum(count for *_, count in rows) - held - delivered)
+        return Totals(**{name: of for name, of in connection.execute(query.group_by(sa.text("1")))})
+
+
+def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
+    """How many scored replies were delivered in each conversation that has a label; of those with
+    one reply, nothing is told. Raises StoreError."""
+    has_label = sa.select(exchanges.c.conversation)
+    has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
+    count, conversation = sa.func.count(), exchanges.c.conversation
+    query = sa.select(conversation, count).where(*_is_counted(since))
+    query = query.where(
+        exchanges.c.upstream.is_not(None),
+        exchanges.c.review_id.is_(None),
+        exchanges.c.action.in_(DELIVERED),
+        conversation.in_(has_label),
+    )
+    with reading(engine) as connection:
+        return {
+            name: number
+            for name, number in connection.execute(query.group_by(conversation))
+            if number > 1
+        }
+
+
+def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
+    """The request id of the first scored reply of each conversation that has a label."""
+    has_label = sa.select(exchanges.c.conversation)
+    has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
+    conversation = exchanges.c.conversation
+    query = sa.select(conversation, sa.func.min(exchanges.c.request_id))
+    query = query.where(*_is_counted(since), conversation.in_(has_label)).group_by(conversation)
+    with reading(engine) as connection:
+        return {name: first for name, first in connection.execute(query)}
 
 
 class Given(NamedTuple):
@@ -171,6 +209,7 @@ _OF_EXCHANGE: Final = (
     exchanges.c.is_stream,
     exchanges.c.policy,
     exchanges.c.facts,
+    exchanges.c.conversation,
 )
 
 
@@ -203,6 +242,7 @@ def _labelled(row: Any, has_content: bool) -> LabelledReply:
         facts[0] if facts else None,
         row["action"],
         row["question"] or row["request_id"],
+        row["conversation"],
         row["path"],
         row["request"] if has_content else None,
         row["reply"] if has_content else None,

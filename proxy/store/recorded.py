@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from policies import Exchange, Facts
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import held_replies
+from proxy.store.polls import poll_by
 from proxy.store.recorded_facts import facts_in
-from proxy.store.records import exchanges, first_id
+from proxy.store.records import exchanges, first_id, is_first_request
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
@@ -46,6 +47,14 @@ class Recorded:
     lacks: frozenset[str]
     shadowed: tuple[tuple[str, str], ...]
     is_correct: bool | None
+    review_id: str | None = None
+    conversation: str | None = None
+    upstream: str | None = None
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether a client only asked again for what is held, as earlier versions recorded it."""
+        return self.upstream is None and self.review_id is not None
 
     @property
     def policy_name(self) -> str:
@@ -64,8 +73,20 @@ class Recorded:
 
 
 def find(engine: sa.Engine, id: str) -> Recorded | None:
-    """The exchange with this request id, or the one whose reply is held under it."""
-    return next(_select(engine, _recorded().where(_is_about(engine, id))), None)
+    """The exchange with this request id, or the one whose reply is held under it.
+
+    Of a request that asked again for a held reply it is the one that the reply was held for.
+    """
+    found = next(_select(engine, _recorded().where(_is_about(engine, id))), None)
+    review_id = None
+    if found is None:
+        poll = poll_by(engine, id)
+        review_id = poll.review_id if poll else None
+    elif found.is_poll:
+        review_id = found.review_id
+    if review_id is None:
+        return found
+    return next(_select(engine, _recorded().where(_is_about(engine, review_id))), found)
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
@@ -83,8 +104,8 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
     """What policies decided on from a time on, in seconds since the epoch, the oldest first."""
     later = exchanges.c.request_id >= first_id(started_at)
-    decided = exchanges.c.policy.is_not(None)
-    return _select(engine, _recorded().where(later, decided).order_by(exchanges.c.request_id))
+    decided = exchanges.c.policy.is_not(None), is_first_request
+    return _select(engine, _recorded().where(later, *decided).order_by(exchanges.c.request_id))
 
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
@@ -105,18 +126,29 @@ def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
     return [(row["verdict_id"], _read(row)) for row in rows]
 
 
-def recent_confidences(engine: sa.Engine, policy: str) -> list[tuple[str, float]]:
-    """Models asked and confidences of the replies that a policy decided on lately, oldest first."""
-    columns = exchanges.c.facts, exchanges.c.model, exchanges.c.confidence
-    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
+class RecentConfidence(NamedTuple):
+    """What a policy went by lately; `model` is the one asked, `at` in seconds since the epoch."""
+
+    model: str
+    confidence: float
+    conversation: str | None
+    at: float
+
+
+def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]:
+    """Of the replies that a policy decided on lately, the oldest first."""
+    row = exchanges.c
+    columns = row.facts, row.model, row.confidence, row.conversation, row.started_at
+    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"), is_first_request)
     query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
     with reading(engine) as connection:
         rows = connection.execute(query).all()
     found = []
-    for text, model, confidence in reversed(rows):
+    for text, model, confidence, conversation, at in reversed(rows):
         for values in json.loads(text or "[{}]"):  # as in `recorded_facts`, in a tenth of the time
             if (known := values.get("confidence", confidence)) is not None:
-                found.append((values.get("model", model or ""), known))
+                named = values.get("model", model or "")
+                found.append(RecentConfidence(named, known, conversation, at))
     return found
 
 
@@ -153,6 +185,9 @@ _PLAIN: Final = (
     "calibrator",
     "escalated_from",
     "is_correct",
+    "review_id",
+    "conversation",
+    "upstream",
 )
 
 

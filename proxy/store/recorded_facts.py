@@ -88,5 +88,6 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
         "calibrator": row["calibrator"],
         "team": row["team"],
         "key": row["key"],
+        "conversation": row["conversation"],
     }
     return Facts(**(beside | kept))

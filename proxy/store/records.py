@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_rows
 from proxy.store.database import cause, metadata, open_engine
+from proxy.store.polls import Poll, put_polls
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +59,12 @@ exchanges = sa.Table(
     sa.Column("facts", sa.String),  # that the policy went by, see recorded_facts.py
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
     sa.Column("score", sa.Float),  # what a recalibration made the confidence of
+    sa.Column("conversation", sa.String),  # a digest of how it was opened, see openings.py
 )
+conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
+"""Where an older version noted none, each exchange is one of its own."""
+is_first_request: Final = sa.or_(exchanges.c.upstream.is_not(None), exchanges.c.review_id.is_(None))
+"""Not a client that asks again for what is held: versions before `polls` recorded that as well."""
 TELL_EVERY_S = 10.0
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
@@ -140,7 +146,7 @@ class Records:
         self._max_queue = max_queue
         self._every_s = every_s
         self._most_rows = most_rows
-        self._rows: deque[Row] = deque()
+        self._rows: deque[Row | Poll] = deque()
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -153,8 +159,8 @@ class Records:
         self._thread = threading.Thread(target=self._run, name="records", daemon=True)
         self._thread.start()
 
-    def add(self, row: Row) -> None:
-        """Queues a row; sheds it when too many wait already."""
+    def add(self, row: Row | Poll) -> None:
+        """Queues a row, or a poll; sheds it when too many wait already."""
         if len(self._rows) >= self._max_queue:
             self._shed(1, "queue_full")
             return
@@ -181,12 +187,17 @@ class Records:
                 batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
                 self._write(batch)
 
-    def _write(self, batch: list[Row]) -> None:
+    def _write(self, batch: list[Row | Poll]) -> None:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
+        again = [each for each in batch if isinstance(each, Poll)]
+        rows = [each for each in batch if not isinstance(each, Poll)]
         try:
             with self._engine.begin() as connection:
-                _put(connection, batch)
-                note_rows(connection, "recorded", exchanges, batch)
+                if again:
+                    put_polls(connection, again)
+                if rows:
+                    _put(connection, rows)
+                    note_rows(connection, "recorded", exchanges, rows)
         except (SQLAlchemyError, StoreError, ValueError) as error:
             if len(batch) == 1:
                 self._shed(1, cause(error))

@@ -21,6 +21,7 @@ from proxy.store.audit_chain import audit_chain, note_change, note_deletion
 from proxy.store.database import cause, open_engine
 from proxy.store.held_replies import HELD, expire_some, held_replies
 from proxy.store.outbox import Outbox
+from proxy.store.polls import polls
 from proxy.store.records import DAY_S, exchanges, first_id
 from proxy.store.review_queue import ReviewQueue
 
@@ -73,6 +74,7 @@ class Retention:
             oldest_at = now - self._keep_days * DAY_S
             self._in_slices(lambda connection: _forget_exchanges(connection, oldest_at))
             self._in_slices(lambda connection: _empty_lists(connection, oldest_at))
+            self._in_slices(lambda connection: _forget_polls(connection, oldest_at))
         decided_before = now - self._keep_content_days * DAY_S
         self._in_slices(lambda connection: _forget_content(connection, decided_before))
         queue, outbox = ReviewQueue(self._url), Outbox(self._url)
@@ -116,6 +118,15 @@ def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
     connection.rollback()
     count = connection.execute(exchanges.delete().where(exchanges.c.request_id.in_(some))).rowcount
     note_deletion(connection, exchanges, before)
+    connection.commit()
+    return count
+
+
+def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
+    before = first_id(oldest_at)
+    some = sa.select(polls.c.request_id).where(polls.c.request_id < before)
+    some = some.order_by(polls.c.request_id).limit(EXCHANGES_AT_ONCE)
+    count = connection.execute(polls.delete().where(polls.c.request_id.in_(some))).rowcount
     connection.commit()
     return count
 

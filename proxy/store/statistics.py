@@ -15,10 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from policies import SeenConversations
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.labels import Stratum, held_replies
-from proxy.store.records import DAY_S, exchanges, first_id
+from proxy.store.polls import counted_polls
+from proxy.store.records import DAY_S, exchanges, first_id, is_first_request
 
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
@@ -46,6 +48,7 @@ class Seen:
     total_ms: float
     decided_by: str | None
     state: str | None
+    polls: int = 0  # how often its client asked again while it was held
 
 
 class Sampled(NamedTuple):
@@ -61,6 +64,7 @@ class Sampled(NamedTuple):
     policy: str | None
     shadowed: str | None
     review_id: str | None
+    conversation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,13 @@ def latest(
     """
     columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
     wanted = {name: value for name, value in asdict(asked).items() if value is not None}
-    newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
+    newest = sa.select(*columns).where(is_first_request).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
     few = newest.limit(LOOKED_AT if wanted else limit).subquery()
     beside = few.outerjoin(held_replies, held_replies.c.id == few.c.review_id)
-    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state)
+    asked_again = counted_polls(few.c.review_id).label("polls")
+    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
     query = query.select_from(beside)
     query = query.where(*(few.c[name] == value for name, value in wanted.items()))
     with reading(engine) as connection:
@@ -171,7 +176,8 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
 
 
 def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
-    return sa.and_(exchanges.c.request_id >= since, exchanges.c.request_id < until)
+    row = exchanges.c.request_id
+    return sa.and_(row >= since, row < until, is_first_request)
 
 
 def _count(at: int, since: str, until: str) -> sa.Select[Any]:
@@ -200,12 +206,14 @@ class Labelled:
     share: float | None
     model: str | None
     team: str | None
+    conversation: str | None = None
 
 
 def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
     """The replies whose verdicts were given after a time, the latest first.
 
-    Facts alone, of the latest `limit`: what proxy/store/labels.py reads whole.
+    Facts alone, of the latest `limit`: what proxy/store/labels.py reads whole. Of a conversation
+    one reply counts for each reason why it was looked at.
     """
     same = verdicts.alias()
     last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
@@ -223,12 +231,18 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
         held_replies.c.share,
         exchanges.c.model,
         exchanges.c.team,
+        exchanges.c.conversation,
     )
     with reading(engine) as connection:
         rows = connection.execute(
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
-    return [_labelled(*row) for row in rows]
+    found, seen = [_labelled(*row) for row in rows], SeenConversations(None, None)
+    return [each for each in found if seen.is_first(_of_stratum(each))]
+
+
+def _of_stratum(label: Labelled) -> str | None:
+    return label.conversation and f"{label.stratum} {label.conversation}"
 
 
 def _labelled(

@@ -1,0 +1,43 @@
+"""Clients that ask again for what is held: counted, and told in the log now and then.
+
+An agent that asks every two seconds for an hour is one exchange, not 1,800, and a few lines.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+MOST_REVIEWS: Final = 10_000
+
+
+class AskedAgain:
+    """How often a held reply was asked for again in this process, and what came of it last."""
+
+    def __init__(self, review_id: str) -> None:
+        self.review_id = review_id
+        self.count = 0
+        self._last: tuple[str | None, str | None] | None = None
+
+    def is_news(self, action: str | None, error: str | None) -> bool:
+        """Whether a line is worth writing: another answer than before, or 10, 100, 1,000 polls."""
+        is_other = self._last != (action, error)
+        self._last = action, error
+        return is_other or f"{self.count}".strip("0") == "1"
+
+
+class Polls:
+    """One for a proxy; of too many held replies the one not asked for longest is forgotten."""
+
+    def __init__(self, most: int = MOST_REVIEWS) -> None:
+        self._most = most
+        self._of_review: OrderedDict[str, AskedAgain] = OrderedDict()
+
+    def count(self, review_id: str) -> AskedAgain:
+        """Counts one more request for a held reply."""
+        found = self._of_review.pop(review_id, None) or AskedAgain(review_id)
+        self._of_review[review_id] = found
+        if len(self._of_review) > self._most:
+            self._of_review.popitem(last=False)
+        found.count += 1
+        return found

@@ -1,0 +1,125 @@
+"""Traffic as applications make it: requests that belong together, with scores that are alike.
+
+    for ask in chats(rng, 300): ...      # Asked(payload, score), in the order of time
+
+Every conversation has a worth of its own, drawn from one distribution for ever: the traffic is
+stationary, however its requests are mixed. With `worth=harder` it is not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, Any]
+Worth = Callable[[random.Random], float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, and what the calibrator says of the reply to it."""
+
+    payload: dict[str, Any]
+    score: float
+
+
+def usual(rng: random.Random) -> float:
+    return rng.betavariate(4, 2)
+
+
+def harder(rng: random.Random) -> float:
+    """Of questions that are answered worse."""
+    return rng.betavariate(3, 3)
+
+
+def singles(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """Questions that have nothing to do with each other."""
+    for _ in range(count):
+        yield Asked(_asking(_user(rng)), worth(rng))
+
+
+def chats(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """Eight chats at a time, of four turns each; later turns are scored lower. The system message
+    has the time in it."""
+    open_chats: list[tuple[list[Message], float]] = []
+    for second in range(count):
+        while len(open_chats) < 8:
+            open_chats.append(([], worth(rng)))
+        messages, its = open_chats.pop(rng.randrange(8))
+        messages.append(_user(rng))
+        score = _near(rng, its - 0.05 * (len(messages) // 2))
+        yield Asked(_asking(_system(second), *messages), score)
+        messages.append({"role": "assistant", "content": f"reply {rng.random()}"})
+        if len(messages) < 8:
+            open_chats.append((messages, its))
+
+
+def retries(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """Each question one to six times, one after the other, with the same score."""
+    while True:
+        asked = Asked(_asking(_user(rng)), worth(rng))
+        for _ in range(rng.randint(1, 6)):
+            if count == 0:
+                return
+            yield asked
+            count -= 1
+
+
+def agents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """A task in up to twenty steps, each with the results of tools so far."""
+    while count > 0:
+        messages, its = [_system(count), _user(rng)], worth(rng)
+        for _ in range(min(count, rng.randint(2, 20))):
+            yield Asked(_asking(*messages), _near(rng, its))
+            messages = [*messages, {"role": "assistant", "content": None, "tool_calls": [{}]}]
+            messages = [*messages, {"role": "tool", "content": f"result {rng.random()}"}]
+            count -= 1
+
+
+def load_tests(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """Usual traffic, and now and then twenty questions over and over, 200 requests in a row."""
+    tested = [*singles(rng, 20, worth)]
+    for at in range(count):
+        in_test = at % 400 >= 200
+        yield rng.choice(tested) if in_test else next(singles(rng, 1, worth))
+
+
+def examples(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """An application that puts the same two examples before every question."""
+    shown = [_said("What is 1 + 1?"), _answered("2"), _said("What is 2 + 2?"), _answered("4")]
+    for _ in range(count):
+        yield Asked(_asking(*shown, _user(rng)), worth(rng))
+
+
+def documents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
+    """An application whose instruction is always the same; the text is in the system message."""
+    words = ("river", "invoice", "planet", "protein", "treaty", "engine", "violin", "harbour")
+    for _ in range(count):
+        text = " ".join(rng.choices(words, k=12))
+        yield Asked(_asking({"role": "system", "content": text}, _said("Sum this up.")), worth(rng))
+
+
+def _near(rng: random.Random, worth: float) -> float:
+    return min(max(worth + rng.gauss(0, 0.02), 0.0), 1.0)
+
+
+def _asking(*messages: Message) -> dict[str, Any]:
+    return {"model": "m", "messages": [*messages]}
+
+
+def _user(rng: random.Random) -> Message:
+    return _said(f"question {rng.getrandbits(60):x}")
+
+
+def _said(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _answered(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def _system(second: int) -> Message:
+    return {"role": "system", "content": f"You help. It is 10:{second // 60 % 60}:{second % 60}."}
