@@ -174,8 +174,7 @@ class Way:
     async def go_on(self, earlier: Earlier) -> Reply:
         """With the reply that was held when the same was asked before; nobody is asked again."""
         self.earlier = earlier.held
-        self.exchange.asked_again = self.parts.holding.polls.count(earlier.held.id)
-        self.exchange.model, self.exchange.is_stream = self.asked.model, self.asked.is_stream
+        self.exchange.note_poll(self.asked, self.parts.holding.polls.count(earlier.held.id))
         answer = answer_from(earlier.held, self.asked)
         work = self._apply(answer, outcome_from(earlier, self.exchange.request_id))
         return await self._in_time(work, answer, self.asked.is_stream)
@@ -360,8 +359,7 @@ class Way:
         return clarify if question is None else replace(clarify, text=question)
 
     def _calls(self) -> Calls:
-        parts = self.parts
-        return Calls(parts.router, self.exchange, self.asked, self._read, self._score)
+        return Calls(self.parts.router, self.exchange, self.asked, self._read, self._score)
 
     async def _apply(self, answer: Answer, outcome: Outcome) -> Reply:
         """Carries the decision out; what it does not have to change stays as it came."""

@@ -28,6 +28,7 @@ from proxy.store.records import Records
 
 if TYPE_CHECKING:
     from proxy.calls import Call
+    from proxy.completion_request import CompletionRequest
 
 log = structlog.get_logger("pinocchio")
 
@@ -156,6 +157,10 @@ class Exchange:
         """Also for a client that leaves while a reviewer is waited for."""
         outcome.review_id, outcome.action = review_id, "hold"
         self.stamp(outcome)
+
+    def note_poll(self, asked: CompletionRequest, asked_again: AskedAgain) -> None:
+        """It asks again for what is held already, and is no exchange of its own."""
+        self.model, self.is_stream, self.asked_again = asked.model, asked.is_stream, asked_again
 
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamps the outcome; line and record are written once the reply is on its way."""
