@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
+from calibrator.baselines import NAMES_ONLY
 from calibrator.comparisons import Comparison
 from calibrator.evaluate import Evaluation
 from calibrator.figures import (
@@ -87,7 +88,7 @@ def _head(evaluation: Evaluation, heading: str) -> str:
     return (
         f"<header><h1>{escape(heading)}</h1><p>Judged on {evaluation.rows:,} labelled replies to "
         f"{evaluation.questions:,} questions, {percent(evaluation.accuracy)} of them right. "
-        "Every method stands on the same rows.</p></header>"
+        "All methods are judged on the same rows.</p></header>"
     )
 
 
@@ -164,7 +165,7 @@ def _against_baselines(evaluation: Evaluation) -> str:
         for rows in dict.fromkeys(one.rows for one in judged)
     )
     return figures and _section(
-        "Is it better than what is simple?",
+        "Does it beat simple baselines?",
         figures,
         "A leaderboard is not a calibrator: names-only tables know how good each model is on each "
         "benchmark and never look at a reply.",
@@ -358,8 +359,36 @@ def _within(evaluation: Evaluation) -> str:
         f'<div class="wide"><table><thead><tr>{"".join(f"<th>{one}</th>" for one in head)}</tr>'
         f"</thead><tbody>{lines}</tbody></table></div>",
         f"{first.questions:,} questions have right and wrong replies, {first.replies:,} in all: "
-        "how hard a question is cannot help there. Chance: p of permuting labels within questions.",
+        "how hard a question is cannot help there. Chance: p of permuting labels within questions."
+        + names_conclusion(evaluation),
     )
+
+
+def names_conclusion(evaluation: Evaluation) -> str:
+    """What follows from the best table of names beside the calibrator; empty without one."""
+    found = {one.method: one.auroc.value for one in evaluation.within}
+    judged = found.get(evaluation.judged, math.nan)
+    tables = [name for name in evaluation.baselines if name in NAMES_ONLY and name in found]
+    if not tables or not judged > 0.5:
+        return ""
+    best = max(tables, key=lambda name: found[name])
+    value, (low, high) = found[best], _ends_of_difference(evaluation, best)
+    names = f' "{best}", which never looks at a reply, has {figure(value)}'
+    if not low > 0:
+        return f"{names}: the calibrator, with {figure(judged)}, is not clearly better."
+    share = max(0.0, (value - 0.5) / (judged - 0.5))
+    ends = bounds(low, high)
+    return (
+        f"{names}: {percent(share)} of what the calibrator has over chance ({figure(judged)}). Its "
+        f"lead from looking at the replies is {figure(judged - value)} ({ends})."
+    )
+
+
+def _ends_of_difference(evaluation: Evaluation, baseline: str) -> tuple[float, float]:
+    for one in evaluation.comparisons:
+        if (one.rows, one.method, one.baseline) == (POOLED, evaluation.judged, baseline):
+            return one.within.low, one.within.high
+    return -math.inf, math.inf
 
 
 def _methods(evaluation: Evaluation) -> str:

@@ -45,8 +45,7 @@ def main() -> None:
         sys.exit(sentence)
     gc.set_threshold(*GC_THRESHOLDS)
     _import_structlog()
-    import typer
-
+    from pinocchio.help import grouped
     from pinocchio.options import options
     from proxy.commands import cli
     from proxy.logs import configure_logs
@@ -55,7 +54,7 @@ def main() -> None:
     if sys.argv[1:2] != ["serve"]:  # which is to start in no time, and needs none of the others
         _add_others(cli)
     cli.callback()(options)
-    typer.main.get_command(cli)(prog_name="pinocchio")
+    grouped(cli)(prog_name="pinocchio")
 
 
 def _add_others(cli: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 from calibrator import FakeScorer, JudgingError
 from calibrator.evaluate import Evaluation, judge
@@ -24,7 +25,7 @@ from calibrator.intervals import Interval
 from calibrator.metrics import reliability
 from calibrator.model_card import BEGIN, BEGIN_OF, END, figures_of, update_card
 from calibrator.probes import probe
-from calibrator.report import render
+from calibrator.report import names_conclusion, render
 from calibrator.results import Method
 from calibrator.rows import Row, parse_row
 from calibrator.studies import Entry, Study
@@ -113,6 +114,51 @@ def test_the_page_has_every_figure(evaluation: Evaluation) -> None:
         "AUROC",
         "AUROC of TF-IDF by training rows",
     ]
+
+
+NAMES = "names only: model and benchmark"
+
+
+def with_names(signal: float) -> Evaluation:
+    """A calibrator beside a table of names that knows `signal` of the labels."""
+    rows = labelled(1_200, seed=1)
+    methods = [
+        Method("mine@1234+platt@5678abcd", noisy(rows, 1, 0.3), "served"),
+        Method(NAMES, noisy(rows, 2, signal), None, True),
+        Method("stated confidence and length", noisy(rows, 3, 0.05), None, True),
+    ]
+    return judge(rows, methods, resamples=200, permutations=50)
+
+
+def test_a_table_of_names_beside_the_calibrator_has_its_conclusion() -> None:
+    """How much of the ranking within questions comes from knowing who replied, in numbers."""
+    some, same = names_conclusion(with_names(0.15)), names_conclusion(with_names(0.3))
+    assert f'"{NAMES}", which never looks at a reply, has 0.' in some
+    assert re.search(r"\d+ % of what the calibrator has over chance \(0\.\d{3}\)", some)
+    assert re.search(
+        r"Its lead from looking at the replies is 0\.\d{3} \(0\.\d{3} to 0\.\d{3}\)\.", some
+    )
+    assert same.endswith("is not clearly better.")
+    assert some.strip() in Page(render(with_names(0.15))).text
+    assert names_conclusion(evaluated(labelled(400, seed=1))) == ""
+
+
+@pytest.mark.parametrize("width", [1_280, 1_440])
+def test_no_table_is_cut_off(browser: Browser, tmp_path: Path, width: int) -> None:
+    """On an ordinary screen every column of every table is in view, with their details open."""
+    page_file = tmp_path / "report.html"
+    page_file.write_text(render(with_names(0.15)), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(page_file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.wide')].filter((e) => e.scrollWidth > e.clientWidth)"
+        ".map((e) => `${e.scrollWidth} of ${e.clientWidth}: ${e.innerText.slice(0, 80)}`)"
+    )
+    count = page.locator(".wide").count()
+    page.close()
+    assert count >= 5
+    assert cut == []
 
 
 def test_the_page_tells_the_measured_figures(evaluation: Evaluation) -> None:

@@ -1,0 +1,51 @@
+"""How `pinocchio --help` reads: commands in groups, each group with a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import typer
+
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "Run: start the proxy, and look at what it did": (
+        *("serve", "check", "explain", "export", "keys", "audit"),
+    ),
+    "Review: decide on held replies, and say what was right": ("reviews", "feedback"),
+    "Policies: test a policy, replay it on traffic, prove its threshold": (
+        *("test", "replay", "promote", "certify", "schema"),
+    ),
+    "Calibrators: score replies, judge the scores, correct them": (
+        *("score", "evaluate", "advise", "recalibrate", "train", "drift"),
+    ),
+    "Research: studies of the paper, for those who build calibrators": ("survey", "study", "card"),
+}
+
+
+def grouped(cli: typer.Typer) -> Any:
+    """The command of an app, its commands in their groups, in the order of `GROUPS`.
+
+    A command that no group names stands first, under typer's own title.
+    """
+    import typer.main
+
+    _hide_type_of_flags()
+    command: Any = typer.main.get_command(cli)
+    places = {name: group for group, names in GROUPS.items() for name in names}
+    order = list(places)
+    known = sorted(set(command.commands) & set(places), key=order.index)
+    others = [name for name in command.commands if name not in places]
+    command.commands = {name: command.commands[name] for name in [*others, *known]}
+    for name in known:
+        command.commands[name].rich_help_panel = places[name]
+    return command
+
+
+def _hide_type_of_flags() -> None:
+    """Lets help show no `<bool>` behind a flag, which takes no value; typer cannot be told so."""
+    from typer.core import TyperOption
+
+    option: Any = TyperOption
+    shown = getattr(option, "display_type_rich", None)
+    if shown is not None:
+        option.display_type_rich = lambda self, ctx: None if self.is_flag else shown(self, ctx)

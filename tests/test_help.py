@@ -1,0 +1,62 @@
+"""`pinocchio --help` as a new user reads it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pinocchio.help import GROUPS
+from tests.live_proxy import environment
+
+
+def help_of(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pinocchio", *arguments, "--help"],
+        capture_output=True,
+        text=True,
+        env=environment() | {"COLUMNS": "120"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def panels(text: str) -> dict[str, list[str]]:
+    """The commands under each title."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if title := re.match(r"╭─ (.+?) ─*╮", line):
+            found[title[1]] = []
+        elif found and (name := re.match(r"│ ([a-z]+) ", line)):
+            found[list(found)[-1]].append(name[1])
+    return found
+
+
+def test_commands_stand_in_groups_with_a_sentence() -> None:
+    """Every command is in one, those that people need first in the first ones."""
+    found = panels(help_of())
+    assert list(found) == ["Options", *GROUPS]
+    for group, names in GROUPS.items():
+        assert found[group] == [name for name in names if name in found[group]]
+        assert found[group]
+    assert found["Research: studies of the paper, for those who build calibrators"] == [
+        "survey", "study", "card",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("train",), ("evaluate",), ("recalibrate",), ("promote",), ("replay",)]
+)
+def test_flags_show_no_type_and_no_double_negation(command: tuple[str, ...]) -> None:
+    """A flag takes no value, and `--no-dry-run` is what happens without `--dry-run`."""
+    text = help_of(*command)
+    assert "<bool>" not in text
+    assert not re.search(r"--no-(dry-run|from-store|held-only|rollback|history|forest|calls)", text)
+
+
+def test_options_with_values_still_show_their_type() -> None:
+    """`--epochs` takes a number, and says so."""
+    assert re.search(r"--epochs +<int range>", help_of("train"))
