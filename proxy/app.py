@@ -156,10 +156,10 @@ class App:
         admin: AdminSocket | None = None,
     ) -> None:
         self._parts = parts
-        self._desk = DeskServer(admin, setup.config, parts, self._setup) if admin else None
+        self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
+        self._desk = DeskServer(admin, setup.config, parts, self._reloading) if admin else None
         self._admin_url = setup.config.admin.url or (admin.url if admin else None)
         self._courier: Courier | None = None
-        self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
         store, kept = setup.config.store, setup.config.records
         self._drift = DriftWatch(store) if parts.records is not None else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
@@ -167,10 +167,6 @@ class App:
         self._feedback = FeedbackStore(store)
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
-
-    def _setup(self) -> Setup:
-        """What holds now."""
-        return self._reloading.current.setup
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
@@ -248,11 +244,15 @@ class App:
 
     async def _ready(self, _: Request) -> Reply:
         scoring, current = self._parts.scoring, self._reloading.current
-        facts = {
+        refusal = self._reloading.refusal
+        facts: dict[str, object] = {
             "status": "ok" if scoring.is_ready else "loading",
             "calibrator": current.scores.name,
             "generation": current.number,
+            "configuration": "current" if refusal is None else "refused",
         }
+        if refusal is not None:  # the log and the desk say why: anybody may read this
+            facts["configuration_refused_at"] = round(refusal.at, 3)
         return Reply(200 if scoring.is_ready else 503, JSON, json.dumps(facts).encode())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

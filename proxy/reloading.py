@@ -8,8 +8,9 @@ connections are closed when its last request has ended.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -28,6 +29,14 @@ log = structlog.get_logger(__name__)
 NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin", "webhooks")
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the files as they are cannot be used, since when (seconds since the epoch)."""
+
+    at: float
+    problems: tuple[str, ...]
+
+
 class Reloading:
     """Holds the `current` generation; `reload` gives the setup anew, or raises StartupError."""
 
@@ -39,7 +48,7 @@ class Reloading:
         self._closing: set[asyncio.Task[None]] = set()
         self._newest = first  # on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
-        self._is_refused = False  # what the files say now
+        self.refusal: Refusal | None = None  # of what the files say now
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
@@ -74,21 +83,26 @@ class Reloading:
     def _on_change(self) -> None:
         if self._reload is None:
             return
-        before, self._is_refused = self._newest, True
+        before = self._newest
         try:
             self._take(self._reload())
-            self._is_refused = False
+            self.refusal = None
         except (StartupError, StoreError) as error:
             cause = error.__cause__
             problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
             self._suspects = frozenset(Path(problem.source) for problem in problems)
+            told = str(error).splitlines()
+            self.refusal = Refusal(time.time(), tuple(told))
             log.error(
                 "configuration_refused",
-                problems=str(error).splitlines(),
+                problems=told,
                 generation=before.number,
-                hint="the configuration that held so far still holds",
+                hint="still using the previous configuration",
             )
         except Exception as error:
+            self.refusal = Refusal(
+                time.time(), ("the proxy failed to read it; its log says where",)
+            )
             log.error("configuration_refused", generation=before.number, **place(error))
 
     def _take(self, setup: Setup) -> None:
@@ -123,7 +137,7 @@ class Reloading:
         for problem in problems_of(keys, self._newest.setup):
             log.error("key_unusable", problem=problem)
         self._loop.call_soon_threadsafe(self._newest.use_keys, keys)
-        if self._is_refused:
+        if self.refusal is not None:
             self._on_change()  # a key may have been what was in the way
 
     def _read_keys(self) -> tuple[tuple[int, int], list[ClientKey]]:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -259,7 +260,10 @@ def serve(
     if reload is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: app.reload())
     settings = server_settings(app, setup.config)
-    for line in [*greeting(setup, url), *([admin.greeting()] if admin else [])]:
+    for line in [
+        *greeting(setup, url),
+        *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
+    ]:
         say(line)
     settle_memory()
     uvicorn.Server(settings).run(sockets=[listening])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,10 +239,16 @@ store: sqlite:///{folder}/held.db
 
 
 def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]) -> None:
-    """Without a token the start prints a link, which is exchanged for a cookie, and then is worth
-    nothing; a key made beside it lets an admin in again."""
+    """Without a token the start makes a link, which is exchanged for a cookie, and then is worth
+    nothing; a key made beside it lets an admin in again. What is no terminal is perhaps a log: the
+    link stands in a file that nobody else can read."""
     proxy, folder = process
-    found = re.search(r"review desk (http://127\.0\.0\.1:\d+)(/pinocchio/login\S+)", proxy.stdout())
+    place = re.search(r"works once: in (\S+), for you alone", proxy.stdout())
+    assert place is not None
+    assert "token=" not in proxy.stdout()
+    file = Path(place[1])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)(/pinocchio/login\S+)\n", file.read_text())
     assert found is not None
     with httpx.Client(base_url=found[1], trust_env=False) as page:
         entered = page.get(found[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import threading
@@ -30,11 +31,11 @@ HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 class Running:
     """A `pinocchio serve` whose files a test changes."""
 
-    def __init__(self, folder: Path, upstream_url: str) -> None:
+    def __init__(self, folder: Path, upstream_url: str, more: str = "") -> None:
         self.folder = folder
         self.upstream_url = upstream_url
         self.write("house.yaml", DELIVER)
-        self.process = ProxyProcess(folder, self.config())
+        self.process = ProxyProcess(folder, self.config(more=more))
 
     def config(self, policy: str = "house.yaml", more: str = "", key: str = OWN_KEY) -> str:
         return f"""
@@ -292,3 +293,35 @@ def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
     revoke_key(running.folder / "held.db", key.id)
     running.wait_for(3)
     assert ask_with(running.process.base_url, secret).status_code == 401
+
+
+def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """In the body of `/readyz`, without the reasons; at the desk on every page and in its figures,
+    with them; and nowhere any more once it is mended."""
+    running = Running(tmp_path, upstream.base_url, "admin: {token: tok}")
+    ready = running.process.base_url.removesuffix("/v1") + "/readyz"
+    found = re.search(r"review desk (http://\S+)", running.process.stdout())
+    assert found is not None
+    desk = httpx.Client(
+        base_url=found[1], headers={"authorization": "Bearer tok"}, trust_env=False, timeout=20
+    )
+
+    def state() -> Any:
+        return httpx.get(ready, trust_env=False).json()
+
+    with running.process, desk:
+        assert state()["configuration"] == "current"
+        assert desk.get("/pinocchio/v1/stats").json()["configuration"]["is_refused"] is False
+        running.configure(more="admin: {token: tok}\nnonsense: 1")
+        until(lambda: state()["configuration"] == "refused", PATIENCE_S)
+        assert abs(state()["configuration_refused_at"] - time.time()) < PATIENCE_S
+        assert "nonsense" not in str(state())
+        told = desk.get("/pinocchio/v1/stats").json()["configuration"]
+        assert (told["is_refused"], "nonsense" in told["problems"][0]) == (True, True)
+        for page in ("reviews", "policies"):
+            shown = desk.get(f"/console/{page}").text
+            assert "The configuration on disk was refused" in shown
+            assert "nonsense" in shown
+        running.configure(more="admin: {token: tok}", policy="house.yaml")
+        until(lambda: state()["configuration"] == "current", PATIENCE_S)
+        assert "refused" not in desk.get("/console/reviews").text

@@ -275,5 +275,5 @@ def test_health(proxy: LiveProxy) -> None:
     """`/livez` says that the process answers, `/readyz` which calibrator is loaded."""
     assert proxy.http.get("/livez").json() == {"status": "ok"}
     ready = proxy.http.get("/readyz")
-    facts = {"status": "ok", "calibrator": "words@1", "generation": 1}
+    facts = {"status": "ok", "calibrator": "words@1", "generation": 1, "configuration": "current"}
     assert (ready.status_code, ready.json()) == (200, facts)

@@ -52,6 +52,7 @@ def page(
         role=visitor.role,
         csrf=visitor.csrf or "",
         logout_path=LOGOUT,
+        refusal=desk.refusal(),
         **values,
     )
 

@@ -83,7 +83,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.get("/stats")
     def stats() -> dict[str, Any]:
-        """What waits in each queue, and what was decided in the last 30 days."""
+        """What waits, what was decided in 30 days, and whether the configuration is refused."""
         return desk.stats()
 
     @api.get("/events", response_class=StreamingResponse)

@@ -41,6 +41,7 @@ from proxy.store.review_queue import Listed, Place, ReviewQueue
 
 if TYPE_CHECKING:
     from proxy.generation import Setup
+    from proxy.reloading import Refusal
 
 State = Literal["open", "released", "rejected", "expired"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -72,18 +73,21 @@ class Page:
 
 
 class Desk:
-    """`setup` gives the configuration that holds now; `on_decision` hears of each reply decided."""
+    """`setup` gives the configuration that holds now, `refusal` why a newer one does not;
+    `on_decision` hears of each reply decided."""
 
     def __init__(
         self,
         queue: ReviewQueue,
         setup: Callable[[], Setup] | None = None,
         on_decision: Callable[[str], None] = lambda _: None,
+        refusal: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
         self.queue = queue
         self.setup = setup
         self.feedback = FeedbackStore(queue.url)
         self._on_decision = on_decision
+        self.refusal = refusal
         self.doubts = Doubts()
         self._stats: tuple[float, dict[str, Any]] = (0.0, {})
 
@@ -218,7 +222,15 @@ class Desk:
                 "webhooks": delivery_counts(self.queue.engine),
             }
             self._stats = time.monotonic(), stats
-        return stats
+        return stats | {"configuration": self._configuration()}
+
+    def _configuration(self) -> dict[str, Any]:
+        """Whether what the files say is in force."""
+        refusal = self.refusal()
+        if refusal is None:
+            return {"is_refused": False, "refused_at": None, "problems": []}
+        problems = list(refusal.problems)
+        return {"is_refused": True, "refused_at": refusal.at, "problems": problems}
 
     # --- a review -------------------------------------------------------------------------------
 

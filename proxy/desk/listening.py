@@ -11,7 +11,8 @@ import contextlib
 import errno
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,9 +22,10 @@ import uvicorn
 from proxy.asgi import Receive, Scope, Send
 from proxy.config import AdminConfig, Config
 from proxy.errors import ExitStatus, StartupError
-from proxy.generation import Parts, Setup
+from proxy.generation import Parts
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
+from proxy.reloading import Reloading
 
 log = structlog.get_logger(__name__)
 
@@ -43,10 +45,18 @@ class AdminSocket:
         host, port = self.listening.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def greeting(self) -> str:
+    def greeting(self, *, is_terminal: bool) -> str:
+        """Where the desk is; what is no terminal may be a log that others read, so there the link
+        that opens it stands in a file of its own."""
         if self.login_code is None:
             return f"  review desk {self.url}"
-        return f"  review desk {self.url}/pinocchio/login?token={self.login_code} (works once)"
+        link = f"{self.url}/pinocchio/login?token={self.login_code}"
+        if is_terminal:
+            return f"  review desk {link} (works once)"
+        handle, path = tempfile.mkstemp(prefix="pinocchio-login-", text=True)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(f"{link}\n")
+        return f"  review desk {self.url} (login link, works once: in {path}, for you alone)"
 
 
 def check_admin(config: AdminConfig) -> None:
@@ -113,15 +123,13 @@ class Application(Protocol):
 
 
 class DeskServer:
-    """Serves the desk on its socket; `setup` gives the configuration that holds now."""
+    """Serves the desk on its socket; `holder` gives the configuration that holds now."""
 
-    def __init__(
-        self, admin: AdminSocket, config: Config, parts: Parts, setup: Callable[[], Setup]
-    ) -> None:
+    def __init__(self, admin: AdminSocket, config: Config, parts: Parts, holder: Reloading) -> None:
         self._admin = admin
         self._config = config
         self._parts = parts
-        self._setup = setup
+        self._holder = holder
         self._loading: asyncio.Task[Application] | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -182,7 +190,12 @@ class DeskServer:
             feed.wake()
 
         return DeskApplication(
-            Desk(queue, self._setup, on_decision),
+            Desk(
+                queue,
+                lambda: self._holder.current.setup,
+                on_decision,
+                lambda: self._holder.refusal,
+            ),
             Door(token, self._admin.login_code, KeyStore(config.store)),
             feed,
             is_loopback=is_loopback(admin.host),
