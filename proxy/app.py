@@ -37,6 +37,7 @@ from proxy.generation import Generation, Parts, Setup
 from proxy.images import Images
 from proxy.keys import masked
 from proxy.learning.drift_watch import DriftWatch
+from proxy.model_lists import JSON
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
 from proxy.reloading import Reloading
@@ -48,7 +49,6 @@ from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
 from proxy.store.retention import Retention
-from proxy.surfaces import JSON
 from proxy.traffic import Traffic
 from proxy.verdicts import Verdicts
 

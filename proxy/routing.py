@@ -37,7 +37,14 @@ class Router:
             for route in config.models
             if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
         ]
+        served = [route.upstream for route in reversed(config.models)]  # the widest first
+        self._listed = [each for each in dict.fromkeys(served) if not config.upstreams[each].demo]
         self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
+
+    @property
+    def listed(self) -> list[str]:
+        """The upstreams but the demo that models are routed to, that of the widest route first."""
+        return self._listed
 
     @property
     def local_models(self) -> list[str]:

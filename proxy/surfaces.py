@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import unquote
 
 from proxy import headers as names
-from proxy.anthropic_relay import KEY_HEADERS
 from proxy.asgi import Reply, Request
 from proxy.config import AttachConfig
 from proxy.conversations import Conversations
-from proxy.encoding import can_decode, decode
-from proxy.errors import UpstreamError
 from proxy.exchange import Exchange, hash_key
-from proxy.headers import to_client, to_upstream, without
+from proxy.headers import to_client, to_upstream
 from proxy.held import fetch_held, held_format
-from proxy.json_splice import json_object, replace_member
+from proxy.json_splice import json_object
+from proxy.model_lists import JSON, list_models, local_model
 from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.spelling import names_in, path_after_v1
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
-from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
+from proxy.upstream import UpstreamReply, UpstreamRequest
 
-JSON: Headers = [(b"content-type", b"application/json")]
 JSON_TYPE = "application/json"
 
 
@@ -86,27 +82,20 @@ class Surfaces:
         return self.router.default()
 
     async def models(self, request: Request) -> Reply:
-        """Upstream's list with the models that are answered here; those alone without upstream."""
-        local = self.router.local_models
-        default = self.router.default_name()
-        has_key = any(request.header(name) is not None for name in KEY_HEADERS) or (
-            default is not None and self.router.has_key(default)
-        )
-        if default is None or (local and not has_key):
-            return _local_models(local)
-        try:
-            reply = await self.relay(request)
-        except UpstreamError:
-            if not local:
-                raise
-            return _local_models(local)
-        return await _with_local(reply, local) if local and reply.status == 200 else reply
+        """`GET /v1/models`, see model_lists.py."""
+        return await list_models(self.router, request, self._relay_to)
+
+    async def _relay_to(self, request: Request, name: str) -> Reply:
+        exchange = Exchange(request, self.records)
+        with exchange:
+            reply = await self.send(exchange, name)
+        return self.labelled(exchange, reply)
 
     async def model(self, request: Request) -> Reply:
         """`GET /v1/models/{id}`: one that is answered here, or upstream's."""
         id = unquote(request.path.removeprefix("/v1/models/"))
         if id in self.router.local_models:
-            return Reply(200, JSON, json.dumps(_model(id)).encode())
+            return Reply(200, JSON, json.dumps(local_model(id)).encode())
         return await self.relay(request)
 
     async def completion(self, request: Request) -> Reply:
@@ -116,32 +105,3 @@ class Surfaces:
         if format is None:
             return await self.relay(request)
         return await fetch_held(self.store, format, id, request, self.attach)
-
-
-def _local_models(ids: list[str]) -> Reply:
-    listing = {"object": "list", "data": [_model(id) for id in ids]}
-    return Reply(200, JSON, json.dumps(listing).encode())
-
-
-def _model(id: str) -> dict[str, Any]:
-    return {"id": id, "object": "model", "created": 0, "owned_by": "pinocchio"}
-
-
-async def _with_local(reply: Reply, ids: list[str]) -> Reply:
-    """Upstream's list, the local models added; as it came where it is no list that we can read."""
-    encoding = header(reply.headers, b"content-encoding")
-    if isinstance(reply.body, bytes | tuple) or not can_decode(encoding):
-        return reply
-    try:
-        raw = b"".join([chunk async for chunk in reply.body])
-    finally:
-        if reply.on_close is not None:
-            await reply.on_close()
-    listing = json_object(body := decode(raw, encoding))
-    data = listing.get("data") if listing else None
-    if not isinstance(data, list):
-        return Reply(reply.status, reply.headers, raw)
-    known = {model.get("id") for model in data if isinstance(model, dict)}
-    longer = [*data, *(_model(id) for id in ids if id not in known)]
-    kept = without(reply.headers, b"content-length", b"content-encoding")
-    return Reply(reply.status, kept, replace_member(body, "data", longer))

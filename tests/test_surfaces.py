@@ -23,33 +23,82 @@ def without_key(proxy: LiveProxy, path: str) -> httpx.Response:
 # Models
 
 
-def test_models_without_a_key(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
-    """Without any key the models that are answered here are listed, and upstream is not asked."""
-    listing = without_key(proxy, "/v1/models").json()
-    assert listing["object"] == "list"
-    assert [model["id"] for model in listing["data"]] == ["demo"]
-    assert upstream.requests == []
+def told(upstream: FaultyUpstream, **headers: str) -> httpx.Response:
+    """Upstream's own list, asked for directly."""
+    return httpx.get(f"{upstream.base_url}/models", headers={"x-faulty": "identity", **headers})
 
 
 @pytest.mark.parametrize("encoding", ["identity", *ENCODERS])
-def test_models_with_a_key(proxy: LiveProxy, upstream: FaultyUpstream, encoding: str) -> None:
-    """With a key upstream's list comes as it is, whatever its encoding, with ours behind it."""
-    response = proxy.http.get("/v1/models?x=1", headers={"x-faulty": encoding})
-    listing = response.json()
-    assert [model["id"] for model in listing["data"]] == ["ok", "demo"]
-    assert listing["data"][0]["price"] == 1.0
-    assert listing["vendor"] == 1.0
-    assert "content-encoding" not in response.headers
-    assert upstream.last.target == "/v1/models?x=1"
-    assert upstream.last.header("authorization") == "Bearer sk-client"
+def test_one_upstreams_list_is_relayed(
+    proxy: LiveProxy, upstream: FaultyUpstream, encoding: str
+) -> None:
+    """Byte for byte, whatever its encoding: the demo beside it is not listed."""
+    headers = {"x-faulty": encoding, "authorization": "Bearer sk-client"}
+    with (
+        httpx.stream("GET", f"{proxy.base_url}/models?x=1", headers=headers) as response,
+        httpx.stream("GET", f"{upstream.base_url}/models?x=1", headers=headers) as direct,
+    ):
+        assert b"".join(response.iter_raw()) == b"".join(direct.iter_raw())
+        assert response.headers.get("content-encoding") == direct.headers.get("content-encoding")
+    proxied = upstream.requests[0]
+    assert proxied.target == "/v1/models?x=1"
+    assert proxied.header("authorization") == "Bearer sk-client"
+
+
+def test_models_without_a_key(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
+    """An upstream that asks for no key lists its models to whoever has none."""
+    assert without_key(proxy, "/v1/models").content == told(upstream).content
 
 
 def test_models_with_a_configured_key(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
     """An upstream key in the configuration is enough to list upstream's models."""
     proxy = start_proxy(upstream={"api_key": "sk-configured"})
     ids = [model["id"] for model in without_key(proxy, "/v1/models").json()["data"]]
-    assert ids == ["ok", "demo"]
+    assert ids == ["ok"]
     assert upstream.last.header("authorization") == "Bearer sk-configured"
+
+
+def test_the_demo_is_listed_where_nothing_else_is(tmp_path: Path) -> None:
+    """Where upstream refuses for lack of a key, is away, or is not there at all."""
+    away = LiveProxy(f"http://127.0.0.1:{free_port()}/v1", tmp_path)
+    ids = [model["id"] for model in without_key(away, "/v1/models").json()["data"]]
+    with_key = away.http.get("/v1/models")
+    away.stop()
+    assert ids == ["demo"]
+    assert (with_key.status_code, error_of(with_key)["code"]) == (502, "upstream_unreachable")
+
+
+def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> None:
+    """To whoever has one, upstream's refusal is the answer."""
+    refusing = {"x-faulty": "status-401"}
+    listing = httpx.get(f"{proxy.base_url}/models", headers=refusing).json()
+    assert [model["id"] for model in listing["data"]] == ["demo"]
+    assert proxy.http.get("/v1/models", headers=refusing).status_code == 401
+
+
+def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """The widest route's list first, then what others have that is routed to them; only with keys
+    of their own, and one that is away is left out."""
+    other = {"base_url": upstream.base_url, "api_key": "sk-other"}
+    upstreams = {
+        "wide": {"base_url": upstream.base_url},
+        "other": other,
+        "keyless": {"base_url": upstream.base_url},
+        "away": {"base_url": f"http://127.0.0.1:{free_port()}/v1", "api_key": "sk-away"},
+        "demo": {"demo": True},
+    }
+    models = [("demo", "demo"), ("x", "away"), ("k", "keyless"), ("ok", "other"), ("*", "wide")]
+    proxy = LiveProxy(
+        upstream.base_url,
+        tmp_path,
+        upstreams=upstreams,
+        models=tuple({"match": match, "upstream": name} for match, name in models),
+    )
+    listing = proxy.http.get("/v1/models").json()
+    proxy.stop()
+    assert [model["id"] for model in listing["data"]] == ["ok"]
+    keys = [each.header("authorization") for each in upstream.requests]
+    assert keys == ["Bearer sk-client", "Bearer sk-other"]
 
 
 @pytest.mark.parametrize("faulty", ["status-401", "unknown-encoding"])
@@ -63,19 +112,17 @@ def test_models_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("faulty", ["broken-gzip", "cut"])
-def test_half_a_list_of_models_is_502(proxy: LiveProxy, faulty: str) -> None:
-    """A list that breaks off is an error, never half a list."""
+def test_half_a_list_of_models_is_502(
+    start_proxy: StartProxy, upstream: FaultyUpstream, faulty: str
+) -> None:
+    """Where several make one list, one that breaks off is an error, never half a list."""
+    place = {"base_url": upstream.base_url, "api_key": "sk-x"}
+    upstreams = {"one": place, "two": place}
+    models = ({"match": "x", "upstream": "one"}, {"match": "*", "upstream": "two"})
+    proxy = start_proxy(upstreams=upstreams, models=models)
     response = proxy.http.get("/v1/models", headers={"x-faulty": faulty})
     assert response.status_code == 502
     assert error_of(response)["code"] == "upstream_broke_off"
-
-
-def test_models_without_an_upstream(tmp_path: Path) -> None:
-    """Where upstream cannot be reached, the models that are answered here are listed."""
-    proxy = LiveProxy(f"http://127.0.0.1:{free_port()}/v1", tmp_path)
-    listing = proxy.http.get("/v1/models").json()
-    proxy.stop()
-    assert [model["id"] for model in listing["data"]] == ["demo"]
 
 
 def test_a_model_that_is_answered_here(proxy: LiveProxy, upstream: FaultyUpstream) -> None:

@@ -54,6 +54,7 @@ from proxy.errors import (
 )
 from proxy.host_check import check_host, is_loopback
 from proxy.logs import configure_logs
+from proxy.model_lists import JSON
 from proxy.scoring import Scoring, described
 from proxy.server import (
     bind,
@@ -63,7 +64,6 @@ from proxy.server import (
     settle_memory,
     url_of,
 )
-from proxy.surfaces import JSON
 from proxy.upstream import Headers, header
 
 log = structlog.get_logger(__name__)
