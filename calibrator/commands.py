@@ -310,6 +310,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 def _train_language_model(files: list[Path], output: Path, asked: dict[str, Any]) -> None:
     from calibrator.llm.train import train_llm
 
+    check_readable(files)
     with Progress("training", 0) as bar:
         train_llm(
             output,

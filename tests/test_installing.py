@@ -67,7 +67,16 @@ def test_what_is_missing_is_told_before_it_is_needed() -> None:
 def test_no_page_promises_a_package_on_an_index() -> None:
     """There is none: `pip install pinocchio-proxy` fails for everybody."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
-    for folder in ("calibrator", "proxy", "policies", "deploy", "examples", "scripts", ".github"):
+    for folder in (
+        "calibrator",
+        "proxy",
+        "policies",
+        "deploy",
+        "examples",
+        "scripts",
+        "docs",
+        ".github",
+    ):
         pages += [
             path for path in (ROOT / folder).rglob("*.md") if "node_modules" not in path.parts
         ]
