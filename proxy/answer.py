@@ -18,6 +18,7 @@ from proxy.errors import UpstreamBrokenError, UpstreamError
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.headers import to_client, without
 from proxy.json_splice import Pieces, dumps, json_object, replace_member, with_member
+from proxy.remembering import LONGEST, remembers
 from proxy.scoring import Confidence
 from proxy.sse import Event, EventReader, EventTooLargeError
 from proxy.upstream import Headers, UpstreamReply, too_large
@@ -145,7 +146,7 @@ def is_event_stream(reply: UpstreamReply) -> bool:
     return _is_event_stream(reply.values.get(b"content-type", b""))
 
 
-@lru_cache(maxsize=256)
+@remembers(256)
 def _is_event_stream(content_type: bytes) -> bool:
     return content_type.lower().startswith(EVENT_STREAM)
 
@@ -154,9 +155,12 @@ def unscorable_reason(reply: UpstreamReply) -> str | None:
     """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
     if reply.status != 200:
         return "upstream_status"
-    return _unreadable(
-        reply.values.get(b"content-type", b""), reply.values.get(b"content-encoding", b"identity")
+    type, encoding = (
+        reply.values.get(b"content-type", b""),
+        reply.values.get(b"content-encoding", b"identity"),
     )
+    is_short = len(type) + len(encoding) <= LONGEST
+    return (_unreadable if is_short else _unreadable.__wrapped__)(type, encoding)
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
 from proxy.asgi import (
+    CLIENT,
     Endpoint,
     Receive,
     Reply,
@@ -196,6 +197,8 @@ class App:
         except ProxyError as error:
             self._note_refusal(scope, error)
             return partial(_refuse, error)
+        if CLIENT in scope and (not generation.needs_keys or scope[CALLER].id is not None):
+            scope[CLIENT].note_known()
         method, path = scope["method"], scope["path"]
         known = routes.exact.get((method, path)) or routes.other(scope)
         return known or self._other(method, path)

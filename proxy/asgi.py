@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol
 
 import structlog
@@ -20,6 +19,7 @@ from proxy import headers as names
 from proxy.callers import ANYONE, CALLER, Caller
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
+from proxy.remembering import remembers
 from proxy.upstream import Headers, WithHeaders, first_values
 
 Scope = MutableMapping[str, Any]
@@ -39,6 +39,9 @@ class Client(Protocol):
     def whole_body(self, limit: int) -> bytes | None:
         """The request's body, if all of it is there and has at most `limit` bytes; else it has to
         be `receive`d."""
+
+    def note_known(self) -> None:
+        """Who asks may come in; connections of those who may not have only a share of the room."""
 
     def tell_leaving(self, call: Callable[[], object] | None) -> None:
         """Calls once, when the client leaves before its reply is whole; with None, not any more."""
@@ -209,7 +212,7 @@ def raw_path_of(scope: Scope) -> str:
     return _path_of(scope.get("raw_path") or scope["path"].encode())
 
 
-@lru_cache(maxsize=1_024)
+@remembers(1_024)
 def _path_of(raw: bytes) -> str:
     return raw.partition(b"?")[0].decode("latin-1")
 

@@ -277,6 +277,7 @@ class LimitsConfig(Section):
     commit_after_s: float = Field(default=15, gt=0)
     clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
+    max_connections: int | None = Field(default=None, gt=0)  # None: as the open files allow
 
 
 def _unknown_upstream(name: str, known: Collection[str]) -> str:

@@ -2,6 +2,9 @@
 
     ProxyError                      status, type, code and param of OpenAI's error envelope
     ├── BadRequestError             400  the request cannot be read
+    ├── TooSlowError                408  a request that did not arrive in time
+    ├── HeadTooLargeError           431  more bytes or fields of header than are read
+    ├── BusyError                   503  all connections are taken
     ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  `Host` is not this machine's while open on loopback
@@ -74,6 +77,18 @@ class ProxyError(Exception):
 
 class BadRequestError(ProxyError):
     status, type, code = 400, "invalid_request_error", "invalid_request"
+
+
+class TooSlowError(ProxyError):
+    status, type, code = 408, "invalid_request_error", "request_timeout"
+
+
+class HeadTooLargeError(ProxyError):
+    status, type, code = 431, "invalid_request_error", "header_too_large"
+
+
+class BusyError(ProxyError):
+    status, type, code = 503, "server_error", "too_many_connections"
 
 
 class InvalidKeyError(ProxyError):

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from proxy.errors import ProxyError
 from proxy.json_splice import dumps
 from proxy.outcome import Outcome, shown
 from proxy.polls import AskedAgain
+from proxy.remembering import remembers
 from proxy.scoring import Status
 from proxy.store.polls import Poll
 from proxy.store.recorded_facts import written
@@ -48,7 +48,7 @@ def hash_key(request: Request) -> str:
     return _hashed(values.get(b"authorization") or values.get(b"x-api-key") or b"")
 
 
-@lru_cache(maxsize=1_024)
+@remembers(1_024)
 def _hashed(presented: bytes) -> str:
     return hashlib.sha256(presented).hexdigest()
 

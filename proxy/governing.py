@@ -23,6 +23,7 @@ from policies import (
 )
 from proxy.completion_request import CompletionRequest
 from proxy.errors import BadRequestError
+from proxy.remembering import LONGEST
 from proxy.traffic import Traffic
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
@@ -78,7 +79,9 @@ class Governing:
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
         """How the stream of a request has to be sent so that each policy can decide on it."""
         caller = asked.caller
-        return self._mode_of(
+        chosen = (asked.model, asked.domain or "", *asked.tags)  # by the client
+        is_short = sum(map(len, chosen)) <= LONGEST
+        return (self._mode_of if is_short else self._mode_of.__wrapped__)(
             model=asked.model,
             domain=asked.domain,
             tags=asked.tags,

@@ -43,7 +43,8 @@ HOP_BY_HOP = frozenset(
     }
 )
 name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
-MAX_NAMES = 10_000  # that are remembered; clients choose them
+MAX_NAMES = 2_000  # that are remembered; clients choose them
+LONGEST_NAME = 64
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
@@ -55,7 +56,7 @@ class _Fates(dict[bytes, bool]):
 
     def __missing__(self, name: bytes) -> bool:
         crosses = name not in self._dropped and not name.startswith(PREFIX)
-        if len(self) < MAX_NAMES:
+        if len(self) < MAX_NAMES and len(name) <= LONGEST_NAME:
             self[name] = crosses
         return crosses
 

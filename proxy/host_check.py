@@ -7,9 +7,10 @@ tells them apart.
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache
 
 from proxy.errors import HostNotAllowedError
+from proxy.remembering import remembers
+from proxy.request_heads import is_host
 from proxy.upstream import Headers
 
 
@@ -28,9 +29,9 @@ def host_of(field: str) -> str:
     return field.rsplit(":", 1)[0] if field.count(":") == 1 else field
 
 
-@lru_cache(maxsize=256)
+@remembers(256)
 def _is_allowed(field: bytes) -> bool:
-    return is_loopback(host_of(field.decode("latin-1").strip().lower()))
+    return is_host(field) and is_loopback(host_of(field.decode("ascii").lower()))
 
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:

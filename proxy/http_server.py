@@ -1,72 +1,147 @@
-"""The server's end of HTTP: uvicorn's, without what it costs and nobody here needs.
+"""The server's end of HTTP: uvicorn's, without what it costs and nobody here needs, and stricter.
 
-Everything that is decided about HTTP/1.1 is decided by uvicorn's own protocol; this one gives the
-same answers for less. A target is parsed once and remembered. What a request waits for is a flag
-and a future instead of an event. Idle connections are found by one timer for all of them. What is
-whole, a body or a reply, goes from hand to hand without a message of ASGI (`proxy.asgi.Client`);
-such a reply leaves in one write, its head checked as one text.
+llhttp decides what HTTP/1.1 is, as in uvicorn's own protocol. This one gives the same answers for
+less: a target is parsed once and remembered, what a request waits for is a flag and a future
+instead of an event, idle connections are found by one timer for all of them. What a request and
+its reply are to the application stands in `http_cycle.py`.
+
+What another parser on the way could read differently is refused with 400, and the connection is
+closed: see `request_heads.py`. An `Upgrade` that is not taken is ignored, as RFC 9110 has it, and
+the body is read; fields behind a body (trailers) are nobody's. A head has a size and a time, a
+body has a time, and connections have a bound (`connections.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
-from weakref import WeakKeyDictionary
 
 import httptools
+import structlog
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
-from uvicorn.server import ServerState
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.asgi import CLIENT
-from proxy.headers import written
+from proxy.connections import connections_of
+from proxy.errors import BusyError, HeadTooLargeError, ProxyError, TooSlowError
+from proxy.http_cycle import Cycle, Outlet
+from proxy.request_heads import check_head, read_target, refusal, without_upgrade
 
-WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
-WITHOUT_BODY = (204, 304)
-SWEEP_S = 1.0  # how much later than promised an idle connection may be closed
+HEAD_BYTES = 64 * 1024  # of target, names and values; or in a row without any of a body
+LINE_BYTES = 1_024  # what else a head has
+HEAD_FIELDS = 200
+HEAD_S = 10.0  # from the connection's beginning, or the head's own
+BODY_S = 20.0  # and a second more for each BODY_BYTES_A_SECOND
+BODY_BYTES_A_SECOND = 4_096
+LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
+STALL_S = 60.0  # how long a client may leave its reply untouched
+MOST_PIPELINED = 100  # requests that wait for the reply before theirs
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
+
+log = structlog.get_logger(__name__)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Give it to `uvicorn.Config` as `http`."""
+    """Give it to `uvicorn.Config` as `http`; `limit_concurrency` bounds the connections."""
 
-    idle_until = math.inf  # on the loop's clock; while a request is answered there is no end
+    running: Cycle | None = None  # what is being answered; `cycle` is the newest
+    until = math.inf  # on the loop's clock: after it the client has taken too long
+    is_in_head = False
     is_upgrading = False  # then what follows is for another protocol
+    has_ended = False  # nothing more is read
+    _ignores_upgrade = False
+    _head_size = 0
+    _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
+    _last_words = b""  # once those before have their replies
+    _unread = (0, math.inf)  # bytes that the client left, and since when
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.outlet = _Outlet(transport, self.loop)
-        sweep = _sweeps.get(self.server_state)
-        if sweep is None:
-            sweep = _sweeps[self.server_state] = _Sweep(self.connections)
-        sweep.go_on(self.loop)
+        self.outlet = Outlet(transport, self.loop)
+        self.until = self.loop.time() + HEAD_S
+        self._all = connections_of(self.server_state, self.limit_concurrency)
+        if not self._all.add(self, self.loop):
+            self._end(BusyError("all connections are taken"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._all.remove(self)
         super().connection_lost(exc)
-        cycle: Any = self.cycle
-        if cycle is not None and cycle.disconnected and cycle.on_leaving is not None:
-            cycle.on_leaving()
+        self.until = math.inf
+        waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
+        for cycle in {self.running, self.cycle, *waiting} - {None}:
+            cycle.leave()
+        self.pipeline.clear()
+        self.running = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.has_ended:
+            return
+        self._idle_bytes += len(data)
+        try:
+            self._feed(data)
+            if self._idle_bytes > HEAD_BYTES + LINE_BYTES:
+                raise HeadTooLargeError(_TOO_LARGE)
+        except ProxyError as error:
+            self._refuse(error)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, ProxyError) else None)
+
+    def _feed(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if self.is_upgrading:
+                    self._all.remove(self)
+                    self.handle_websocket_upgrade()
+                    return
+                rest = rest[upgrade.args[0] :]
+                self._read_again()
+
+    def _read_again(self) -> None:
+        """Begins the message anew: llhttp has ended one with an `Upgrade` behind its head."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        head = without_upgrade(method, self.url, version, self.headers)
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._ignores_upgrade = False
+        self.parser.feed_data(head)
+
+    # the parser's side; what is raised here comes out of feed_data as the context of its own error
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise BusyError(f"more than {MOST_PIPELINED} requests wait on this connection")
         self.url = b""
         self.headers = []
+        self.is_in_head = True
+        self._head_size = 0
+        if self.running is None:
+            self.until = self.loop.time() + HEAD_S
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        self._head_size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        if not self.is_in_head:
+            return  # a trailer
+        headers = self.headers
+        headers.append((name.lower(), value))
+        self._head_size += len(name) + len(value) + 4  # as it is written
+        if self._head_size > HEAD_BYTES or len(headers) > HEAD_FIELDS:
+            raise HeadTooLargeError(_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Begins to answer, or queues the request behind the one that is being answered."""
-        parser = self.parser
+        self.is_in_head, self._idle_bytes = False, 0
+        parser, headers = self.parser, self.headers
         method, version = parser.get_method(), parser.get_http_version()
-        path, raw_path, query = _target(self.url)
+        check_head(method, self.url, version, headers)
+        path, raw_path, query = read_target(self.url)
         scope: Any = {
             "type": "http",
             "asgi": _ASGI,
@@ -79,252 +154,152 @@ class HttpProtocol(HttpToolsProtocol):
             "path": path,
             "raw_path": raw_path,
             "query_string": query,
-            "headers": self.headers,
+            "headers": headers,
         }
         self.scope = scope
-        self.is_upgrading = parser.should_upgrade() and self._should_upgrade()
-        if self.is_upgrading:
+        if parser.should_upgrade():
+            self.is_upgrading = self.running is None and self._should_upgrade()
+            self._ignores_upgrade = not self.is_upgrading
             return
-        before = self.cycle
-        self.cycle = cycle = _Cycle(self, version != "1.0" and parser.should_keep_alive())
-        scope[CLIENT] = cycle
-        if before is None or before.response_complete:
-            self._start_asgi_task(cycle, self.app)
+        self.cycle: Any = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        scope[CLIENT] = self.cycle
+        if self.running is None:
+            self._run(self.cycle)
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, self.app))
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _should_upgrade(self) -> bool:
+        """A handshake has no body, which would have to be read before."""
+        if self.scope["method"] != "GET" or not super()._should_upgrade():
+            return False
+        return not any(name in _OF_BODY for name, _ in self.headers)
 
     def on_body(self, body: bytes) -> None:
-        cycle: Any = self.cycle
+        self._idle_bytes = 0
+        cycle = self.cycle
         if self.is_upgrading or cycle.response_complete:
             return
-        cycle.body = body = cycle.body + body if cycle.body else body
-        if len(body) > HIGH_WATER_LIMIT:
+        self.until += len(body) / BODY_BYTES_A_SECOND
+        cycle.add(body)
+        if cycle.size > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        if self.is_upgrading or self._ignores_upgrade:
+            return
+        self._idle_bytes = 0
         cycle = self.cycle
-        if not self.is_upgrading and not cycle.response_complete:
-            cycle.more_body = False
-            cycle.message_event.set()
+        cycle.end_body()
+        if cycle is self.running:
+            self.until = math.inf
+        elif self.running is None:  # the reply was earlier
+            self.until = self.loop.time() + self.timeout_keep_alive
+
+    # one after the other
+
+    def _run(self, cycle: Cycle) -> None:
+        self.running = cycle
+        self.until = self.loop.time() + BODY_S if cycle.more_body else math.inf
+        self._start_asgi_task(cycle, self.app)
 
     def on_response_complete(self) -> None:
         """The next request of the pipeline, or else the connection is idle from now on."""
         self.server_state.total_requests += 1
+        self.running = None
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
+        now = self.loop.time()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            self._run(self.pipeline.pop()[0])  # type: ignore[arg-type]  # ours are all of this kind
+        elif self._last_words:
+            self._say(self._last_words)
+        elif self.cycle.more_body:
+            self.until = now + LINGER_S
         else:
-            self.idle_until = self.loop.time() + self.timeout_keep_alive
+            self.until = now + (HEAD_S if self.is_in_head else self.timeout_keep_alive)
 
-    def _unset_keepalive_if_required(self) -> None:
-        self.idle_until = math.inf
+    # the ends of a connection
 
+    def note_known(self) -> None:
+        """Whoever is at the other end may come in."""
+        self._all.note_known(self)
 
-class _Sweep:
-    """Closes the connections of one server that were idle for too long."""
+    def is_idle(self) -> bool:
+        return self.running is None
 
-    def __init__(self, connections: set[Any]) -> None:
-        self._connections = connections
-        self._timer: asyncio.TimerHandle | None = None
+    def close_now(self) -> None:
+        self.transport.abort()
 
-    def go_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._timer is None and self._connections:
-            self._timer = loop.call_later(SWEEP_S, self._run, loop)
+    def look(self, now: float) -> None:
+        if self.until < now:
+            self._expire(now)
+        elif self.flow.write_paused:
+            left, since = self._unread
+            size = self.transport.get_write_buffer_size()
+            if not 0 < size == left:
+                self._unread = (size, now)
+            elif now - since > STALL_S:
+                self.transport.abort()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        now = loop.time()
-        for connection in [*self._connections]:
-            if getattr(connection, "idle_until", math.inf) < now:  # WebSockets are among them
-                connection.timeout_keep_alive_handler()
-        self.go_on(loop)
-
-
-_sweeps: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
-_METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}
-
-
-@lru_cache(maxsize=1_024)
-def _target(url: bytes) -> tuple[str, bytes, bytes]:
-    """Path, raw path and query of a request's target; raises what httptools raises for none."""
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
-
-
-def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
-
-
-class _News:
-    """Whether there is something to `receive`: what asyncio.Event is, for one who waits."""
-
-    __slots__ = ("_waiting", "is_set")
-
-    def __init__(self) -> None:
-        self.is_set = False
-        self._waiting: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        self.is_set = True
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-    async def wait(self) -> None:
-        while not self.is_set:
-            if self._waiting is None:
-                self._waiting = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
-
-
-class _Outlet:
-    """A transport that sends what is written in one turn of the event loop in one go."""
-
-    __slots__ = ("_loop", "_parts", "transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self.transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self.flush)
-        self._parts.append(data)
-
-    def flush(self) -> None:
-        parts = self._parts
-        if parts:
-            self._parts = []
-            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self.flush()
-        self.transport.close()
-
-    def is_closing(self) -> bool:
-        return self.transport.is_closing()
-
-
-class _Cycle(RequestResponseCycle):
-    """One request and its response."""
-
-    def __init__(self, protocol: HttpProtocol, keep_alive: bool) -> None:
-        self.scope = protocol.scope
-        self.transport: Any = protocol.outlet
-        self.flow = protocol.flow
-        self.logger = protocol.logger
-        self.access_log = False
-        self.default_headers = protocol.server_state.default_headers
-        self.message_event: Any = _News()
-        self.on_response = protocol.on_response_complete
-        self.on_leaving: Callable[[], object] | None = None
-        self.disconnected = False
-        self.keep_alive = keep_alive
-        self.waiting_for_100_continue = True  # perhaps: nobody has looked
-        self.body: Any = b""
-        self.more_body = True
-        self.response_started = False
-        self.response_complete = False
-        self.chunked_encoding: bool | None = None
-        self.expected_content_length = 0
-
-    def whole_body(self, limit: int) -> bytes | None:
-        if self.more_body or self.disconnected or len(self.body) > limit:
-            return None
-        self.message_event.is_set = False
-        body: bytes = self.body
-        self.body = b""
-        return body
-
-    def tell_leaving(self, call: Callable[[], object] | None) -> None:
-        """From now on the client's leaving is told in this way, or in none."""
-        self.on_leaving = call
-        if call is not None:
-            self.flow.resume_reading()
-
-    async def receive(self) -> Any:
-        if not self.message_event.is_set and not self.disconnected and not self.response_complete:
-            self._continue()
-            self.flow.resume_reading()
-            await self.message_event.wait()
-        self.message_event.is_set = False
-        if self.disconnected or self.response_complete:
-            return {"type": "http.disconnect"}
-        body, self.body = self.body, b""
-        return {"type": "http.request", "body": body, "more_body": self.more_body}
-
-    def _continue(self) -> None:
-        """Asks for the body where the client waits for that; what is there needs no asking."""
-        is_asked_for, self.waiting_for_100_continue = self.waiting_for_100_continue, False
-        if is_asked_for and not self.transport.is_closing() and _expects(self.scope["headers"]):
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    async def send(self, message: Any) -> None:
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        kind = message["type"]
-        if kind == "http.response.start" and not self.response_started:
-            self._write_head(message["status"], message["headers"])
-        elif self.chunked_encoding and kind == "http.response.body" and not self.response_complete:
-            self._write_chunk(message["body"], message.get("more_body", False))
+    def _expire(self, now: float) -> None:
+        cycle = self.running
+        if self.has_ended:
+            self.transport.abort()
+        elif cycle is not None and self.flow.read_paused:
+            self.until = now + BODY_S  # it is we who do not read
+        elif cycle is not None or self.is_in_head:
+            self._refuse(TooSlowError("the request did not arrive in time"))
         else:
-            await super().send(message)
-
-    def write_whole(
-        self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
-    ) -> bool:
-        if self.flow.write_paused or self.disconnected:
-            return False
-        head = self._head(status, headers)
-        transport = self.transport.transport
-        if self.scope["method"] == "HEAD":
-            transport.write(head)
-        elif len(body) == 1 and len(body[0]) < WRITTEN_TOGETHER:
-            transport.write(head + body[0])
-        else:
-            transport.writelines([head, *body])
-        self.response_started = True
-        self._complete()
-        return True
-
-    def _complete(self) -> None:
-        self.response_complete = True
-        self.message_event.set()
-        if not self.keep_alive:
             self.transport.close()
-        self.on_response()
 
-    def _write_chunk(self, body: bytes, is_more: bool) -> None:
-        if body:
-            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
-        if not is_more:
-            self.transport.write(b"0\r\n\r\n")
-            self.transport.flush()
-            self._complete()
+    def _refuse(self, error: ProxyError | None = None) -> None:
+        """The last reply of the connection; those before it are given first."""
+        newest, running = self.cycle, self.running
+        if newest is not None and newest.more_body:
+            if newest.response_complete:
+                self.has_ended = True  # it has its reply
+                self.transport.close()
+                return
+            if running is not newest:
+                self.pipeline.popleft()  # its body will never be whole
+            elif running.response_started:
+                self.transport.abort()
+                return
+            else:
+                self.running = None
+                running.leave()
+        self._end(error)
 
-    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The head of a body that follows in parts."""
-        length = next((value for name, value in headers if name == b"content-length"), None)
-        framing = b""
-        if length is not None:
-            self.chunked_encoding, self.expected_content_length = False, int(length)
-        elif self.scope["method"] != "HEAD" and status not in WITHOUT_BODY:
-            self.chunked_encoding, framing = True, b"transfer-encoding: chunked\r\n"
-        self.transport.write(self._head(status, headers, framing))
-        self.response_started = True
+    def _end(self, error: ProxyError | None) -> None:
+        words = refusal(error)
+        log.debug("request_refused", client=self.client, reply=words[:12].decode())
+        self.has_ended, self.is_in_head = True, False
+        if self.running is None:
+            self._say(words)
+        else:
+            self._last_words = words
 
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
-        """Raises ValueError for a field that would be more than one."""
-        self.waiting_for_100_continue = False
-        fields = written(headers)
-        closing = b"" if self.keep_alive else b"connection: close\r\n"
-        line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status
-        return b"".join((line, fields, framing, closing, b"\r\n"))
+    def _say(self, words: bytes) -> None:
+        """Says the last of this connection, and hangs up when the client has read it, or soon: with
+        bytes unread that it sent, it would meet a reset and not read why."""
+        self.outlet.flush()
+        self.transport.write(words)
+        self.flow.resume_reading()
+        self.until = self.loop.time() + LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        if self.running is None:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+
+_METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}
+_TOO_LARGE = f"the header has more than {HEAD_BYTES} bytes or {HEAD_FIELDS} fields"
+_OF_BODY = (b"content-length", b"transfer-encoding")

@@ -41,6 +41,7 @@ from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
 from proxy.logs import configure_logs
 from proxy.loops import check_upstreams
+from proxy.open_files import connections_for, raise_file_limit
 from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routes import ASGIApplication
@@ -279,6 +280,7 @@ def server_settings(app: ASGIApplication, config: Config, grace_s: int = GRACE_S
         proxy_headers=False,
         date_header=False,
         timeout_graceful_shutdown=grace_s,
+        limit_concurrency=config.limits.max_connections or connections_for(raise_file_limit()),
         http=HttpProtocol,
         **websocket_settings(config.limits.max_body),
     )

@@ -12,7 +12,7 @@ import importlib
 import logging
 import os
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from types import UnionType
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from proxy.headers import VIA
 from proxy.json_splice import replace_member
 from proxy.pool import CONNECT_TIMEOUT_S
 from proxy.relay import open_relay
+from proxy.remembering import remembers
 from proxy.translate_messages import MESSAGES, MessagesUpstream
 from proxy.translated_clients import shared_clients, watched
 from proxy.translated_errors import error_reply
@@ -120,7 +121,7 @@ class LiteLLMUpstream:
         self._timeout_s = timeout_s
         self._litellm: Any = None
         self._relays: dict[tuple[str, str], Upstream] = {}
-        self._target = lru_cache(maxsize=1_024)(self._find_target)
+        self._target = remembers(1_024)(self._find_target)
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
         """Raises UpstreamError when there is no answer, another ProxyError for what it refuses."""

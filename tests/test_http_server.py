@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from proxy import http_server
+from proxy import connections
 from proxy.asgi import CLIENT, Client, Reply, send_reply, sent_whole
 from proxy.http_server import HttpProtocol
 
@@ -93,7 +93,7 @@ def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str
 
 def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that asks nothing for as long as uvicorn waits is closed, and not before."""
-    monkeypatch.setattr(http_server, "SWEEP_S", 0.05)
+    monkeypatch.setattr(connections, "SWEEP_S", 0.05)
     with (
         serving(HttpProtocol, timeout_keep_alive=1) as port,
         socket.create_connection(("127.0.0.1", port), timeout=10) as connection,

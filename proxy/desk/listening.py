@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 DEFAULT_PORT = 8_001
 GRACE_S = 3
+MOST_CONNECTIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class DeskServer:
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=GRACE_S,
+                limit_concurrency=MOST_CONNECTIONS,
                 http=HttpProtocol,
                 ws="none",
             )

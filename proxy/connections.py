@@ -1,0 +1,99 @@
+"""All connections of one server: how many there may be, and how long each may take.
+
+Whoever has not shown yet that they may come in is a stranger. Strangers have a share of the room;
+where it is full, the one that came first leaves, so that a flood of them drives out itself, and
+whoever comes with a key has the time to show it. The rest of the room is for those who did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from uvicorn.server import ServerState
+
+SWEEP_S = 1.0  # how much later than promised a connection may be closed
+SHARE_OF_STRANGERS = 0.75
+
+
+class Connection(Protocol):
+    """What is looked at now and then."""
+
+    def look(self, now: float) -> None:
+        """Ends the connection where it is over its time, by the loop's clock."""
+
+    def is_idle(self) -> bool:
+        """Whether it could be closed without anybody's missing a reply."""
+
+    def close_now(self) -> None: ...
+
+
+class Connections:
+    """Those of one server. `every` has WebSockets too, which are neither looked at nor closed."""
+
+    def __init__(self, every: Collection[object], most: int | None) -> None:
+        self._every = every
+        self._most = most
+        self._most_strangers = None if most is None else max(1, int(most * SHARE_OF_STRANGERS))
+        self._strangers: dict[Connection, None] = {}  # the first one came first
+        self._known: dict[Connection, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> bool:
+        """Lets a connection in, for which another may have to leave; False where none can."""
+        self._strangers[connection] = None
+        self._go_on(loop)
+        if self._most is None or self._most_strangers is None:
+            return True
+        if len(self._strangers) > self._most_strangers:
+            self._drop(next(iter(self._strangers)))
+            return True
+        return len(self._every) <= self._most or self._make_room(connection)
+
+    def note_known(self, connection: Connection) -> None:
+        """Whoever is at the other end may come in."""
+        if connection in self._strangers:
+            del self._strangers[connection]
+            self._known[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+        self._known.pop(connection, None)
+
+    def _make_room(self, newest: Connection) -> bool:
+        oldest = next(iter(self._strangers))
+        if oldest is newest:
+            idle = next((each for each in self._known if each.is_idle()), None)
+            if idle is None:
+                return False
+            oldest = idle
+        self._drop(oldest)
+        return True
+
+    def _drop(self, connection: Connection) -> None:
+        self.remove(connection)
+        connection.close_now()
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is None and (self._strangers or self._known):
+            self._timer = loop.call_later(SWEEP_S, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for connection in [*self._strangers, *self._known]:
+            connection.look(now)
+        self._go_on(loop)
+
+
+_of_servers: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
+
+
+def connections_of(server: ServerState, most: int | None) -> Connections:
+    """All connections of a server, at most `most`; None: as many as come."""
+    found = _of_servers.get(server)
+    if found is None:
+        found = _of_servers[server] = Connections(server.connections, most)
+    return found
