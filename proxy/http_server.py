@@ -170,10 +170,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, self.app))
 
     def _should_upgrade(self) -> bool:
-        """A handshake has no body, which would have to be read before."""
-        if self.scope["method"] != "GET" or not super()._should_upgrade():
-            return False
-        return not any(name in _OF_BODY for name, _ in self.headers)
+        """A handshake is a GET; one with a body is refused by whoever reads it."""
+        return self.scope["method"] == "GET" and super()._should_upgrade()
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
@@ -302,4 +300,3 @@ class HttpProtocol(HttpToolsProtocol):
 
 _METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}
 _TOO_LARGE = f"the header has more than {HEAD_BYTES} bytes or {HEAD_FIELDS} fields"
-_OF_BODY = (b"content-length", b"transfer-encoding")

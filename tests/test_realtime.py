@@ -719,10 +719,10 @@ def shake(
     ("asked", "status", "told"),
     [
         ({"host": "evil.example"}, b"403", b"host_not_allowed"),
-        ({"more": "Host: 127.0.0.1\r\n"}, b"403", b"host_not_allowed"),
+        ({"more": "Host: 127.0.0.1\r\n"}, b"400", b"invalid_http"),
         ({"more": "Sec-WebSocket-Version: 12\r\n"}, b"400", b""),
         ({"more": "Sec-WebSocket-Protocol: not a token\r\n"}, b"400", b""),
-        ({"more": f"Cookie: {'x' * 80_000}\r\n"}, b"400", b"invalid_handshake"),
+        ({"more": f"Cookie: {'x' * 80_000}\r\n"}, b"431", b"header_too_large"),
         ({"more": "Content-Length: 4\r\n"}, b"400", b"invalid_handshake"),
         ({"target": "/v1/realtime?x=\xe9"}, b"400", b""),
         ({"target": "http://127.0.0.1/v1/realtime"}, b"404", b"unknown_url"),
