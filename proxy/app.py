@@ -230,7 +230,15 @@ class App:
         """Whoever answers what is not under `/v1/`."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
-        return self._own_api if path.startswith("/pinocchio/") else _not_found
+        return self._own_api if path.startswith("/pinocchio/") else self._not_found
+
+    async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whoever opens the address in a browser, or probes it, hears where to go."""
+        places = "the API is under /v1/, how the proxy is stands at /readyz"
+        if self._admin_url and self._parts.is_loopback:
+            places += f", the review desk is {self._admin_url}"
+        error = NotFoundError(f"there is nothing at {scope['path']}; {places}", code="unknown_url")
+        await send_reply(error_reply(error), scope, send)
 
     async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._own is None:
@@ -313,10 +321,3 @@ class App:
 
 async def _refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
     await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    error = NotFoundError(
-        f"there is nothing at {scope['path']}; the API is under /v1/", code="unknown_url"
-    )
-    await send_reply(error_reply(error), scope, send)

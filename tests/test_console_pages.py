@@ -344,6 +344,27 @@ def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -
         expect(told).to_contain_text(["0.50", "50.0 %", "0.0 %"])
 
 
+def test_one_day_of_traffic_is_no_empty_grid(browser: Browser, start_proxy: StartProxy) -> None:
+    """A single stretch with traffic is a point that can be seen, where a line would be nothing."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "one-day"), **DESK)
+    held_id(proxy, "p=0.6")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    inked = """() => {
+      const canvas = document.querySelector('[data-chart="time"] canvas');
+      const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      let count = 0;
+      for (let at = 0; at < data.length; at += 4) {
+        const [r, g, b, a] = data.slice(at, at + 4);
+        if (a > 200 && b - r > 80) count += 1;
+      }
+      return count;
+    }"""
+    with visiting(browser, proxy, color_scheme="light") as visit:
+        visit.page.goto("/console/quality?days=7")
+        expect(visit.page.locator('[data-chart="time"] canvas')).to_be_visible()
+        until(lambda: visit.page.evaluate(inked) > 10)
+
+
 def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
     """Each monitor with what it has seen, and the weeks beside each other when asked."""
     proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.console import quality
+from proxy.console.pages import count
 from proxy.console.quality import Weighed, bands, ece, over_time, tradeoff, warnings, weighed
 from proxy.store.statistics import Labelled, Sample, Sampled, Window
 
@@ -91,8 +92,20 @@ def test_nothing_at_all_is_no_error() -> None:
 def test_only_held_labels_come_with_a_warning() -> None:
     """They say little about what was delivered, and labels that nobody drew say nothing."""
     assert "held" in warnings([label(0.1, True, "held", None)])[0]
-    assert "left out" in warnings([label(0.1, True), label(0.1, True, "other", None)])[0]
+    assert (
+        "outside the random audit"
+        in warnings([label(0.1, True), label(0.1, True, "other", None)])[0]
+    )
     assert warnings([label(0.1, True)]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.0, "0"), (7.0, "7"), (1_234.0, "1,234"), (6.7, "about 7"), (0.2, "about 1")],
+)
+def test_counts_are_whole(value: float, told: str) -> None:
+    """What a sample tells is about so many exchanges, and never a part of one."""
+    assert count(value) == told
 
 
 def test_means_are_by_slice_and_by_model() -> None:

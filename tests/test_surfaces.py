@@ -324,3 +324,11 @@ def test_health(proxy: LiveProxy) -> None:
     ready = proxy.http.get("/readyz")
     facts = {"status": "ok", "calibrator": "words@1", "generation": 1, "configuration": "current"}
     assert (ready.status_code, ready.json()) == (200, facts)
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/docs"])
+def test_what_is_not_there_says_what_is(proxy: LiveProxy, path: str) -> None:
+    """Whoever tries an address hears where the API is, and how the proxy is."""
+    told = error_of(proxy.http.get(path))
+    assert "/v1/" in told["message"]
+    assert "/readyz" in told["message"]

@@ -100,8 +100,8 @@ def warnings(labels: Sequence[Labelled]) -> list[str]:
         )
     if undrawn := kinds.count("other"):
         found.append(
-            f"{undrawn:,} labels are of replies that nobody drew; they are left out, for they "
-            "stand for no others."
+            f"{undrawn:,} {'label is' if undrawn == 1 else 'labels are'} on replies outside the "
+            f"random audit; {'it is' if undrawn == 1 else 'they are'} excluded."
         )
     return found
 

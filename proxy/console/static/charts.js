@@ -139,10 +139,12 @@ function tradeoff(place, data, colours, main) {
   return make(place, options, [pick("coverage"), pick("low"), pick("high"), pick("risk")], 220);
 }
 
+const FEW_POINTS = 8; // that a line alone would hardly show, or not at all
+
 function time(place, data, colours) {
-  const series = data.series.map(({ name }, at) => ({
+  const series = data.series.map(({ name, values }, at) => ({
     label: name, stroke: colours.several[at % colours.several.length], width: 2, spanGaps: true,
-    points: { show: data.at.length < 8 }, value: (_, value) => (value === null ? "–" : value.toFixed(2)),
+    points: { show: values.filter((value) => value !== null).length < FEW_POINTS, size: 7 }, value: (_, value) => (value === null ? "–" : value.toFixed(2)),
   }));
   const moment = (seconds) => new Date(seconds * 1000);
   const days = (data.at.at(-1) - data.at[0]) / 86_400;
