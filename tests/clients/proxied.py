@@ -56,7 +56,7 @@ def seen(model: str) -> list[Json]:
 
 def as_sent(request: Json) -> Json:
     """What a request says, without what belongs to one connection."""
-    own = ("host", "connection", "keep-alive")
+    own = ("host", "connection", "keep-alive", "x-pinocchio-via")
     headers = {name: value for name, value in request["headers"].items() if name not in own}
     return {"path": request["path"], "headers": headers, "body": request["body"]}
 
