@@ -104,6 +104,8 @@ CLIENTS = {
     "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest"),
     "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor"),
     "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm"),
+    "shown": Client(PROGRAMS / "shown_cases.py", "newest"),
+    "shown-litellm": Client(PROGRAMS / "shown_cases.py", "litellm"),
     "ai-sdk": Client(NODE / "ai-sdk.test.mjs"),
     "openai-npm": Client(NODE / "responses.test.mjs"),
     "anthropic-npm": Client(NODE / "anthropic.test.mjs"),

@@ -1,0 +1,80 @@
+"""The confidences of replies, for clients that show neither headers nor unknown members.
+
+    seen = Confidences()
+    client = OpenAI(base_url=URL, http_client=DefaultHttpxClient(event_hooks=seen.hooks))
+    ...  # whatever is built on `client`
+    seen.last["confidence"]
+
+One file, standard library alone: copy it. It hears of every response of a client built on httpx,
+by its event hooks, and keeps what the proxy says in the headers. A live stream has no number there
+yet: `last` asks the proxy for it, with the key of the request, once the stream has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+PREFIX = "x-pinocchio-"
+KEYS = ("authorization", "x-api-key", "api-key")
+
+
+class Confidences:
+    """The latest replies of one client; use one for each task that runs at the same time."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        self._replies: deque[tuple[dict[str, Any], urllib.request.Request]] = deque(maxlen=most)
+
+    @property
+    def hooks(self) -> dict[str, list[Any]]:
+        """For `event_hooks` of a synchronous client."""
+        return {"response": [self._note]}
+
+    @property
+    def async_hooks(self) -> dict[str, list[Any]]:
+        """For `event_hooks` of an asynchronous one."""
+        return {"response": [self._note_later]}
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What is known of the last reply: `confidence` (None without one), `confidence-status`,
+        `action`, `request-id` and the like; empty before the first reply."""
+        return self._told(*self._replies[-1]) if self._replies else {}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Of each reply the same, the oldest first: one for each call of a model."""
+        return iter([self._told(*each) for each in self._replies])
+
+    def _note(self, response: Any) -> None:
+        facts = {
+            name.removeprefix(PREFIX): value
+            for name, value in response.headers.items()
+            if name.startswith(PREFIX)
+        }
+        if "confidence-status" not in facts:
+            return
+        given = facts.get("confidence")
+        facts["confidence"] = None if given is None else float(given)
+        url = response.request.url
+        port = f":{url.port}" if url.port else ""
+        place = f"{url.scheme}://{url.host}{port}/pinocchio/v1/results/{facts['request-id']}"
+        sent = response.request.headers
+        keys = {name: sent[name] for name in KEYS if name in sent}
+        self._replies.append((facts, urllib.request.Request(place, headers=keys)))
+
+    async def _note_later(self, response: Any) -> None:
+        self._note(response)
+
+    def _told(self, facts: dict[str, Any], results: urllib.request.Request) -> dict[str, Any]:
+        if facts["confidence-status"] == "pending":
+            try:
+                with urllib.request.urlopen(results, timeout=5) as reply:
+                    found = json.load(reply)
+            except urllib.error.HTTPError:  # the stream has not ended
+                return facts
+            facts |= {"confidence": found.get("confidence"), "confidence-status": found["status"]}
+        return facts

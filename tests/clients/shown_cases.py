@@ -1,0 +1,73 @@
+"""The lines of examples/clients/README.md, run as they stand there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.proxied import CONFIDENCE, KEY, MESSAGES, PROXY, QUESTION, named
+
+FOLDER = Path(__file__).parents[2] / "examples" / "clients"
+TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"^## (.*?)\n\n```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE))
+IMPORTED = {
+    "openai": "OpenAI AsyncOpenAI DefaultHttpxClient DefaultAsyncHttpxClient",
+    "langchain_openai": "ChatOpenAI",
+    "agents": "Agent Runner set_default_openai_client set_tracing_disabled",
+    "anthropic": "Anthropic",
+}
+HAS_LITELLM = find_spec("litellm") is not None
+LIBRARIES = {  # here, as it takes some of them many seconds
+    name: importlib.import_module(name) for name in (["litellm"] if HAS_LITELLM else IMPORTED)
+}
+HERE = [title for title in BLOCKS if title.startswith("LiteLLM") == HAS_LITELLM]
+
+
+def names() -> dict[str, Any]:
+    """What the lines take for granted."""
+    sys.path.insert(0, str(FOLDER))
+    found: dict[str, Any] = {"url": PROXY, "messages": MESSAGES, "question": QUESTION}
+    found["Confidences"] = importlib.import_module("confidences").Confidences
+    if HAS_LITELLM:
+        return found | LIBRARIES
+    for module, its_names in IMPORTED.items():
+        library = LIBRARIES[module]
+        found |= {name: getattr(library, name) for name in its_names.split()}
+    found["set_tracing_disabled"](True)  # traces would go to OpenAI
+    return found
+
+
+@pytest.mark.parametrize("title", HERE)
+def test_the_lines_show_the_confidence(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they call `confidence` is what the proxy said."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    found = names() | {"model": named("text")}
+    exec(compile(BLOCKS[title], title, "exec"), found)
+    assert found["confidence"] == CONFIDENCE
+
+
+def test_every_client_of_the_table_has_its_lines() -> None:
+    """Each line of the table has a part of its own below, if it is one of Python."""
+    told = [line.split(" | ")[0].strip("| ") for line in TEXT.splitlines() if line[:2] == "| "][1:]
+    plain = {each.replace("`", "") for each in told if not each.startswith("Vercel")}
+    assert plain == set(BLOCKS)
+
+
+def test_what_the_table_calls_hidden_is_hidden() -> None:
+    """Where the table says nowhere, there is nothing without our file; if that changes, say so."""
+    if HAS_LITELLM:
+        return
+    found = names()
+    model = {"model": named("text"), "api_key": KEY}
+    chunks = list(found["ChatOpenAI"](base_url=PROXY, **model).stream(QUESTION))
+    assert "pinocchio" not in repr(chunks)
+    client = found["OpenAI"](base_url=PROXY, api_key=KEY)
+    with client.chat.completions.stream(model=model["model"], messages=MESSAGES) as events:
+        assert "pinocchio" not in repr(events.get_final_completion())
