@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 AGAIN_S = 60.0
 _IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
+_STREAMING = ("stream", "stream_options")
 _ORDER = (RELEASED, HELD, REJECTED)  # of what is found for one request; blocked comes last
 
 
@@ -50,6 +51,7 @@ class Approvals:
     def __init__(self, policies: Sequence[Policy], store: Store) -> None:
         self._store = store
         self._policies = sorted(policy.name for policy in policies)
+        self._is_alike_streamed = not any("stream" in policy.looks_at for policy in policies)
         self._digests: dict[tuple[str, str], str] = {}  # by the names of policy and rule
         self._decisions: dict[str, Decision] = {}  # by these digests
         for policy in policies:
@@ -69,7 +71,8 @@ class Approvals:
         payload = asked.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
-        return digest_of_request(asked, [query, *self._policies])
+        besides = [query, *self._policies]
+        return digest_of_request(asked, besides, is_alike_streamed=self._is_alike_streamed)
 
     def bound(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
@@ -129,16 +132,21 @@ def _rank(standing: str) -> int:
 # What is bound
 
 
-def digest_of_request(asked: CompletionRequest, besides: Sequence[str] = ()) -> str | None:
+def digest_of_request(
+    asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
+) -> str | None:
     """SHA-256 of what a request asks for, whatever its layout; None if it is nested too deeply.
 
     All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
     as rules look at them. Only the ids of calls are replaced by their order: an agent that starts
-    anew is given others for the same calls. `besides` is what does not stand in the body.
+    anew is given others for the same calls. `besides` is what does not stand in the body. With
+    `is_alike_streamed`, whether the answer is wanted as a stream makes no difference.
     """
     try:
         payload = _exactly(asked.body)
         if isinstance(payload, dict):
+            if is_alike_streamed:
+                payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
         facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()

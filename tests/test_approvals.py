@@ -227,7 +227,6 @@ def test_it_survives_the_proxy(
         {"messages": [{"role": "user", "content": "other p=0.1"}]},
         {"tools": [WEATHER, WEATHER]},
         {"temperature": 0.5},
-        {"stream": True},
         {"n": 2},
         {"user": "somebody else"},
     ],
@@ -243,6 +242,38 @@ def test_another_request_gets_none_of_it(
     assert response.status_code == 422
     assert response.headers[REVIEW_ID] != id
     assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_streamed_or_not_it_is_the_same_call(
+    holding: LiveProxy, upstream: FaultyUpstream, is_stream: bool
+) -> None:
+    """An agent that goes on without streaming, or with it, finds the one hold, and then the call."""
+    body = asked(f"streamed {is_stream} p=0.1", stream=is_stream)
+    other = {**body, "stream": not is_stream}
+    id = hold(holding, body)
+    again = ask(holding, other)
+    assert again.headers[REVIEW_ID] == id
+    assert hold(holding, other, RELEASED) == id
+    released = ask(holding, other)
+    assert released.status_code == 200
+    assert b"get_weather" in released.content
+    assert released.headers["content-type"].startswith(
+        "application/json" if is_stream else "text/event-stream"
+    )
+    assert len(upstream.requests) == 1
+
+
+def test_a_rule_on_streams_keeps_them_apart(start_proxy: StartProxy) -> None:
+    """Where a rule looks at it, a stream is another request."""
+    rules = "{name: s, when: {stream: true, tools: any}, then: hold}, "
+    rules += "{name: t, when: {tools: any}, then: hold}"
+    proxy = start_proxy(policy=f"{{version: 1, name: p, rules: [{rules}], default: deliver}}")
+    body = asked("apart p=0.1")
+    for _ in range(2):
+        assert ask(proxy, body).status_code == 422
+        assert b"held_for_review" in ask(proxy, {**body, "stream": True}).content
+    assert len(held_rows(proxy)) == 2
 
 
 @pytest.mark.parametrize(
