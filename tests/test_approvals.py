@@ -248,7 +248,7 @@ def test_another_request_gets_none_of_it(
 def test_streamed_or_not_it_is_the_same_call(
     holding: LiveProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """An agent that goes on without streaming, or with it, finds the one hold, and then the call."""
+    """An agent that goes on without streaming, or with it, finds the one hold, then the call."""
     body = asked(f"streamed {is_stream} p=0.1", stream=is_stream)
     other = {**body, "stream": not is_stream}
     id = hold(holding, body)
