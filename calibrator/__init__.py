@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.installing import install_command
-    from calibrator.intervals import Interval
+    from calibrator.intervals import Interval, auroc_interval, holds_chance
     from calibrator.judge import Pinocchio
     from calibrator.kept_scores import keeping
     from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
@@ -80,6 +80,8 @@ _LAZY = {
     "By": "calibrator.recalibration",
     "ImageLimits": "calibrator.images",
     "Interval": "calibrator.intervals",
+    "auroc_interval": "calibrator.intervals",
+    "holds_chance": "calibrator.intervals",
     "Kind": "calibrator.recalibration",
     "Label": "calibrator.agreement",
     "Observed": "calibrator.recalibration_fit",
@@ -183,6 +185,7 @@ __all__ = [
     "UnavailableError",
     "agreement_of",
     "answer_message",
+    "auroc_interval",
     "blocks_message",
     "call_doubts",
     "check_checkpoint",
@@ -199,6 +202,7 @@ __all__ = [
     "file_option",
     "fit_observed",
     "group_key",
+    "holds_chance",
     "install_command",
     "is_call",
     "is_tool_use",

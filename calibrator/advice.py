@@ -2,9 +2,11 @@
 
 Intervals decide, never a figure alone:
 
-    ranking      AUROC, its interval over questions [low, high]. `high` below the AUROC that the
-                 checkpoint's own card states, or below `NEAR_CHANCE`: it has degraded, fine-tune.
-                 `low` at least `NEAR_CHANCE`: it ranks. Neither: nobody can tell yet.
+    ranking      AUROC, its interval over questions [low, high]. Where it holds 0.5, the calibrator
+                 cannot rank: nothing may be gated on it, and no recalibration helps. `high` below
+                 the AUROC that the checkpoint's own card states, or below `NEAR_CHANCE`: it has
+                 degraded, fine-tune. `low` at least `NEAR_CHANCE`: it ranks. Neither: nobody can
+                 tell yet.
     calibration  a recalibration, cross-fitted over questions, must beat what is told now by the
                  rule that promotes one (`recalibration_trial`). Where it does not, and the log loss
                  that it might still gain is at most `HARMLESS`, there is nothing to mend; where it
@@ -25,7 +27,7 @@ import numpy as np
 
 from calibrator.baselines import labels_of
 from calibrator.evaluate import question_numbers
-from calibrator.intervals import Interval, auroc_interval
+from calibrator.intervals import Interval, auroc_interval, holds_chance
 from calibrator.metrics import Floats, brier, ece
 from calibrator.recalibration import Kind
 from calibrator.recalibration_fit import observed_rows
@@ -75,6 +77,11 @@ class Advice:
     more_labels: int = 0
 
     @property
+    def is_chance(self) -> bool:
+        """Whether the labels leave it open that right replies are no higher than wrong ones."""
+        return holds_chance(self.auroc)
+
+    @property
     def kind(self) -> Kind:
         """The curve that does better on labels that it did not see."""
         found = [name for name in KINDS if name in self.trials]
@@ -83,7 +90,8 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no nan."""
         trials = {name: each.as_dict() for name, each in self.trials.items()}
-        values: dict[str, Any] = _without_nan({**asdict(self), "trials": trials})
+        its = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
+        values: dict[str, Any] = _without_nan(its)
         return values
 
 
@@ -132,6 +140,11 @@ def _decided(
 ) -> tuple[Action, str, int]:
     """The action, the reason, and how many more labels it takes."""
     told = f"AUROC {auroc.value:.3f}, 95 % within {auroc.low:.3f} and {auroc.high:.3f}"
+    if holds_chance(auroc):
+        why = f"it cannot rank these replies, as far as {count:,} labels show: {told}"
+        if count >= TO_TUNE:
+            return "fine_tune", why, 0
+        return "collect", why, TO_TUNE - count
     mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
     if not auroc.high >= max(NEAR_CHANCE, own if math.isfinite(own) else 0.0):
         bar = "near chance" if auroc.high < NEAR_CHANCE else f"surely below its own {own:.3f}"

@@ -118,9 +118,25 @@ def _tuning(files: Sequence[Path], given: str, calibrator: str) -> str:
     return f"pinocchio train {tuned} --calibrator {calibrator} -o tuned"
 
 
+def _evidence(value: float) -> str:
+    return "over 1,000,000" if value > 1e6 else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+
+
 def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
-    yield f"{name}: {SAID[advice.action]}"
+    if advice.is_chance:
+        yield f"{name}: do not let a threshold on it decide; {SAID[advice.action]}"
+    else:
+        yield f"{name}: {SAID[advice.action]}"
     yield f"  {advice.why}"
+    if advice.is_chance:
+        yield (
+            "  until it ranks, let policies go by tools, models and domains; a recalibration would "
+            "give all replies nearly the same number"
+        )
+        yield (
+            "  fine-tune it on labels of your own, or take a calibrator that is a language model, "
+            "and run this again"
+        )
     own = f" (its own card: {advice.own_auroc:.3f})" if math.isfinite(advice.own_auroc) else ""
     yield f"  {advice.rows:,} rows of {advice.questions:,} questions, {advice.right:.1%} correct"
     if math.isfinite(advice.ece):
@@ -130,7 +146,7 @@ def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
     for kind, tried in advice.trials.items():
         yield (
             f"  {kind}: ECE {tried.after.ece:.3f} on rows that were not fitted on, evidence "
-            f"{tried.evidence:.3g} (20 is enough)"
+            f"{_evidence(tried.evidence)} (20 is enough)"
         )
     for each in advice.expected:
         yield (

@@ -19,6 +19,7 @@ from calibrator.metrics import Floats, Ints, checked, midranks
 
 RESAMPLES = 2_000
 LEVEL = 0.95
+CHANCE = 0.5
 SEED = 20_261_121
 _CELLS = 30_000  # of one block of resamples: what fits into a processor's cache
 
@@ -143,6 +144,11 @@ def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL
         ends.append(NORMAL.cdf(bias + z / (1 - acceleration * z)))
     low, high = np.quantile(drawn, ends)
     return Interval(value, float(low), float(high))
+
+
+def holds_chance(auroc: Interval) -> bool:
+    """Whether an interval of AUROC holds 0.5, the value of a calibrator that cannot rank."""
+    return auroc.low <= CHANCE <= auroc.high
 
 
 def auroc_interval(

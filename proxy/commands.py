@@ -123,12 +123,13 @@ def check(
     from policies import lint, stream_report
     from proxy.config_problems import located
     from proxy.loops import address_of, is_at
-    from proxy.server import check_setup, load_setup
+    from proxy.server import check_setup, check_stored_keys, load_setup
     from proxy.upstream_lines import upstream_lines
 
     try:
         setup = load_setup(config, policy)
         check_setup(setup, DEFAULT_HOST)
+        check_stored_keys(setup)
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")

@@ -18,6 +18,7 @@ from proxy.commands import ConfigOption, errors_told
 from proxy.record_commands import opened_record, recorded_exchanges, seconds
 
 if TYPE_CHECKING:
+    from calibrator import Interval
     from policies import Certification, Exchange, Grant, Labelled, Policy, Scope
     from proxy.labelled import ScoredRow
 
@@ -98,7 +99,7 @@ def certify(
 
     Exit status 3 where the labels prove none; how many more are needed is then said.
     """
-    from calibrator import check_target
+    from calibrator import check_target, holds_chance
     from policies import certify as run
 
     with _sentences():
@@ -116,7 +117,10 @@ def certify(
             _print_study(labelled, max_error, confidence, splits, as_json)
             return
         found = run(labelled, max_error, confidence)
-        _print_certification(found, scope, as_json)
+        auroc = _auroc(labelled)
+        _print_certification(found, scope, as_json, auroc)
+        if auroc is not None and holds_chance(auroc):
+            typer.echo(_cannot_rank(auroc, found), err=True)
         if found.threshold is None:
             raise typer.Exit(NOT_CERTIFIED)
         if output is not None:
@@ -180,9 +184,36 @@ def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> lis
     return kept
 
 
-def _print_certification(found: Certification, scope: Scope, as_json: bool) -> None:
+def _auroc(labelled: Sequence[Labelled]) -> Interval | None:
+    """How well the confidences rank the labelled replies; None for labels of one kind."""
+    from calibrator import auroc_interval
+
+    if len({each.is_correct for each in labelled}) < 2:
+        return None
+    right = [float(each.is_correct) for each in labelled]
+    questions = [each.question for each in labelled]
+    return auroc_interval(right, [each.confidence for each in labelled], questions)
+
+
+def _cannot_rank(auroc: Interval, found: Certification) -> str:
+    """What to do where right replies are no surer than wrong ones."""
+    told = f"AUROC {auroc.value:.3f}, 95 % within {auroc.low:.3f} and {auroc.high:.3f}"
+    so = ""
+    if found.threshold is not None:
+        so = "the threshold holds because few replies are wrong, not because it sorts them; "
+    return (
+        f"warning: the calibrator cannot rank these replies, as far as {found.labels:,} labels "
+        f"show ({told}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
+        "to do"
+    )
+
+
+def _print_certification(
+    found: Certification, scope: Scope, as_json: bool, auroc: Interval | None
+) -> None:
     if as_json:
         values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
+        values["auroc"] = auroc and asdict(auroc)
         del values["scores"]
         typer.echo(json.dumps(values))
         return
@@ -196,23 +227,24 @@ def _print_certification(found: Certification, scope: Scope, as_json: bool) -> N
         return
     assert found.needed is not None
     least, expected = found.needed.at_least, found.needed.expected
-    needed = f"needed: about {expected} more going by the errors so far, at least {least}"
+    needed = (
+        f"About {expected} more labels are needed, going by the errors so far; at least {least}."
+    )
     if found.needed.is_hopeless:
-        needed = "no threshold comes near that: more labels of this kind will hardly help"
+        needed = "Too many of the surest replies are wrong: more labels will hardly help."
     elif expected is None:
         needed = (
-            f"too few labels to tell whether a threshold comes near that: at least {least} more "
-            "are needed, which are enough if none of them is wrong"
+            f"They are too few: with at least {least} more, none of them wrong, it could be proved."
         )
     elif expected == least == 1:
         needed = (
-            f"the labels would be enough, but {found.needed.wrong} of the {found.needed.surest} "
-            "surest replies are wrong, and the search ends at the first threshold that fails: look "
-            "at them, recalibrate, or state a higher --max-error"
+            f"There would be enough labels, but {found.needed.wrong} of the {found.needed.surest} "
+            "surest replies are wrong, and the search ends at the first threshold that fails. Look "
+            "at them, recalibrate, or allow a higher --max-error."
         )
     typer.echo(
-        f"no threshold: {found.labels} labelled questions do not prove an error rate of at most "
-        f"{found.max_error:.3g} with {found.confidence:.3g} confidence for {scope}\n{needed}"
+        f"No threshold found for {scope}: {found.labels:,} labelled questions do not prove that at "
+        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
     )
 
 

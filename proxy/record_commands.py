@@ -221,13 +221,15 @@ def promote(
         found = recorded_since(findings.engine, time.time() - span)
         beside = [_beside(each, rule) for each in found if _is_by(each, now)]
     typer.echo(f"{len(beside)} replies decided by this version of policy {now.name}, last {since}")
-    for line in _agreement(beside):
+    for line in (*_once_live(beside, rule), *_agreement(beside)):
         typer.echo(f"  {line}")
     after = parse_policy(changed, str(policy))
     if after.on_score_error != now.on_score_error:
         typer.echo(f"without a score, a reply is then: {after.on_score_error.name}")
-    if dry_run or not (yes or typer.confirm(f"promote {rule or now.name}?")):
+    if dry_run:
         return
+    if not (yes or typer.confirm(f"promote {rule or now.name}?")):
+        raise stop(ExitStatus.FAILED, f"{policy} was not changed")
     policy.write_bytes(changed.encode())
     typer.echo(f"{policy}: {f'rule {rule!r}' if rule else f'policy {now.name}'} is live")
 
@@ -265,6 +267,18 @@ class _Beside(NamedTuple):
 def _beside(recorded: Recorded, rule: str | None) -> _Beside:
     would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
     return _Beside(would, recorded.action, recorded.is_correct)
+
+
+def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
+    """How many of the replies would not have been delivered as they were: what changes."""
+    counts = Counter(each.would for each in replies if each.would not in (None, "deliver"))
+    whose = f"rule {rule!r}" if rule else "it"
+    for action in sorted(counts, key=lambda name: (name != "hold", -counts[name])):
+        count = counts[action]
+        share = f"{count / len(replies):.1%}"
+        yield f"once live, {whose} would {action} {count} of {len(replies)} ({share})"
+    if replies and not counts:
+        yield f"once live, {whose} would change none of them"
 
 
 def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:

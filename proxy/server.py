@@ -46,6 +46,7 @@ from proxy.policy_book import PolicyBook
 from proxy.policy_models import model_problems
 from proxy.routes import ASGIApplication
 from proxy.routing import Router
+from proxy.store.audit_chain import KEY_VARIABLE, say_if_off
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine, path_of
 from proxy.upstream_lines import upstream_lines
@@ -147,6 +148,13 @@ def check_keys(setup: Setup) -> None:
     check_models(setup)  # the book has the policies of the keys by now
 
 
+def check_stored_keys(setup: Setup) -> None:
+    """As `check_keys`, where the store is there already: a check makes none."""
+    path = path_of(setup.config.store)
+    if path is None or path.exists():
+        check_keys(setup)
+
+
 def check_setup(setup: Setup, host: str) -> None:
     """Refuses what could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
@@ -241,6 +249,7 @@ def serve(
     setup = with_recalibration(setup)
     check_store(setup.config)
     check_keys(setup)
+    is_unchained = say_if_off(setup.config.store)
     listening = bind(host, port)
     place: tuple[str, int] = listening.getsockname()[:2]
     check_upstreams(setup.config, setup.path, *place)
@@ -266,6 +275,8 @@ def serve(
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
     ]:
         say(line)
+    if is_unchained:
+        say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
     settle_memory()
     uvicorn.Server(settings).run(sockets=[listening])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibrator.advice import Advice, advise
-from calibrator.advise_command import next_command, own_auroc
+from calibrator.advise_command import _lines, next_command, own_auroc
 from calibrator.metrics import Floats
 from calibrator.recalibration import logit, sigmoid
 from calibrator.rows import Row, parse_row
@@ -73,6 +73,20 @@ def test_what_no_longer_ranks_is_fine_tuned(own: float) -> None:
     command = next_command(found, [Path("a.jsonl"), Path("b.jsonl")], "embedded")
     assert command is not None
     assert "--tune a.jsonl --tune b.jsonl" in command
+
+
+@pytest.mark.parametrize(("count", "action"), [(80, "collect"), (800, "fine_tune")])
+def test_what_cannot_rank_is_not_to_be_gated_on(count: int, action: str) -> None:
+    """However much a recalibration would mend the numbers: it would give all of them one."""
+    rows, _ = deployment(count)
+    found = advise(rows, 0.9 + np.random.default_rng(9).random(count) / 10, own_auroc=0.8)
+    assert found.trials["platt"].is_better
+    assert found.auroc.low < 0.5 < found.auroc.high
+    assert (found.action, found.is_chance) == (action, True)
+    assert "cannot rank" in found.why
+    told = "\n".join(_lines(found, "embedded@1", None))
+    assert told.startswith("embedded@1: do not let a threshold on it decide")
+    assert "e+0" not in told, "evidence is a number that people read"
 
 
 def test_what_ranks_surely_worse_than_its_own_card_is_fine_tuned() -> None:

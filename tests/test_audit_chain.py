@@ -336,3 +336,56 @@ def test_what_commands_print_has_no_lines_of_the_log(postgres_url: str, tmp_path
     done = run_cli("keys", "create", "--json", "--config", str(tmp_path / "proxy.yaml"))
     assert json.loads(done.stdout).keys() == {"id", "key"}
     assert "audit_chain_off" in done.stderr
+
+
+def verified(url: str, tmp_path: Path, *options: str) -> Result:
+    (tmp_path / "proxy.yaml").write_text(f"store: {url}\n")
+    arguments = ["verify", "--config", str(tmp_path / "proxy.yaml"), *options]
+    return CliRunner().invoke(cli, arguments)
+
+
+def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was recorded without a key is not covered, and nobody is said to have inserted it."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    record(postgres_url, 30)
+    monkeypatch.setenv(KEY_VARIABLE, "later")
+    before = verified(postgres_url, tmp_path)
+    assert (before.exit_code, "BROKEN" in before.stdout) == (0, False)
+    assert "no entry yet" in before.stdout
+    assert "does not cover the 30 rows" in before.stdout
+    record(postgres_url, 2)
+    after = verified(postgres_url, tmp_path)
+    assert after.exit_code == 0
+    assert "30 rows are from before the chain began" in after.stdout
+    assert "nothing was changed" in after.stdout
+
+
+def test_another_key_says_from_when_it_verifies(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of entries made with the key before, it knows nothing; who knows how many says so."""
+    record(store_url, 3)
+    monkeypatch.setenv(KEY_VARIABLE, "another")
+    assert "BROKEN" in verified(store_url, tmp_path).stdout, "a key that made no entry is wrong"
+    record(store_url, 1)
+    found = verified(store_url, tmp_path)
+    assert (found.exit_code, "BROKEN" in found.stdout) == (1, False)
+    assert "this key has been in use since entry 3, 20" in found.stdout
+    accepted = verified(store_url, tmp_path, "--other-key", "2")
+    assert (accepted.exit_code, "nothing was changed since entry 3" in accepted.stdout) == (0, True)
+    execute(store_url, "UPDATE exchanges SET model = 'other'")
+    assert "BROKEN in 4 places" in verified(store_url, tmp_path, "--other-key", "2").stdout
+
+
+def test_a_chain_that_was_emptied_is_no_chain_that_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key beside the database was made for its first entry."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    url = f"sqlite:///{tmp_path}/held.db"
+    record(url, 2)
+    execute(url, "DELETE FROM audit_chain")
+    found = verified(url, tmp_path)
+    assert (found.exit_code, "BROKEN" in found.stdout) == (1, True)

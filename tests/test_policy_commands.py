@@ -129,7 +129,9 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     rows = write(tmp_path / "few.jsonl", labelled(80, confidence=0.9, correct=1))
     done = run("certify", rows, "--max-error", 0.05)
     assert done.exit_code == 3
-    assert "needed: about 19 more going by the errors so far, at least 19" in done.stdout
+    assert (
+        "About 19 more labels are needed, going by the errors so far; at least 19." in done.stdout
+    )
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (
         None,
@@ -146,10 +148,25 @@ def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
         row["correct"] = 0
     done = run("certify", write(tmp_path / "few.jsonl", few), "--max-error", 0.1)
     assert done.exit_code == 3
-    assert "too few labels to tell whether a threshold comes near that: at least 36 more" in (
-        done.stdout
-    )
+    told = "They are too few: with at least 36 more, none of them wrong, it could be proved."
+    assert told in done.stdout
     assert "hardly help" not in done.stdout
+
+
+def test_a_calibrator_that_cannot_rank_is_named(tmp_path: Path, rows: Path) -> None:
+    """With a threshold or without: its certificate rests on few errors, not on its order."""
+    rng = random.Random(3)
+    shuffled = labelled(600)
+    for row in shuffled:
+        row["confidence"] = round(rng.random(), 4)
+    chance = write(tmp_path / "chance.jsonl", shuffled)
+    for max_error in (0.1, 0.7):
+        done = run("certify", chance, "--max-error", max_error)
+        assert "warning: the calibrator cannot rank these replies" in done.stderr
+        assert "do not gate on it" in done.stderr
+    found = json.loads(run("certify", chance, "--max-error", 0.1, "--json").stdout)["auroc"]
+    assert found["low"] < 0.5 < found["high"]
+    assert "cannot rank" not in run("certify", rows, "--max-error", 0.1).stderr
 
 
 def test_splits_look_at_the_other_halves(rows: Path) -> None:

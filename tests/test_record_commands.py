@@ -286,9 +286,12 @@ def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_
     run("reviews", "verdict", ids[1], "wrong")
     path = tmp_path / "desk.yaml"
     shown = run("promote", path, "--rule", "strict", answer="n\n")
-    assert shown.exit_code == 0, shown.output
+    assert shown.exit_code == 1, "the answer was no"
+    assert "was not changed" in shown.stderr
+    head, first, *_ = shown.stdout.splitlines()
+    assert first == "  once live, rule 'strict' would block 3 of 4 (75.0%)"
+    assert head == "4 replies decided by this version of policy desk, last 30d"
     for line in (
-        "4 replies decided by this version of policy desk, last 30d",
         "2  would block, was deliver: differs",
         "1  would block, was clarify: differs",
         "0 of 3 agree with what was done",

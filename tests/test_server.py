@@ -285,6 +285,32 @@ def test_check(write: Any, tmp_path: Path) -> None:
     assert "all streams are buffered by default" in done.stdout
 
 
+def test_check_refuses_what_a_running_proxy_would(tmp_path: Path) -> None:
+    """A team that active keys belong to is removed: the proxy keeps the configuration before."""
+    config = tmp_path / "proxy.yaml"
+    text = (
+        f"keys: required\n{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\n"
+        f"store: sqlite:///{tmp_path}/held.db\n"
+    )
+    config.write_text(f"{text}teams: {{support: {{policy: observe}}}}\n")
+    made = run_cli("keys", "create", "--team", "support", "--config", str(config))
+    assert made.returncode == 0, made.stderr
+    assert CliRunner().invoke(cli, ["check", "--config", str(config)]).exit_code == 0
+    config.write_text(text)
+    done = CliRunner().invoke(cli, ["check", "--config", str(config)])
+    assert done.exit_code == 2
+    assert "support" in done.stderr
+
+
+def test_a_store_without_a_chain_is_told_at_the_start(tmp_path: Path, postgres_url: str) -> None:
+    """PostgreSQL has no place for a key: the greeting and the log say so, and how to mend it."""
+    config = f"{DEMO}calibrator: {{checkpoint: 'fake:0.5'}}\nstore: {postgres_url}\n"
+    with ProxyProcess(tmp_path, config) as server:
+        until(lambda: "PINOCCHIO_CHAIN_KEY" in server.stdout())
+        assert "no audit chain: set PINOCCHIO_CHAIN_KEY" in server.stdout()
+        assert "audit_chain_off" in server.stderr()
+
+
 def test_check_names_all_mistakes(write: Any) -> None:
     """`check` of a bad configuration is exit status 2 with a line for each mistake."""
     path = write("limits:\n  max_bodi: 5\n  max_hold: 5\n")

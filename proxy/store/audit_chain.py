@@ -206,8 +206,22 @@ def chain_key(url: str, *, make: bool = False) -> bytes | None:
         return None
 
 
+def say_if_off(url: str) -> bool:
+    """Whether the database has no chain, for want of a key; the log says so, once."""
+    if path_of(url) is not None or chain_key(url) is not None:
+        return False
+    _say_off(url)
+    return True
+
+
 def key_file(path: Path) -> Path:
     return path.with_name(path.name + ".chain-key")
+
+
+def has_key_file(url: str) -> bool:
+    """Whether there is a key beside the database, which is made for its first entry."""
+    path = path_of(url)
+    return path is not None and key_file(path).exists()
 
 
 def _make(path: Path) -> None:

@@ -57,7 +57,9 @@ class Break:
 class Findings:
     """`head` names the last entry, as SEQUENCE:MAC; rows are counted by table.
 
-    `earlier` are rows from before the chain began, `forgotten` those that retention deleted.
+    `earlier` are rows from before the chain began, `forgotten` those that retention deleted. Of the
+    first `unverified` entries nothing is known: they were made with another key, and this one has
+    been in use since `verified_since`, in seconds since the epoch.
     """
 
     entries: int = 0
@@ -65,6 +67,8 @@ class Findings:
     rows: dict[str, int] = field(default_factory=dict)
     earlier: int = 0
     forgotten: int = 0
+    unverified: int = 0
+    verified_since: float | None = None
     count: int = 0  # of what is broken, also of what is not told
     breaks: list[Break] = field(default_factory=list)
 
@@ -94,13 +98,19 @@ def is_head(text: str) -> bool:
     return _HEAD.fullmatch(text) is not None
 
 
-def verify(engine: sa.Engine, key: bytes, head: str | None = None) -> Findings:
+def verify(
+    engine: sa.Engine, key: bytes, head: str | None = None, *, has_begun: bool = False
+) -> Findings:
     """What the chain says of the record as it is now; raises StoreError.
+
+    Without an entry nothing is covered yet, unless the chain is known to have begun. Entries before
+    the first that this key made, all of them, were made with another one, or changed: which of the
+    two, this key cannot tell.
 
     `head` is what `head_of` said earlier: a tail that was cut off since can be told by it alone.
     """
     with _one_moment(engine) as connection:
-        return _Verification(connection, key).run(head)
+        return _Verification(connection, key, has_begun=has_begun).run(head)
 
 
 @contextmanager
@@ -115,7 +125,8 @@ def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 class _Verification:
-    def __init__(self, connection: sa.Connection, key: bytes) -> None:
+    def __init__(self, connection: sa.Connection, key: bytes, *, has_begun: bool) -> None:
+        self._has_begun = has_begun
         self._connection = connection
         self._key = key
         self._found = Findings()
@@ -123,19 +134,26 @@ class _Verification:
         self._before_chain: Counter[str] = Counter()
         self._oldest = ""  # exchanges before it were deleted in their time
         self._oldest_at = 0.0
+        self._first_at: float | None = None  # when the first entry was made with this key
 
     def run(self, head: str | None) -> Findings:
         self._read_retention()
+        self._first_at = self._first_of_key()
+        if self._first_at is None and not self._has_begun and not self._has_entries():
+            return self._nothing_covered(head)
         heads = set()
         sequence, mac = 0, ""
         for entry in self._entries():
             if entry["sequence"] != sequence + 1:
                 self._found.add(sequence + 1, "entry_missing", "")
+            elif self._is_by_another_key(entry, mac):
+                self._found.unverified += 1
             elif not self._is_genuine(entry, mac):
                 self._found.add(entry["sequence"], "entry_changed", entry["of"] or entry["kind"])
             sequence, mac = entry["sequence"], entry["mac"]
             heads.add(f"{sequence}:{mac}")
             self._take_in(entry)
+        self._found.verified_since = self._first_at if self._found.unverified else None
         self._found.entries, self._found.head = len(heads), f"{sequence}:{mac}" if heads else None
         if head is not None and head not in heads:
             number = head.partition(":")[0]
@@ -154,9 +172,40 @@ class _Verification:
             for row in found.mappings():
                 yield dict(row)
 
+    def _has_entries(self) -> bool:
+        return (
+            self._connection.execute(sa.select(audit_chain.c.sequence).limit(1)).first() is not None
+        )
+
+    def _nothing_covered(self, head: str | None) -> Findings:
+        """Every row is from before the chain, which begins with the next one."""
+        count = sa.select(sa.func.count())
+        for name in CHAINED:
+            rows = self._connection.execute(count.select_from(all_tables().tables[name]))
+            self._found.earlier += rows.scalar_one()
+        if head is not None:
+            self._found.add(int(head.partition(":")[0]), "tail_cut", "")
+        return self._found
+
+    def _first_of_key(self) -> float | None:
+        """When the first entry was made with this key; None for a key that made none."""
+        for entry in self._entries():
+            if self._is_ours(entry):
+                return float(entry["at"])
+        return None
+
+    def _is_ours(self, entry: Mapping[str, Any]) -> bool:
+        return hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
+
+    def _is_by_another_key(self, entry: Mapping[str, Any], before: str) -> bool:
+        """Of those before the first of this key, in order; a key that made none is wrong."""
+        if self._first_at is None or self._found.unverified != entry["sequence"] - 1:
+            return False
+        is_whole = hashlib.sha256(entry["covers"].encode()).hexdigest() == entry["digest"]
+        return not self._is_ours(entry) and entry["previous"] == before and is_whole
+
     def _is_genuine(self, entry: Mapping[str, Any], before: str) -> bool:
-        is_ours = hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
-        if not is_ours or entry["previous"] != before:
+        if not self._is_ours(entry) or entry["previous"] != before:
             return False
         if not entry["covers"]:  # retention empties the lists of what it has deleted
             return bool(entry["of"] == exchanges.name and entry["at"] < self._oldest_at)
