@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -63,7 +64,7 @@ def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> 
                 f"upstream {name!r} is this proxy itself ({address_of(upstream.base_url)}): every "
                 "request would come back for ever; name the model server here"
             )
-            if path is None:
+            if os.environ.get("OPENAI_BASE_URL") == upstream.base_url:
                 text += ", or unset OPENAI_BASE_URL, which is for clients, where the proxy starts"
             message = located(path, ("upstreams", name, "base_url"), text)
             raise StartupError(ExitStatus.UNUSABLE_INPUT, message)

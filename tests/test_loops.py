@@ -217,6 +217,19 @@ def test_the_start_refuses_the_clients_variable(tmp_path: Path) -> None:
     assert "unset OPENAI_BASE_URL" in done.stderr
 
 
+def test_the_variable_is_named_where_a_file_refers_to_it(tmp_path: Path) -> None:
+    """As the project's own proxy.yaml does."""
+    port = free_port()
+    path = tmp_path / "proxy.yaml"
+    path.write_text("upstreams:\n  openai: {base_url: '${OPENAI_BASE_URL:-http://x.example/v1}'}\n")
+    path.write_text(path.read_text() + 'models: [{match: "*", upstream: openai}]\n')
+    url = f"http://localhost:{port}/v1"
+    options = ("--config", str(path), "--port", str(port))
+    done = run_cli("serve", *options, cwd=tmp_path, OPENAI_BASE_URL=url)
+    assert done.returncode == 2
+    assert "unset OPENAI_BASE_URL" in done.stderr
+
+
 def test_the_start_names_the_line(tmp_path: Path) -> None:
     """A configuration with the mistake is refused with its file and line."""
     port = free_port()
