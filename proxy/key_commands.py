@@ -82,7 +82,7 @@ def create(
 
 @cli.command("list")
 def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All keys there ever were, without what would let anybody in."""
+    """All keys, also revoked ones; secrets are never shown."""
     now = time.time()
     keys = _with_store(config, lambda store: store.all())
     if not keys and not as_json:
@@ -101,7 +101,7 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @cli.command()
 def revoke(id: str, config: ConfigOption = None) -> None:
-    """Shut a key out; running proxies refuse it within a second."""
+    """Revoke a key; running proxies refuse it within a second."""
     is_done, is_known = _with_store(config, lambda store: (store.revoke(id), store.has(id)))
     if not is_done:
         there_is_none = f"there is no key {id} to revoke; `keys list` has their ids"

@@ -142,6 +142,17 @@ def test_polls_that_an_earlier_version_recorded_do_not_count(
     assert "asked again for the reply" in explain(holding, tmp_path, old)
 
 
+def test_feedback_on_what_a_poll_brought_is_on_the_hold(holding: LiveProxy) -> None:
+    """The client knows the released reply by the id of the request that asked for it again."""
+    first, *others = poll(holding, 2)
+    ids = [each.headers[REQUEST_ID] for each in others]
+    labels = [{"request_id": id, "correct": False} for id in ids]
+    told = holding.http.post("/pinocchio/v1/feedback", json={"feedback": labels}).json()
+    assert told["kept"] == 2
+    kept = rows(holding, "SELECT request_id, is_correct FROM feedback")
+    assert kept == [(first.headers[REQUEST_ID], 0)]
+
+
 def test_polls_are_kept_as_long_as_exchanges(holding: LiveProxy) -> None:
     """Deleted when their time comes, and not before."""
     poll(holding, 3)

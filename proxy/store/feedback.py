@@ -20,6 +20,7 @@ from proxy.store.audit_chain import note_change
 from proxy.store.database import cause, insert_into, metadata, open_engine
 from proxy.store.findings import reading
 from proxy.store.held_replies import held_replies, storable
+from proxy.store.polls import polls
 from proxy.store.records import exchanges, first_id
 
 feedback = sa.Table(
@@ -157,12 +158,19 @@ def _kept(
 def _requests(
     connection: sa.Connection, ids: Sequence[str], key_hash: str | None
 ) -> Mapping[str, str]:
-    """The recorded requests that ids name, by id: their own, or that of a held reply."""
+    """The recorded requests that ids name, by id: their own, or that of a held reply.
+
+    A client gets a released reply under the id of the request that asked for it again.
+    """
     is_its = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
     own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *is_its)
     found = {row.request_id: row.request_id for row in connection.execute(own)}
     held = sa.select(held_replies.c.id, held_replies.c.request_id).join(
         exchanges, exchanges.c.request_id == held_replies.c.request_id
     )
-    held = held.where(held_replies.c.id.in_(ids), *is_its)
-    return found | {row.id: row.request_id for row in connection.execute(held)}
+    again = sa.select(polls.c.request_id, polls.c.review_id).where(polls.c.request_id.in_(ids))
+    reviews = {row.request_id: row.review_id for row in connection.execute(again)}
+    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *is_its)
+    its = {row.id: row.request_id for row in connection.execute(held)}
+    named = {id: reviews.get(id, id) for id in ids}
+    return found | {id: its[review] for id, review in named.items() if review in its}
