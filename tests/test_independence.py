@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from calibrator import FakeScorer
 from policies import Certificate, Facts, Labelled, Scope, SeenConversations, certify, parse_policy
 from policies.policy import certified
 from proxy.certified import CertifiedPolicy
 from proxy.completion_request import CompletionRequest
 from proxy.formats.chat import ChatFormat
+from proxy.learning.certifying import audited_labels
 from proxy.learning.drift import look, standing
+from proxy.learning.labels import read_labels
 from proxy.openings import Openings
 from proxy.store.findings import Findings
 from proxy.store.records import COLUMNS, Records
@@ -30,6 +33,9 @@ from tests.conversing_traffic import (
     singles,
     usual,
 )
+from tests.databases import execute
+from tests.recorded_verdicts import label
+from tests.recorded_verdicts import record as saved
 from tests.test_certified import GATE
 
 Traffic = Callable[..., Iterator[Asked]]
@@ -162,3 +168,29 @@ def test_a_conversation_counts_again_after_a_day() -> None:
         *(True, True, False, True)
     ]
     assert all(seen.is_first(None) for _ in range(3))
+
+
+def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: str) -> None:
+    """Twenty audited replies in ten conversations of two are ten labels, and stand for ten; two
+    draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live."""
+    rows = [
+        {"question": f"{n}?", "response": "yes", "model": "m", "correct": 1, "question_id": f"{n}"}
+        for n in range(20)
+    ]
+    ids = saved(store_url, rows, FakeScorer(0.7), share=0.1)
+    for n, id in enumerate(ids):
+        given = f"UPDATE exchanges SET conversation = 'c{n // 2}' WHERE request_id = '{id}'"
+        execute(store_url, given)
+    label(store_url, ids, rows)
+    findings = Findings(store_url)
+    labels = read_labels(findings.engine)
+    assert [each.request_id for each in labels.replies] == ids[::2]
+    assert labels.totals.delivered == 10
+    assert {round(each.share or 0, 9) for each in labels.replies} == {0.19}
+    found = audited_labels(findings.engine, 0.0, FakeScorer(0.7).name, Scope())
+    findings.close()
+    assert len(found) == 10
+    assert {each.is_first for each in found if each.id in ids[::2]} <= {True}
+    assert {each.is_first for each in found if each.id in ids[1::2]} == {False}
+    grant = certify([*found, Labelled("x", 0.99, True)], 0.5, 0.9)
+    assert sum(grant.scores) == sum(each.is_first for each in found) + 1
