@@ -71,7 +71,8 @@ def policy(then: str, when: str = "confidence: {below: 0.3}", **more: str) -> st
 def error_of(body: bytes) -> Json:
     told = json.loads(body)
     assert told["type"] == "error"
-    assert set(told["error"]) == {"type", "message", "code", "param", "details"}
+    always = {"type", "message", "code", "param", "details"}
+    assert always <= set(told["error"]) <= always | {"review_id", "note", "retry_after_s"}
     error: Json = told["error"]
     return error
 

@@ -168,7 +168,7 @@ def test_a_rejected_call_never_runs(setting: Setting) -> None:
         setting.review("reject", setting.held(agent), "--note", "ten times too much")
         out = setting.answer(agent).splitlines()
     assert out[0] == "rejected: ten times too much"
-    assert out[-1].startswith("answer: ")
+    assert [line for line in out if line.startswith("answer: ")]
     assert setting.ledger() == []
 
 

@@ -405,12 +405,12 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     ]
     facts = [json.loads(line) for line in reviews(holding, "list", "--json").stdout.splitlines()]
     told = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
-    assert told == (ids[1], "held", "why? p=0.1")
+    assert told == (ids[1], "open", "why? p=0.1")
 
-    assert "reject in 10080 min" in lines[0]
+    assert "reject in 6 d" in lines[0]
     assert (facts[0]["on_expiry"], facts[0]["standing"], facts[0]["calls"]) == (
         "reject",
-        "held",
+        "open",
         [],
     )
 
