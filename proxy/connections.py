@@ -48,7 +48,7 @@ class Connections:
         if self._most is None or self._most_strangers is None:
             return True
         if len(self._strangers) > self._most_strangers:
-            self._drop(next(iter(self._strangers)))
+            self._drop(self._oldest_stranger())
             return True
         return len(self._every) <= self._most or self._make_room(connection)
 
@@ -63,7 +63,7 @@ class Connections:
         self._known.pop(connection, None)
 
     def _make_room(self, newest: Connection) -> bool:
-        oldest = next(iter(self._strangers))
+        oldest = self._oldest_stranger()
         if oldest is newest:
             idle = next((each for each in self._known if each.is_idle()), None)
             if idle is None:
@@ -71,6 +71,11 @@ class Connections:
             oldest = idle
         self._drop(oldest)
         return True
+
+    def _oldest_stranger(self) -> Connection:
+        """Not one whose request is being answered, as long as there are others."""
+        idle = (each for each in self._strangers if each.is_idle())
+        return next(idle, next(iter(self._strangers)))
 
     def _drop(self, connection: Connection) -> None:
         self.remove(connection)

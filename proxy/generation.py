@@ -22,7 +22,7 @@ from proxy.config import AttachConfig, Config, TeamConfig
 from proxy.conversations import Conversations
 from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
 from proxy.governing import Governing
-from proxy.host_check import check_host
+from proxy.host_check import check_local
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.loops import mark_of, pass_on
 from proxy.policy_book import PolicyBook
@@ -164,7 +164,7 @@ class Generation:
         if self.needs_keys:
             return self.routes if scope["path"] in PROBES else self._admit(scope)
         if self._is_open:
-            check_host(scope["headers"])
+            check_local(scope["headers"])
         return self.routes
 
     def _admit(self, scope: Scope) -> Routes:

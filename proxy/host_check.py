@@ -1,12 +1,14 @@
-"""While the proxy is open (no client keys), only requests that name this machine are answered.
+"""While the proxy is open (no client keys), only requests of this machine are answered.
 
-A page in a browser can make requests to loopback under a name of its own (DNS rebinding); `Host`
-tells them apart.
+Any page in a browser can make requests to loopback: under a name of its own (DNS rebinding), which
+`Host` tells, and under the right one, which `Origin` and `Sec-Fetch-Site` tell. That the page may
+not read the answer, or has to ask for permission first, does not help where asking costs money.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import urlsplit
 
 from proxy.errors import HostNotAllowedError
 from proxy.remembering import remembers
@@ -43,3 +45,33 @@ def check_host(headers: Headers, reason: str = "while no client keys are configu
             is_allowed = _is_allowed(value)
     if hosts != 1 or not is_allowed:
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")
+
+
+def check_local(headers: Headers, reason: str = "while no client keys are configured") -> None:
+    """Raises HostNotAllowedError for any `Host` but this machine's, and for pages from elsewhere.
+
+    An `Origin` says whose page asks. Where a browser sends none, it may say that the page is of
+    another site; programs send neither.
+    """
+    check_host(headers, reason)
+    has_origin = is_cross_site = False
+    for name, value in headers:
+        if name == b"origin":
+            has_origin = True
+            if not _is_local_page(value):
+                text = f"Origin must be localhost or a loopback address {reason}"
+                raise HostNotAllowedError(text, code="origin_not_allowed")
+        elif name == b"sec-fetch-site":
+            is_cross_site |= value.strip().lower() == b"cross-site"
+    if is_cross_site and not has_origin:
+        text = f"a page of another site asks for this (Sec-Fetch-Site), {reason}"
+        raise HostNotAllowedError(text, code="origin_not_allowed")
+
+
+@remembers(256)
+def _is_local_page(origin: bytes) -> bool:
+    try:
+        host = urlsplit(origin.decode("latin-1").strip().lower()).hostname
+    except ValueError:
+        return False
+    return host is not None and is_loopback(host)

@@ -34,7 +34,6 @@ from proxy.callers import ANYONE, CALLER
 from proxy.config import Config, UpstreamConfig
 from proxy.errors import (
     BadRequestError,
-    HostNotAllowedError,
     NotFoundError,
     ProxyError,
     UnknownModelError,
@@ -43,7 +42,7 @@ from proxy.errors import (
     UpstreamTimeoutError,
 )
 from proxy.exchange import CLIENT_LEFT, Exchange
-from proxy.host_check import check_host, is_loopback
+from proxy.host_check import check_local
 from proxy.keys import BROWSER_KEY
 from proxy.routing import Router
 from proxy.scoring import Status
@@ -80,8 +79,7 @@ class Realtime:
         try:
             await receive()  # websocket.connect
             if self._is_open:
-                check_host(request.headers)
-                check_origin(request.headers)
+                check_local(request.headers)
             with exchange:
                 await self._serve(exchange, client)
         except ProxyError as error:
@@ -187,21 +185,6 @@ class _Connect(connect):
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
-
-
-def check_origin(headers: Headers) -> None:
-    """Raises HostNotAllowedError for a page from elsewhere: no CORS keeps it from a WebSocket."""
-    for origin in (value for name, value in headers if name == b"origin"):
-        try:
-            host = urlsplit(origin.decode("latin-1").strip().lower()).hostname
-        except ValueError:
-            host = None
-        if host is None or not is_loopback(host):
-            raise HostNotAllowedError(
-                "Origin must be localhost or a loopback address while no client keys are "
-                "configured",
-                code="origin_not_allowed",
-            )
 
 
 def _request_of(scope: Scope) -> Request:

@@ -52,7 +52,7 @@ from proxy.errors import (
     RateLimitedError,
     StartupError,
 )
-from proxy.host_check import check_host, is_loopback
+from proxy.host_check import check_local, is_loopback
 from proxy.logs import configure_logs
 from proxy.model_lists import JSON
 from proxy.scoring import Scoring, described
@@ -137,7 +137,7 @@ class ScoringApp:
     def _admit(self, path: str, headers: Headers) -> None:
         """Raises InvalidKeyError, HostNotAllowedError."""
         if self._is_open:
-            check_host(headers, "while the scoring server has no token")
+            check_local(headers, "while the scoring server has no token")
         if not self._token or path in PROBES:
             return
         presented = (header(headers, b"authorization") or "").removeprefix("Bearer ")
