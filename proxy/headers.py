@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 
+from proxy.session_cookie import sets_session, without_session
 from proxy.upstream import Headers
 
 PREFIX = b"x-pinocchio-"
@@ -62,7 +63,9 @@ class _Fates(dict[bytes, bool]):
 
 
 _NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
-_TO_UPSTREAM, _TO_CLIENT = _Fates(REPLACED_IN_REQUESTS), _Fates(HOP_BY_HOP)
+_COOKIES = (b"cookie", b"set-cookie")  # which may be the desk's
+_TO_UPSTREAM = _Fates(REPLACED_IN_REQUESTS.union(_COOKIES))
+_TO_CLIENT = _Fates(HOP_BY_HOP.union(_COOKIES))
 _TO_UPSTREAM[VIA] = True
 
 
@@ -74,7 +77,20 @@ def _crossing(headers: Headers, crosses: _Fates) -> Headers:
             kept.append(field)
         elif field[0] == b"connection" and field[1] not in _NAMES_NO_FIELD:
             named += [part.strip() for part in field[1].lower().split(b",")]
-    return [field for field in kept if field[0] not in named] if named else kept
+        elif field[0] in _COOKIES:
+            kept += _without_session(field)
+    if not named:
+        return kept
+    dropped = frozenset(named)
+    return [field for field in kept if field[0] not in dropped]
+
+
+def _without_session(field: tuple[bytes, bytes]) -> Headers:
+    name, value = field
+    if name == b"set-cookie":
+        return [] if sets_session(value) else [field]
+    cookies = without_session(value)
+    return [(name, cookies)] if cookies is not None else []
 
 
 def to_upstream(headers: Headers) -> Headers:

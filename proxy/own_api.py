@@ -76,7 +76,7 @@ async def unknown(request: Request, error: Exception) -> Response:
     """What routing raises: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == NotFoundError.status:
-        text = f"there is nothing at {request.url.path}"
+        text = f"there is nothing at {request.scope['path']}"
         return await envelope(request, NotFoundError(text, code="unknown_url"))
     other = ProxyError(error.detail, code=_CODES.get(error.status_code, "invalid_request"))
     fields = {ERROR.decode(): "true", **(error.headers or {})}

@@ -13,6 +13,7 @@ Rate = tuple[str, int]
 """Whose bucket, and how many requests a minute."""
 
 MINUTE_S: Final = 60.0
+MOST_OWNERS: Final = 100_000  # with a bucket that is not known to be full
 
 
 class Buckets:
@@ -21,6 +22,9 @@ class Buckets:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._levels: dict[str, tuple[float, float]] = {}  # so many requests, at that time
+
+    def __len__(self) -> int:
+        return len(self._levels)
 
     def take(self, rates: Sequence[Rate]) -> float:
         """Takes a request from every bucket, and returns 0; or takes none, and returns how many
@@ -31,12 +35,18 @@ class Buckets:
         if wait_s > 0:
             return wait_s
         for owner, level, _ in levels:
+            self._levels.pop(owner, None)  # the first is the one that took longest ago
             self._levels[owner] = level - 1, now
+        self._forget(now)
         return 0.0
 
-    def wait_s(self, owner: str, rate: int) -> float:
-        """How many seconds it will be until the owner's bucket has one; 0 where it has."""
-        return max(0.0, (1 - self._level(owner, rate, self._clock())) * MINUTE_S / rate)
+    def _forget(self, now: float) -> None:
+        """After a minute every bucket is full, as it is for whoever has none."""
+        while self._levels:
+            oldest = next(iter(self._levels))
+            if now - self._levels[oldest][1] < MINUTE_S and len(self._levels) <= MOST_OWNERS:
+                return
+            self._levels.pop(oldest, None)
 
     def _level(self, owner: str, rate: int, now: float) -> float:
         level, at = self._levels.get(owner, (float(rate), now))

@@ -42,4 +42,4 @@ def login_page(
     request: Request, wanted: str, error: str | None = None, status: int = 200
 ) -> Response:
     """Asks for a token or a key; `wanted` is the address to go on to."""
-    return rendered("login.html", status, action=request.url.path, wanted=wanted, error=error)
+    return rendered("login.html", status, action=request.scope["path"], wanted=wanted, error=error)

@@ -142,7 +142,7 @@ class Reviews:
                 "leaning": self._desk.leaning(held.policy, held.confidence),
             },
             filters=filters,
-            all_path=f"{request.url.path.removesuffix('/verdict')}?all=1",
+            all_path=request.scope["path"].removesuffix("/verdict") + "?all=1",
             is_all=is_all,
             opened=f"{time.time():.3f}",
             calls=calls,

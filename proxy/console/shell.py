@@ -64,7 +64,8 @@ def told(desk: Desk, handler: Handler) -> Handler:
         try:
             return handler(request)
         except ProxyError as error:
-            here = request.url.path.split("/")[2] if request.url.path.count("/") > 1 else ""
+            path: str = request.scope["path"]
+            here = path.split("/")[2] if path.count("/") > 1 else ""
             title = "Not found" if error.status == 404 else "That did not work"
             values = {"title": title, "text": error.message}
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ from proxy.desk.api import review_routes
 from proxy.desk.desk import Desk
 from proxy.desk.door import Door
 from proxy.desk.feed import Feed
-from proxy.desk.guard import Guard
+from proxy.desk.guard import Guard, demand_visitor, visitor_of
 from proxy.desk.login import login_routes
 from proxy.errors import BadRequestError, ProxyError
 from proxy.own_api import envelope, unknown
@@ -46,9 +46,10 @@ class DeskApplication:
         api.add_exception_handler(HTTPException, unknown)
         api.add_exception_handler(RequestValidationError, _unusable)
         api.add_exception_handler(Exception, _fault)
-        api.include_router(review_routes(desk, feed))
+        api.include_router(review_routes(desk, feed), dependencies=[Depends(visitor_of)])
         api.router.routes.extend(login_routes(door))
         api.router.routes.extend(routes(desk))
+        demand_visitor(api.router.routes)
         self._guarded = Guard(api, door, is_loopback=is_loopback, max_body=max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,5 +84,5 @@ def _no_json(error: RequestValidationError) -> BadRequestError:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    log.error("internal_error", path=request.url.path, **place(error))
+    log.error("internal_error", path=request.scope["path"], **place(error))
     return await envelope(request, ProxyError("the desk failed; the proxy's log says where"))

@@ -65,8 +65,9 @@ class Door:
         self._keys.close()
 
     def identify(self, secret: str, address: str) -> Visitor:
-        """Whom a token or key stands for; raises InvalidKeyError, and RateLimitedError for an
-        address from which too many were wrong. Keys cannot be guessed, so they are not counted."""
+        """Whom a token or key stands for; raises InvalidKeyError, and RateLimitedError for another
+        wrong token from an address of which too many were wrong. The right one is always right:
+        others may have the same address. Keys cannot be guessed, so they are not counted."""
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
             return self._counting(address, lambda: self._of_token(digest))
@@ -95,12 +96,11 @@ class Door:
         return ADMIN
 
     def _counting(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
-        if wait_s := self._failures.wait_s(address, ATTEMPTS_A_MINUTE):
+        if (visitor := find()) is not None:
+            return visitor
+        if wait_s := self._failures.take([(address, ATTEMPTS_A_MINUTE)]):
             raise RateLimitedError("too many attempts to log in", wait_s)
-        if (visitor := find()) is None:
-            self._failures.take([(address, ATTEMPTS_A_MINUTE)])
-            raise InvalidKeyError(_UNKNOWN)
-        return visitor
+        raise InvalidKeyError(_UNKNOWN)
 
     # --- sessions -------------------------------------------------------------------------------
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
-from proxy.asgi import Message, Receive, Scope, Send, error_reply, send_reply
+from proxy.asgi import CLIENT, Message, Receive, Scope, Send, error_reply, send_reply
 from proxy.desk.door import Door, Visitor
 from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError
 from proxy.host_check import check_host
 from proxy.routes import ASGIApplication
+from proxy.session_cookie import NAME, SECURE_NAME
 
-COOKIE: Final = "pinocchio_session"
 CSRF_HEADER: Final = "x-csrf-token"
 CSRF_FIELD: Final = "csrf"
 LOGIN: Final = "/pinocchio/login"
@@ -58,6 +61,8 @@ class Guard:
                 await send_reply(error_reply(error), scope, send)
             return
         scope[_VISITOR] = visitor
+        if visitor is not None and CLIENT in scope:
+            scope[CLIENT].note_known()
         limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
         await self._inner(scope, _limited(receive, limit), send)
 
@@ -66,7 +71,7 @@ class Guard:
         if self._is_loopback:
             check_host(request.scope["headers"], "for the review desk")
         visitor = await asyncio.to_thread(self._visitor, request)
-        if visitor is None and not request.url.path.startswith((LOGIN, STATIC)):
+        if visitor is None and not is_for_strangers(request.scope["path"]):
             raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
         if request.method not in READING and (visitor is None or visitor.csrf is not None):
             check_site(request, visitor)
@@ -76,15 +81,38 @@ class Guard:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and secret:
             return self._door.identify(secret.strip(), address_of(request))
-        cookie = request.cookies.get(COOKIE)
+        cookie = request.cookies.get(cookie_name(request))
         return self._door.session(cookie) if cookie else None
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who is at the desk; for handlers behind the guard, which let nobody else in."""
-    visitor = request.scope[_VISITOR]
-    assert isinstance(visitor, Visitor)
+    """Who is at the desk; raises InvalidKeyError for a stranger, whom the guard lets in to the
+    login page alone."""
+    visitor = request.scope.get(_VISITOR)
+    if not isinstance(visitor, Visitor):
+        raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
     return visitor
+
+
+def is_for_strangers(path: str) -> bool:
+    """Whether everybody may see what stands at a path, or in a template of paths."""
+    return path == LOGIN or path.startswith(STATIC)
+
+
+def demand_visitor(routes: Iterable[BaseRoute]) -> None:
+    """Lets each of these routes ask for its visitor itself, whatever stands before it."""
+    for route in routes:
+        if isinstance(route, Route) and not is_for_strangers(route.path):
+            route.app = _Demanding(route.app)
+
+
+class _Demanding:
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor_of(Request(scope))
+        await self._inner(scope, receive, send)
 
 
 def admin_of(request: Request) -> Visitor:
@@ -133,13 +161,24 @@ def address_of(request: Request) -> str:
 
 def is_api(request: Request) -> bool:
     """Whether a program asks, which has no use for a login page."""
-    return request.url.path.startswith(API)
+    path: str = request.scope["path"]
+    return path.startswith(API)
+
+
+def is_https(request: Request) -> bool:
+    return "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
+
+
+def cookie_name(request: Request) -> str:
+    """Behind https the one that no other host, port or unsafe page can set."""
+    return SECURE_NAME if is_https(request) else NAME
 
 
 def _to_login(request: Request) -> Response:
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         return HTMLResponse(_ONCE_MORE, headers={"cache-control": "no-store"})
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    query: str = request.scope["query_string"].decode("latin-1")
+    wanted = request.scope["path"] + (f"?{query}" if query else "")
     there = f"{LOGIN}?next={quote(wanted)}" if request.method == "GET" else LOGIN
     return RedirectResponse(there, 303)
 

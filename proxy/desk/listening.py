@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 DEFAULT_PORT = 8_001
 GRACE_S = 3
 MOST_CONNECTIONS = 256
+SHORTEST_TOKEN = 16  # characters, where other machines may try
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,17 @@ class AdminSocket:
 
 
 def check_admin(config: AdminConfig) -> None:
-    """Beyond loopback only a token of one's own opens the desk; raises StartupError."""
-    if config.enabled and not is_loopback(config.host) and not config.has_token:
+    """Beyond loopback only a token of one's own opens the desk, one that nobody guesses; raises
+    StartupError."""
+    if not config.enabled or is_loopback(config.host):
+        return
+    if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"the review desk on {config.host} is reached from other machines, and admin.token "
+            f"could be guessed: it needs at least {SHORTEST_TOKEN} characters",
+        )
+    if not config.has_token:
         raise StartupError(
             ExitStatus.UNSAFE,
             f"the review desk on {config.host} is reached from other machines: set admin.token in "

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from proxy.console import login_page
 from proxy.desk.door import SESSION_S, Door, Visitor
-from proxy.desk.guard import COOKIE, LOGIN, address_of, checked_form
+from proxy.desk.guard import LOGIN, address_of, checked_form, cookie_name, is_https
 from proxy.errors import ProxyError
 
 LOGOUT: Final = "/pinocchio/logout"
@@ -42,9 +42,10 @@ def login_routes(door: Door) -> list[Route]:
 
     async def log_out(request: Request) -> Response:
         await checked_form(request)
-        door.close_session(request.cookies.get(COOKIE, ""))
+        name = cookie_name(request)
+        door.close_session(request.cookies.get(name, ""))
         response = RedirectResponse(LOGIN, 303)
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(name, secure=is_https(request), httponly=True, samesite="strict")
         return response
 
     return [
@@ -59,12 +60,12 @@ def _opened(door: Door, visitor: Visitor, request: Request, wanted: str) -> Resp
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     response = RedirectResponse(wanted if is_ours else "/", 303)
     response.set_cookie(
-        COOKIE,
+        cookie_name(request),
         door.open_session(visitor),
         max_age=int(SESSION_S),
         httponly=True,
         samesite="strict",
-        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
+        secure=is_https(request),
     )
     response.headers["cache-control"] = "no-store"
     response.headers["referrer-policy"] = "no-referrer"

@@ -31,7 +31,17 @@ from calibrator import (
     Ticket,
 )
 from proxy.app import scorer_loader
-from proxy.asgi import Endpoint, Receive, Reply, Request, Scope, Send, error_reply, send_reply
+from proxy.asgi import (
+    CLIENT,
+    Endpoint,
+    Receive,
+    Reply,
+    Request,
+    Scope,
+    Send,
+    error_reply,
+    send_reply,
+)
 from proxy.config import NO_CALIBRATOR, Config, find_config
 from proxy.engines.settings import ScoringServer
 from proxy.engines.wire import (
@@ -126,6 +136,8 @@ class ScoringApp:
         except ProxyError as error:
             await send_reply(error_reply(error), scope, send)
             return
+        if CLIENT in scope:
+            scope[CLIENT].note_known()
         await endpoint(scope, receive, send)
 
     def _endpoint(self, method: str, path: str) -> Endpoint:
