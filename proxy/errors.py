@@ -7,7 +7,7 @@
     ├── BusyError                   503  all connections are taken
     ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
-    ├── HostNotAllowedError         403  not of this machine (`Host`, `Origin`) while open on loopback
+    ├── HostNotAllowedError         403  not of this machine, while open on loopback
     ├── NotAllowedError             403  at the review desk: another role, or another site's page
     ├── NotFoundError               404  no such held reply or result, or not for this key
     ├── UnknownModelError           404  no route of the configuration matches the model
