@@ -174,7 +174,7 @@ def _score_on_ray(
     report_bad(bad, total)
 
 
-PARTS = ("tower", "forest", "encoder", "inspector", "calls")
+PARTS = ("tower", "forest", "encoder", "inspector", "calls", "opinion")
 Share = Annotated[
     float, typer.Option(min=0, max=1, help="0.05 trains towards 0.05 and 0.95, not 0 and 1.")
 ]
@@ -190,9 +190,7 @@ Encoder = Annotated[
 RunFolder = Annotated[
     Path, typer.Option("-o", "--output", help="The run's folder; an interrupted run goes on.")
 ]
-Start = Annotated[
-    str, typer.Option(help="A checkpoint to begin from, or to add --inspector or --calls to.")
-]
+Start = Annotated[str, typer.Option(help="A checkpoint to begin from, or to add such parts to.")]
 FinishNow = Annotated[
     bool, typer.Option("--finish-now", help="Train no further: a checkpoint of what there is.")
 ]
@@ -221,6 +219,12 @@ Inspector = Annotated[
 Calls = Annotated[
     bool,
     typer.Option("--calls", help="With trees for rows that call tools; they learn from no others."),
+]
+Opinion = Annotated[
+    bool,
+    typer.Option(
+        "--opinion", help="With --start: a second stage that reads what other models replied."
+    ),
 ]
 
 
@@ -253,6 +257,7 @@ def train(
     encoder: Encoder = False,
     inspector: Inspector = False,
     calls: Calls = False,
+    opinion: Opinion = False,
     seed: Annotated[int, typer.Option()] = 20_261_121,
     device: Annotated[str, typer.Option(help="auto is a GPU where there is one.")] = "auto",
     preset: Preset = "",

@@ -56,7 +56,11 @@ class Difficulty:
 
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
         """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
-        return self.near(meanings(asked, self.table, self.scale))
+        return self.near(self.meanings(asked))
+
+    def meanings(self, asked: Sequence[Ids]) -> Floats:
+        """What questions of these distinct word pieces mean, (B, D), of length 1 or 0."""
+        return meanings(asked, self.table, self.scale)
 
     def near(
         self, vectors: Floats, left_out: NDArray[np.int64] | None = None

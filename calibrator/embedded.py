@@ -5,11 +5,12 @@ P(correct) of a text = P(right | in order) x P(in order). The first is the softm
 `forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
 reply answers the question and agrees with itself. A reply that calls tools is read with its whole
 conversation, by the trees of `calls` alone; one that could have called them and says something
-instead is held against what was done (`calls`).
+instead is held against what was done (`calls`). Where other models' replies to the same question
+are given, they are compared with this one (`opinion`).
 
 One forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`),
 or in torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped
-checkpoint is a tower with a forest, an inspector and trees for calls.
+checkpoint is a tower with a forest, an inspector, trees for calls and a second stage for others.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from calibrator.layout import (
     tag_text,
 )
 from calibrator.ngrams import is_cut as too_long
+from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
@@ -82,6 +84,7 @@ class Parts:
     familiarity: Familiarity | None = None
     inspector: Inspector | None = None
     calls: CallTrees | None = None
+    opinion: SecondStage | None = None
 
 
 class EmbeddedCalibrator:
@@ -101,6 +104,10 @@ class EmbeddedCalibrator:
         self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._benchmarks = frozenset(config.benchmarks)
+        self._opinions = None
+        if parts.opinion is not None and parts.forest is not None:
+            known = tokenizer, config.layout, self._source_models
+            self._opinions = OpinionReader(parts.opinion, parts.forest, *known)
 
     @property
     def name(self) -> str:
@@ -201,7 +208,13 @@ class EmbeddedCalibrator:
             *self._score_texts([items[at] for at in texts]),
         ]
         found = dict(zip([*calls, *texts], scores, strict=True))
-        return [found[at] for at in range(len(items))]
+        scores = [found[at] for at in range(len(items))]
+        return self._opinions.with_others(items, scores) if self._opinions else scores
+
+    @property
+    def opinion(self) -> str:
+        """What numbers with others stand on beside `name`; empty where others are not read."""
+        return f"opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
 
     def reads_as_call(self, item: Item) -> bool:
         """Whether the trees for calls judge it, not what judges a text."""
@@ -268,6 +281,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             Familiarity.from_state(state),
             Inspector.from_state(state),
             CallTrees.from_state(state),
+            SecondStage.from_state(state),
         )
         weights = encoder_weights(state, config.encoder)
         if config.encoder is None and parts.tower is None:

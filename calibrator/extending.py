@@ -1,7 +1,8 @@
-"""Adds an inspector and trees for calls to a checkpoint that has none, or others.
+"""Adds an inspector, trees for calls or a second stage to a checkpoint that has none, or others.
 
 Tower, forest, curve and familiarity stay as they are, number for number: what they say is
-P(right | in order), which the new parts do not change.
+P(right | in order), which the new parts do not change. Without others a second stage changes
+nothing either.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from calibrator.checkpoint import WEIGHTS, CheckpointConfig, read_config, write_
 from calibrator.digests import sha256_of
 from calibrator.errors import TrainingError
 from calibrator.inspection import PREFIX as INSPECTOR
+from calibrator.opinion import PREFIX as OPINION
 from calibrator.weights import Array, read_weights
 
 
@@ -35,7 +37,7 @@ def write_extended(
     if not isinstance(config, CheckpointConfig):
         raise TrainingError(f"{start} is a language model, which has no such parts")
     state = read_weights(start / WEIGHTS, config.weights_sha256)
-    replaced = tuple(prefix for prefix in (INSPECTOR, CALLS) if _holds(parts, prefix))
+    replaced = tuple(prefix for prefix in (INSPECTOR, CALLS, OPINION) if _holds(parts, prefix))
     state = {key: array for key, array in state.items() if not key.startswith(replaced)}
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {key: np.ascontiguousarray(array) for key, array in {**state, **parts}.items()}

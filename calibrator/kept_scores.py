@@ -33,7 +33,9 @@ from calibrator.scorer import (
     Item,
     Score,
     Scorer,
+    ToolUse,
     batch_characters_of,
+    opinion_of,
     reads_images,
     reads_tool_use,
 )
@@ -66,6 +68,10 @@ class KeptScores:
     @property
     def reads_tool_use(self) -> bool:
         return reads_tool_use(self._scorer)
+
+    @property
+    def opinion(self) -> str:
+        return opinion_of(self._scorer)
 
     @property
     def batch_characters(self) -> int:
@@ -178,14 +184,18 @@ def _code() -> str:
 
 
 def _digest_of_item(item: Item) -> str:
-    use = item.tool_use
     seen = [
         *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
         [hashlib.sha256(image).hexdigest() for image in item.images],
-        None if use is None else [list(use.messages), list(use.tools), use.message],
+        _said(item.tool_use),
+        *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
     ]
     text = json.dumps(seen, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
+
+
+def _said(use: ToolUse | None) -> list[Any] | None:
+    return None if use is None else [list(use.messages), list(use.tools), use.message]
 
 
 def _read(path: Path) -> Iterator[tuple[str, Score]]:
@@ -197,15 +207,31 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
         return
     for line in lines:
         try:
-            digest, score, confidence, is_truncated, because = json.loads(line)
-            yield digest, Score(float(score), float(confidence), is_truncated, tuple(because))
+            digest, score, confidence, is_truncated, because, *others = json.loads(line)
+            alone, compared = others or (None, ())
+            known = Score(float(score), float(confidence), is_truncated, tuple(because))
+            yield digest, replace(known, alone=alone, compared=tuple(compared))
         except (ValueError, TypeError):
             continue
 
 
+def _of_others(score: Score) -> list[Any]:
+    """What a line says of other replies; nothing where none were read."""
+    return [] if score.alone is None else [score.alone, list(score.compared)]
+
+
 def _append(path: Path, scores: Any) -> None:
     lines = [
-        json.dumps([digest, one.score, one.confidence, one.is_truncated, list(one.because)])
+        json.dumps(
+            [
+                digest,
+                one.score,
+                one.confidence,
+                one.is_truncated,
+                list(one.because),
+                *_of_others(one),
+            ]
+        )
         for digest, one in scores
     ]
     with suppress(OSError):

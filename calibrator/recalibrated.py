@@ -11,6 +11,7 @@ from calibrator.scorer import (
     Score,
     Scorer,
     batch_characters_of,
+    opinion_of,
     reads_images,
     reads_tool_use,
 )
@@ -18,7 +19,11 @@ from calibrator.scorer import (
 
 @dataclass(frozen=True, slots=True)
 class Recalibrated:
-    """A Scorer around another; the recalibration was fitted on that one's confidences."""
+    """A Scorer around another; the recalibration was fitted on that one's confidences.
+
+    It stands on replies alone: where those of others were read, it changes what is said without
+    them (`Score.alone`), and the number that knows them stays as it was.
+    """
 
     scorer: Scorer
     recalibration: Recalibration
@@ -37,6 +42,10 @@ class Recalibrated:
         return reads_tool_use(self.scorer)
 
     @property
+    def opinion(self) -> str:
+        return opinion_of(self.scorer)
+
+    @property
     def batch_characters(self) -> int:
         return batch_characters_of(self.scorer)
 
@@ -45,5 +54,9 @@ class Recalibrated:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
-        mended = self.recalibration.apply_to(score.confidence, item.source_model, item.domain)
-        return replace(score, confidence=mended)
+        if score.alone is not None:
+            return replace(score, alone=self._of(item, score.alone))
+        return replace(score, confidence=self._of(item, score.confidence))
+
+    def _of(self, item: Item, confidence: float) -> float:
+        return self.recalibration.apply_to(confidence, item.source_model, item.domain)

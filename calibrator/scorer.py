@@ -31,6 +31,15 @@ class ToolUse:
         return bool(self.message.get("tool_calls") or self.message.get("function_call"))
 
 
+@dataclass(frozen=True, slots=True)
+class OtherReply:
+    """What another model, or the same one asked again, replied to the same question."""
+
+    answer: str
+    source_model: str | None = None
+    tool_use: ToolUse | None = None
+
+
 @dataclass(slots=True)  # not frozen, which would double the time of making one
 class Item:
     """One answered question, as text (paper B01: Q, A and the optional tags M)."""
@@ -42,6 +51,7 @@ class Item:
     domain: str | None = None  # never shown to a model; a recalibration may go by it
     images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
+    others: tuple[OtherReply, ...] = ()  # to the same question, in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +60,17 @@ class Score:
 
     `score` is what the model says (softmax over the two label logits, paper B09), `confidence`
     the same after recalibration. `is_truncated` says that only a part of the text was read.
-    `because` are a few plain facts that speak against it, where the scorer can tell any.
+    `because` are a few plain facts that speak against it, where the scorer can tell any. Where
+    replies of others were read, `alone` is the confidence without them, and `compared` says of each
+    whether it agrees, differs, or whether that cannot be told.
     """
 
     score: float
     confidence: float
     is_truncated: bool = False
     because: tuple[str, ...] = ()
+    alone: float | None = None
+    compared: tuple[str, ...] = ()
 
 
 class Scorer(Protocol):
@@ -86,6 +100,12 @@ def reads_tool_use(scorer: Scorer) -> bool:
     A scorer that does not reads the same calls in `Item.answer`, as text.
     """
     return bool(getattr(scorer, "reads_tool_use", False))
+
+
+def opinion_of(scorer: Scorer) -> str:
+    """What a number that knows other replies stands on beside the scorer, `opinion@3f2a`, which it
+    says by an attribute `opinion`; empty for a scorer that reads no `Item.others`."""
+    return str(getattr(scorer, "opinion", ""))
 
 
 def batch_characters_of(scorer: Scorer) -> int:

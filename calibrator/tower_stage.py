@@ -80,15 +80,7 @@ def fit_stage(
     if is_fitted(folder):
         return _read(folder / FITTED, config.tower)
     names = known_names(data)
-    given = TowerData(
-        tower_rows(data.train),
-        np.array([names.get(example.source_model or "", 0) for example in data.train]),
-        np.array([example.target for example in data.train], dtype=np.float32),
-        np.array([fold_of(example, config.tower.folds) for example in data.train]),
-    )
-    rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
-    rare[0] = False
-    given.names[rare[given.names]] = 0
+    given, rare = tower_data(data, names, config.tower.folds)
     logits = _nothing(data.train)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
     folds = config.tower.folds - 1 if config.has_encoder else 0  # each row is left out of one
@@ -141,6 +133,23 @@ def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int
     return count
 
 
+def tower_data(
+    data: TrainData, names: dict[str, int], folds: int
+) -> tuple[TowerData, NDArray[np.bool_]]:
+    """The training rows as a tower reads them, and which of the names (1 + names,) are too rare to
+    learn anything of, which count as no name."""
+    given = TowerData(
+        tower_rows(data.train),
+        np.array([names.get(example.source_model or "", 0) for example in data.train]),
+        np.array([example.target for example in data.train], dtype=np.float32),
+        np.array([fold_of(example, folds) for example in data.train]),
+    )
+    rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
+    rare[0] = False
+    given.names[rare[given.names]] = 0
+    return given, rare
+
+
 def known_names(data: TrainData) -> dict[str, int]:
     """Every model of the training rows with its number from 1, sorted as in `calibrator.json`."""
     names = sorted({row.model.lower() for row in data.rows if row.model})
@@ -154,7 +163,12 @@ def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
 
 def fold_of(example: Example, folds: int) -> int:
     """All rows of a question are in one fold."""
-    return int(share_of(f"fold {example.question_id}") * folds)
+    return fold_of_question(example.question_id, folds)
+
+
+def fold_of_question(question_id: str, folds: int) -> int:
+    """From 0, by a hash of the id."""
+    return int(share_of(f"fold {question_id}") * folds)
 
 
 def validation_logits(stage: TowerStage, examples: list[Example], names: dict[str, int]) -> Logits:

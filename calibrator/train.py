@@ -1,7 +1,7 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
-    [-> inspector] [-> calls] -> recalibrate, save
+    [-> inspector] [-> calls] -> recalibrate, save [-> opinion]
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from calibrator.calls.training import CallConfig
 from calibrator.checkpoint import resolve_checkpoint
 from calibrator.console import check_readable
 from calibrator.digests import sha256_of
+from calibrator.embedded import read_checkpoint
 from calibrator.encoder_training import STATE, EncoderRun
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.extending import write_extended
@@ -40,6 +41,8 @@ from calibrator.forest_training import ForestConfig
 from calibrator.inspection.training import InspectorConfig
 from calibrator.installing import check_installed
 from calibrator.layout import Layout, load_tokenizer
+from calibrator.opinion.folds import are_fitted, fit_folds, read_unseen
+from calibrator.opinion.training import OpinionConfig, chosen_rows, fit_second_stage
 from calibrator.outliers import OutlierSource
 from calibrator.parts_stage import fit_parts
 from calibrator.rows import Row
@@ -55,6 +58,8 @@ from calibrator.training_data import (
     select_rows,
     tokenize,
 )
+
+PARTS = ("inspector", "calls", "opinion")  # that a checkpoint may be given later
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +87,12 @@ class TrainConfig:
     has_encoder: bool = False
     has_inspector: bool = False
     has_calls: bool = False
+    has_opinion: bool = False  # beside a checkpoint that is there already
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)
     inspector: InspectorConfig = field(default_factory=InspectorConfig)
     calls: CallConfig = field(default_factory=CallConfig)
+    opinion: OpinionConfig = field(default_factory=OpinionConfig)
     epochs: int = 4
     learning_rate: float = 1.5e-4
     weight_decay: float = 0.01
@@ -205,7 +212,7 @@ def train(
     _check(config)
     run = Run(folder, config, say)
     if config.start and not config.has_encoder:
-        return _extend(run)
+        return _extend(run, progress)
     data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
@@ -218,22 +225,51 @@ def train(
 
 def _check(config: TrainConfig) -> None:
     """Before the work: raises MissingExtraError or InputError for what would end it later."""
-    if config.has_forest or config.has_inspector or config.has_calls:
+    if config.has_opinion and (not config.start or config.has_encoder):
+        raise TrainingError(
+            "a second stage goes by the numbers of a whole checkpoint: train that first, then "
+            "--start CHECKPOINT --opinion in a folder of its own"
+        )
+    if config.has_forest or config.has_inspector or config.has_calls or config.has_opinion:
         check_installed("sklearn", "scikit-learn", "train")
     check_readable(map(Path, config.data))
 
 
-def _extend(run: Run) -> Path:
+def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
     config = run.config
     rows, _, calls = selected(config)
+    start, target = resolve_checkpoint(config.start), run.folder / "checkpoint"
     parts = fit_parts(run, rows, calls, base_folder())
+    if config.has_opinion:
+        parts |= fit_opinion(run, rows, start, progress)
     if not parts:
         raise TrainingError(
-            "to a checkpoint without an encoder --start adds --inspector or --calls; ask for one"
+            "to a checkpoint without an encoder --start adds --inspector, --calls or --opinion; "
+            "ask for one"
         )
-    names = [name for name in ("inspector", "calls") if getattr(config, f"has_{name}")]
-    told = config.as_dict()
-    facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
-    start, target = resolve_checkpoint(config.start), run.folder / "checkpoint"
+    names = [name for name in PARTS if getattr(config, f"has_{name}")]
+    known = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: known[name] for name in names}
     return write_extended(start, target, config.name, parts, facts)
+
+
+def fit_opinion(
+    run: Run, rows: Sequence[Row], start: Path, progress: Callable[[int, int], None]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a second stage for the checkpoint `start`.
+
+    Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were.
+    """
+    config, checkpoint = run.config, read_checkpoint(start)
+    if checkpoint.parts.tower is None or checkpoint.parts.forest is None:
+        raise TrainingError(f"{config.start!r} has no forest, by which a second stage goes")
+    if not are_fitted(run.folder, config.opinion.folds):
+        data = prepare(config, run.tokenizer, for_tower=True)
+        fit_folds(run.folder, data, config, base_folder(), run.say)
+    chosen = chosen_rows(rows, config.opinion, config.seed)
+    run.say(f"opinion: {len(chosen)} replies to read")
+    unseen = read_unseen(run.folder, chosen, checkpoint, config.opinion.folds, progress)
+    names = enumerate(checkpoint.config.source_models, start=1)
+    abilities = {name: float(checkpoint.parts.forest.ability[at]) for at, name in names}
+    return fit_second_stage(unseen, abilities, config.opinion, config.seed, run.say)

@@ -21,7 +21,14 @@ Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 WORDS = "encoder.embeddings.word_embeddings.weight"
-OTHER_PARTS = ("calls.", "familiarity.", "forest.", "inspector.", "tower.")  # not the encoder's
+OTHER_PARTS = (
+    "calls.",
+    "familiarity.",
+    "forest.",
+    "inspector.",
+    "opinion.",
+    "tower.",
+)  # not the encoder's
 SCALE = ".scale"  # ends the name of the scales of a packed table
 _DTYPES = {
     "F32": np.float32, "F16": np.float16, "I8": np.int8, "I16": np.int16, "I32": np.int32,

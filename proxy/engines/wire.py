@@ -99,7 +99,7 @@ def _item(value: Any, where: str) -> Item:
         if not isinstance(value.get(name), str | None):
             raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
     images = _images(value.get("images"), f"{where}.images")
-    tags = {name: value.get(name) for name in _TAGS}
+    tags: dict[str, Any] = {name: value.get(name) for name in _TAGS}
     tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use")
     return Item(value["question"], value["answer"], **tags, images=images, tool_use=tool_use)
 

@@ -1,0 +1,21 @@
+"""Weighs a reply against what others answered to the same question.
+
+Other rooms use `OpinionReader`, which serves, and `compare` of two `final_answer`s; `folds` and
+`training` make the arrays of its `SecondStage`.
+"""
+
+from calibrator.opinion.answers import Answer, final_answer
+from calibrator.opinion.comparison import Comparison, Outcome, compare
+from calibrator.opinion.reader import OpinionReader
+from calibrator.opinion.second_stage import PREFIX, SecondStage
+
+__all__ = [
+    "PREFIX",
+    "Answer",
+    "Comparison",
+    "OpinionReader",
+    "Outcome",
+    "SecondStage",
+    "compare",
+    "final_answer",
+]

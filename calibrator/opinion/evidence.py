@@ -1,0 +1,99 @@
+"""Evidence: what the replies of others say for and against one reply, as numbers.
+
+Each number is the same in whatever order the others come, and none depends on how many there are
+beyond their shares and logs. What is known of the others beside their text is how able their model
+is, on the forest's scale, so that nobody else's reply has to be scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.opinion.answers import Answer, Kind
+from calibrator.opinion.comparison import Comparison, compare
+
+Floats = NDArray[np.float32]
+
+MAX_OTHERS: Final = 8  # that are compared; more add nothing that could be measured
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """One other reply: what it comes to, how able its model is (`NO_NAME` for an unknown one), the
+    length of its text, and whether the same model gave it that gave the reply in question."""
+
+    answer: Answer
+    ability: float
+    characters: int
+    is_same_model: bool
+
+
+def evidence(
+    odds: float, ability: float, answer: Answer, characters: int, others: Sequence[Opinion]
+) -> list[float]:
+    """What is known of one reply that has at least one other, (EVIDENCE,).
+
+    `odds` are its log-odds of being correct by its text alone, `ability` that of its own model.
+    """
+    others = others[:MAX_OTHERS]
+    found = [compare(answer, other.answer) for other in others]
+    agree = [o for o, c in zip(others, found, strict=True) if c.outcome == "agree"]
+    differ = [o for o, c in zip(others, found, strict=True) if c.outcome == "differ"]
+    count = len(others)
+    rival = _largest_group(differ)
+    return [
+        odds,
+        ability,
+        len(agree) / count,
+        len(differ) / count,
+        math.log1p(len(agree)),
+        math.log1p(len(differ)),
+        _best(agree),
+        _best(differ),
+        _best(others),
+        len(rival) / count,
+        _best(rival),
+        sum(other.is_same_model for other in others) / count,
+        *_alike(found),
+        math.log1p(characters),
+        math.log1p(characters) - sum(math.log1p(o.characters) for o in others) / count,
+        *(float(answer.kind == kind) for kind in KINDS),
+        sum(other.answer.kind == "none" for other in others) / count,
+        sum(other.answer.kind == answer.kind for other in others) / count,
+    ]
+
+
+def _best(others: Sequence[Opinion]) -> float:
+    """The ability of the ablest, far below every ability where there is none."""
+    return max((other.ability for other in others), default=-4.0)
+
+
+def _alike(found: Sequence[Comparison]) -> list[float]:
+    count = len(found)
+    return [
+        sum(each.shared for each in found) / count,
+        max(each.shared for each in found),
+        sum(each.contained for each in found) / count,
+        max(each.contained for each in found),
+        max(each.nearness for each in found),
+    ]
+
+
+def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
+    """The most of them that agree with one of them."""
+    groups = [
+        [other for other in others if compare(one.answer, other.answer).outcome == "agree"]
+        for one in others
+    ]
+    return max(groups, key=len, default=[])
+
+
+_NOBODY = Opinion(Answer("none"), 0.0, 0, is_same_model=False)
+EVIDENCE: Final = len(evidence(0.0, 0.0, Answer("none"), 0, [_NOBODY]))

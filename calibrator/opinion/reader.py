@@ -1,0 +1,72 @@
+"""Reads the replies of others beside a score: what the second stage needs of items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from calibrator.forest import Forest
+from calibrator.layout import Layout, encode
+from calibrator.opinion.answers import final_answer
+from calibrator.opinion.evidence import MAX_OTHERS, Opinion
+from calibrator.opinion.second_stage import Opinions, SecondStage
+from calibrator.recalibration import logit, sigmoid
+from calibrator.scorer import Item, Score
+from calibrator.stripping import stripped
+
+LEAST = 1e-6  # a confidence counts as at least that far from 0 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionReader:
+    """A second stage with what it goes by; `numbers` are those of the models that `forest` knows,
+    by their names in lower case."""
+
+    stage: SecondStage
+    forest: Forest
+    tokenizer: Tokenizer
+    layout: Layout
+    numbers: Mapping[str, int]
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
+        """The scores, those of items with others changed by what these say."""
+        found = list(scores)
+        asked = [at for at, item in enumerate(items) if item.others]
+        if not asked:
+            return found
+        ids = encode(self.tokenizer, [items[at].question for at in asked], self.layout)
+        pieces = [np.unique(np.array(each, dtype=np.int32)) for each in ids]
+        replies = [self._opinions(items[at], scores[at].confidence) for at in asked]
+        odds = self.stage.odds(replies, self.forest.difficulty.meanings(pieces))
+        for at, reply, confidence in zip(asked, replies, sigmoid(odds).tolist(), strict=True):
+            found[at] = replace(
+                scores[at],
+                score=confidence,
+                confidence=confidence,
+                alone=scores[at].confidence,
+                compared=tuple(reply.outcomes()),
+            )
+        return found
+
+    def _opinions(self, item: Item, confidence: float) -> Opinions:
+        return Opinions(
+            float(logit(np.clip(confidence, LEAST, 1 - LEAST))),
+            self._ability(item.source_model),
+            final_answer(item.question, stripped(item.answer), item.tool_use),
+            len(item.answer),
+            [
+                Opinion(
+                    final_answer(item.question, stripped(other.answer), other.tool_use),
+                    self._ability(other.source_model),
+                    len(other.answer),
+                    other.source_model is not None and other.source_model == item.source_model,
+                )
+                for other in item.others[:MAX_OTHERS]
+            ],
+        )
+
+    def _ability(self, model: str | None) -> float:
+        return float(self.forest.ability[self.numbers.get((model or "").lower(), 0)])

@@ -1,0 +1,116 @@
+"""The second stage: from a reply's own log-odds and what others answered to new log-odds.
+
+    log-odds' = log-odds + trust (trees(evidence) - log-odds)
+
+The trees were fitted on log-odds of replies that tower and forest had not seen (`training`), and
+never fall as the reply's own log-odds rise. `trust` is 0 where nothing can be compared: the reply
+or all others have no final answer. It is 0 too where agreement misled in training on questions that
+mean something like this one (riddles whose wrong answer everybody knows): there others repeat the
+mistake. Without others nothing is asked of all this, and the number is the one it always was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.opinion.answers import Answer
+from calibrator.opinion.comparison import Outcome, compare
+from calibrator.opinion.evidence import EVIDENCE, MAX_OTHERS, Opinion, evidence
+from calibrator.trees import Trees
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+
+PREFIX: Final = "opinion."
+TRUST: Final = "trust."
+NEARNESS: Final = 0.05  # of a cosine: a question this much further away counts e times less
+PRIOR: Final = 0.01  # what all questions weigh beside those that are near
+DISTRUSTED: Final = 0.05  # a gain of agreement up to which nothing is changed
+TRUSTED: Final = 0.08  # one from which the trees are believed
+
+
+@dataclass(frozen=True, slots=True)
+class Opinions:
+    """One reply as the stage sees it: its own log-odds, how able its model is, what it comes to,
+    its length, and the other replies to its question."""
+
+    odds: float
+    ability: float
+    answer: Answer
+    characters: int
+    others: Sequence[Opinion]
+
+    def outcomes(self) -> list[Outcome]:
+        """How each of the others compares with it, in their order."""
+        return [compare(self.answer, other.answer).outcome for other in self.others[:MAX_OTHERS]]
+
+    def can_be_told(self) -> bool:
+        """Whether it has a final answer and agrees with or differs from one of them at least."""
+        return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
+
+
+def evidence_of(reply: Opinions) -> list[float]:
+    """What the trees read of one reply, (EVIDENCE,); it must have at least one other."""
+    return evidence(reply.odds, reply.ability, reply.answer, reply.characters, reply.others)
+
+
+class Trust:
+    """How much agreement was worth on questions that mean something like one.
+
+    `questions` (Q, D) int8 of any length, `gain` (Q,): P(right) - P(right by its text alone), on
+    average, of replies that others agree with, negative for those they differ from; `weight` (Q,):
+    how many replies that stands on. Raises ValueError for other shapes.
+    """
+
+    def __init__(self, questions: Array, gain: Array, weight: Array) -> None:
+        if questions.shape[:1] != gain.shape or gain.shape != weight.shape or not len(gain):
+            raise ValueError(f"a trust of another shape: {questions.shape}, {gain.shape}")
+        vectors = questions.astype(np.float32)
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+        self.questions = vectors / lengths
+        self.gain, self.weight = gain.astype(np.float32), weight.astype(np.float32)
+        self.usual = float((self.gain * self.weight).sum() / max(1e-6, float(self.weight.sum())))
+
+    def of(self, meanings: Floats) -> NDArray[np.float64]:
+        """0 to 1 for questions of these meanings (B, D), each of length 1 or 0."""
+        near = np.exp((np.einsum("bd,qd->bq", meanings, self.questions) - 1) / NEARNESS)
+        near = near * self.weight
+        gain = (near @ self.gain + PRIOR * self.usual) / (near.sum(axis=1) + PRIOR)
+        return np.asarray(np.clip((gain - DISTRUSTED) / (TRUSTED - DISTRUSTED), 0, 1), np.float64)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Trust:
+        """From arrays named `trust.<name>`; raises KeyError where one is missing."""
+        return cls(*(state[TRUST + name] for name in ("questions", "gain", "weight")))
+
+
+class SecondStage:
+    """Raises KeyError or ValueError for arrays that do not fit."""
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.trees = Trees(state, EVIDENCE)
+        self.trust = Trust.from_state(state)
+        digest = hashlib.sha256()
+        for name in sorted(state):
+            digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
+        self.version = digest.hexdigest()[:8]  # what stands on numbers with others is bound to it
+
+    def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
+        """New log-odds (B,); `meanings` (B, D) are those of the questions."""
+        own = np.array([each.odds for each in replies])
+        found = np.array([evidence_of(each) for each in replies], dtype=np.float32)
+        new = self.trees.read(found.reshape(-1, EVIDENCE))
+        is_told = np.array([each.can_be_told() for each in replies])
+        return np.asarray(own + np.where(is_told, self.trust.of(meanings), 0.0) * (new - own))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
+        """What a checkpoint's weights hold; None for a checkpoint without a second stage."""
+        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        return cls(own) if own else None

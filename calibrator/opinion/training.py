@@ -1,0 +1,210 @@
+"""Fits the second stage: what agreement and disagreement of other models' replies are worth.
+
+Log-odds of replies that the calibrator was trained on are far too good, and a stage fitted on them
+would trust them too much. So towers and forests are fitted on a part of the questions each
+(`folds`), and read the replies to the others. Each reply is then drawn several times with one to
+four replies of other models to its question, now and then without its own or their names.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.forest import NO_NAME
+from calibrator.opinion.answers import final_answer
+from calibrator.opinion.evidence import Opinion
+from calibrator.opinion.second_stage import PREFIX, TRUST, Opinions, evidence_of
+from calibrator.recalibration import sigmoid
+from calibrator.rows import Row
+from calibrator.stripping import stripped
+from calibrator.trees import tree_arrays
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float64]
+
+MAX_WEIGHT = 3.0  # of a benchmark's rows, beside those of one of usual size
+MAX_STOOD_ON = 12.0  # replies to one question that its gain counts for
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionConfig:
+    """How the second stage is fitted."""
+
+    rows: int = 2_000  # of a benchmark
+    rows_at_a_time: int = 12  # of a question, until all questions had their turn
+    draws: int = 3  # of each reply, with other others
+    counts: tuple[int, ...] = (1, 1, 2, 3, 4)  # of others, one of them each time
+    own_name_dropout: float = 0.25
+    other_name_dropout: float = 0.15
+    trees: int = 400
+    leaves: int = 24
+    learning_rate: float = 0.07
+    leaf_rows: int = 200
+    ridge: float = 20.0
+    feature_share: float = 0.5
+    folds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Replies with log-odds (2, N), without and with their model's name, of a calibrator that had
+    not seen their questions, and what the questions mean, (N, D) of length 1."""
+
+    rows: Sequence[Row]
+    odds: Floats
+    meanings: NDArray[np.float32]
+
+
+def chosen_rows(rows: Sequence[Row], config: OpinionConfig, seed: int) -> list[Row]:
+    """Of each benchmark some rows, whole questions that two models or more answered; the same seed,
+    the same rows."""
+    benchmarks: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.correct is not None:
+            benchmarks[row.benchmark or ""][row.question_id].append(row)
+    rng, found = random.Random(seed), []
+    for _, questions in sorted(benchmarks.items()):
+        left = [own for _, own in sorted(questions.items()) if len({r.model for r in own}) > 1]
+        rng.shuffle(left)
+        left = [rng.sample(own, len(own)) for own in left]
+        taken: list[Row] = []
+        while left and len(taken) < config.rows:
+            for own in left:
+                if len(taken) < config.rows:
+                    taken += own[: config.rows_at_a_time]
+            left = [own[config.rows_at_a_time :] for own in left]
+            left = [own for own in left if own]
+        found += taken
+    return found
+
+
+def fit_second_stage(
+    unseen: Unseen,
+    abilities: Mapping[str, float],
+    config: OpinionConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Array]:
+    """The arrays of a `SecondStage` under their prefix; the same rows and seed, the same arrays.
+
+    `abilities` of models by their names in lower case, as the forest has them. Raises TrainingError
+    where no question has replies of two models, and MissingExtraError without scikit-learn.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("scikit-learn", "train") from error
+    drawn = _Drawn(unseen, abilities, config, seed)
+    if not drawn.replies:
+        raise TrainingError("no question has replies of two models that can be compared")
+    say(f"opinion: {len(drawn.replies)} replies with others")
+    found = np.array([evidence_of(each) for each in drawn.replies], dtype=np.float32)
+    correct = np.array([unseen.rows[at].correct for at in drawn.at])
+    if len(set(correct.tolist())) < 2:
+        raise TrainingError("all replies that can be compared have the same label")
+    model = HistGradientBoostingClassifier(
+        max_iter=config.trees,
+        learning_rate=config.learning_rate,
+        max_leaf_nodes=config.leaves,
+        min_samples_leaf=config.leaf_rows,
+        l2_regularization=config.ridge,
+        max_features=config.feature_share,
+        monotonic_cst=[1] + [0] * (found.shape[1] - 1),
+        early_stopping=False,
+        random_state=seed,
+    ).fit(found, correct, sample_weight=_weights([unseen.rows[at] for at in drawn.at]))
+    state = tree_arrays(model) | _trust(unseen, drawn, correct)
+    return {PREFIX + name: array for name, array in state.items()}
+
+
+class _Drawn:
+    """Replies with some of the others to their questions, where any can be compared; `at` are
+    their places among the rows."""
+
+    def __init__(
+        self, unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
+    ) -> None:
+        self.unseen, self.abilities, self.config = unseen, abilities, config
+        self.rng = random.Random(seed)
+        self.answers = [
+            final_answer(row.question, stripped(row.answer), row.tool_use) for row in unseen.rows
+        ]
+        self.replies: list[Opinions] = []
+        self.at: list[int] = []
+        questions: dict[str, list[int]] = defaultdict(list)
+        for at, row in enumerate(unseen.rows):
+            questions[row.question_id].append(at)
+        for _ in range(config.draws):
+            for at, row in enumerate(unseen.rows):
+                others = [
+                    other
+                    for other in questions[row.question_id]
+                    if unseen.rows[other].model != row.model
+                ]
+                if others:
+                    self._draw(at, others)
+
+    def _draw(self, at: int, others: Sequence[int]) -> None:
+        rng, config = self.rng, self.config
+        chosen = rng.sample(others, min(len(others), rng.choice(config.counts)))
+        is_named = rng.random() >= config.own_name_dropout
+        are_named = rng.random() >= config.other_name_dropout
+        row, rows = self.unseen.rows[at], self.unseen.rows
+        reply = Opinions(
+            float(self.unseen.odds[int(is_named), at]),
+            self._ability(row, is_named),
+            self.answers[at],
+            len(row.answer),
+            [
+                Opinion(
+                    self.answers[each],
+                    self._ability(rows[each], are_named),
+                    len(rows[each].answer),
+                    is_same_model=False,
+                )
+                for each in chosen
+            ],
+        )
+        if reply.can_be_told():
+            self.replies.append(reply)
+            self.at.append(at)
+
+    def _ability(self, row: Row, is_named: bool) -> float:
+        return self.abilities.get((row.model or "").lower(), NO_NAME) if is_named else NO_NAME
+
+
+def _weights(rows: Sequence[Row]) -> Floats:
+    """Rows of small benchmarks count more, up to `MAX_WEIGHT`."""
+    names, counts = np.unique([row.benchmark or "" for row in rows], return_counts=True)
+    usual = len(rows) / len(names)
+    weight = dict(zip(names.tolist(), np.minimum(MAX_WEIGHT, usual / counts), strict=True))
+    return np.array([weight[row.benchmark or ""] for row in rows])
+
+
+def _trust(unseen: Unseen, drawn: _Drawn, correct: NDArray[np.int64]) -> dict[str, Array]:
+    """The arrays of `Trust`: of each question what agreement said beyond the reply's own number."""
+    places: dict[str, int] = {}
+    of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in drawn.at]
+    first = {place: at for place, at in zip(reversed(of_question), reversed(drawn.at), strict=True)}
+    shares = np.array([_agreement(reply.outcomes()) for reply in drawn.replies])
+    surprise = correct - sigmoid(np.array([reply.odds for reply in drawn.replies]))
+    gains = np.bincount(of_question, surprise * (shares[:, 0] - shares[:, 1]))
+    weights = np.bincount(of_question, shares.sum(axis=1))
+    meanings = unseen.meanings[[first[place] for place in range(len(places))]]
+    return {
+        f"{TRUST}questions": np.round(meanings * 127).astype(np.int8),
+        f"{TRUST}gain": (gains / np.maximum(weights, 1e-6)).astype(np.float16),
+        f"{TRUST}weight": np.minimum(weights, MAX_STOOD_ON).astype(np.float16),
+    }
+
+
+def _agreement(outcomes: Sequence[str]) -> tuple[float, float]:
+    """Shares of others that agree and that differ."""
+    return outcomes.count("agree") / len(outcomes), outcomes.count("differ") / len(outcomes)
