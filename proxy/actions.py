@@ -96,14 +96,6 @@ def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
     return BlockedByPolicyError(message or "a policy blocks this reply")
 
 
-def unreadable_error(reason: str) -> BlockedByPolicyError:
-    """For a reply that an enforced policy would have to decide on and that cannot be read."""
-    return BlockedByPolicyError(
-        f"upstream's reply is no completion that the policy could decide on ({reason})",
-        code="unreadable_reply",
-    )
-
-
 def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> Json | None:
     """The answer with a question to the user in its place, or with a notice behind its text.
 

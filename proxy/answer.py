@@ -11,19 +11,26 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from policies import Facts, ToolCall
+from policies import Facts
 from proxy.completion_request import CompletionRequest
 from proxy.encoding import can_decode, decode
-from proxy.errors import UpstreamBrokenError, UpstreamError
+from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
+from proxy.formats.called import tool_calls
 from proxy.headers import to_client, without
 from proxy.json_splice import Pieces, dumps, json_object, replace_member, with_member
 from proxy.remembering import LONGEST, remembers
-from proxy.scoring import Confidence
-from proxy.sse import Event, EventReader, EventTooLargeError
+from proxy.scoring import Confidence, Status
+from proxy.sse import Event, EventReader, EventTooLargeError, data_of, hides_data
 from proxy.upstream import Headers, UpstreamReply, too_large
 
 EVENT_STREAM = b"text/event-stream"
+UPSTREAM_STATUS = "upstream_status"
+UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
+    UPSTREAM_STATUS: Status.SKIPPED,
+    "upstream_error": Status.SKIPPED,
+    "background": Status.PENDING,
+}
 
 
 @dataclass(slots=True)
@@ -123,25 +130,6 @@ def text_length(content: Any) -> int:
     return sum(len(text) for text in texts if isinstance(text, str))
 
 
-def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The calls of a chat message, custom tools and the one of old times among them."""
-    listed = message.get("tool_calls")
-    legacy = message.get("function_call")
-    if not listed and legacy is None:
-        return ()
-    calls = list(listed) if isinstance(listed, list) else []
-    if isinstance(legacy, dict):
-        calls.append({"function": legacy})
-    functions = [
-        call.get("function") or call.get("custom") for call in calls if isinstance(call, dict)
-    ]
-    return tuple(
-        ToolCall(str(f.get("name") or ""), str(f.get("arguments") or f.get("input") or ""))
-        for f in functions
-        if isinstance(f, dict)
-    )
-
-
 def is_event_stream(reply: UpstreamReply) -> bool:
     return _is_event_stream(reply.values.get(b"content-type", b""))
 
@@ -151,10 +139,15 @@ def _is_event_stream(content_type: bytes) -> bool:
     return content_type.lower().startswith(EVENT_STREAM)
 
 
+def is_success(status: int) -> bool:
+    """Whether a reply of this status is an answer: clients take every 2xx for one."""
+    return 200 <= status < 300
+
+
 def unscorable_reason(reply: UpstreamReply) -> str | None:
     """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
     if reply.status != 200:
-        return "upstream_status"
+        return UPSTREAM_STATUS
     type, encoding = (
         reply.values.get(b"content-type", b""),
         reply.values.get(b"content-encoding", b"identity"),
@@ -173,7 +166,7 @@ def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
     return None if b"json" in content_type.lower() else "content_type"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unread:
     """A reply that is no completion after all; its bytes are as they came."""
 
@@ -230,17 +223,18 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
         assembler = format.assembler()
         if not any(assembler.add(event).is_end for event in events):
             raise
-    if rest := reader.rest():
-        events.append(Event(rest, None))
+    if rest := reader.rest():  # some clients read an event without its blank line
+        events.append(Event(rest, data_of(rest)))
     return events
 
 
 def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
     """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
     assembler = format.assembler()
-    finishes = set()
+    finishes, is_unread = set(), False
     for position, event in enumerate(events):
         sight = assembler.add(event)
+        is_unread = is_unread or sight.is_unread or hides_data(event)
         if sight.is_error:
             # the text before it was not decided on
             return Unread(event.raw, "upstream_error", bare=sight.bare)
@@ -251,6 +245,8 @@ def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> An
         return Unread(b"".join(event.raw for event in events), "not_a_completion")
     if any(choice.finish_reason is None for choice in choices):
         raise UpstreamBrokenError("upstream's stream ended before its finish chunk")
+    if is_unread:
+        return Unread(b"".join(event.raw for event in events), UNREADABLE_EVENT)
     headers = without(to_client(reply.headers), b"content-length")
     return Answer(
         reply.status,

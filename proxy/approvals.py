@@ -23,9 +23,9 @@ import orjson
 import structlog
 
 from policies import Action, Decision, Escalate, Hold, Policy
-from proxy.answer import tool_calls
 from proxy.completion_request import CompletionRequest
 from proxy.formats import Format, Json
+from proxy.formats.called import tool_calls
 from proxy.json_splice import json_object
 from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 

@@ -22,6 +22,8 @@ from policies import (
 )
 from proxy import actions
 from proxy.answer import (
+    UNDECIDED,
+    UPSTREAM_STATUS,
     Answer,
     Unread,
     is_event_stream,
@@ -40,7 +42,7 @@ from proxy.config import Config
 from proxy.conversations import Conversations, going_on_with
 from proxy.deadlines import Deadlines
 from proxy.encoding import decode
-from proxy.errors import ProxyError, StoreError, UpstreamBrokenError
+from proxy.errors import ProxyError, StoreError, UnreadableReplyError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
 from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
@@ -66,11 +68,6 @@ from proxy.verdicts import Verdicts
 
 log = structlog.get_logger(__name__)
 
-UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
-    "upstream_status": Status.SKIPPED,
-    "upstream_error": Status.SKIPPED,
-    "background": Status.PENDING,
-}
 LIVE = StreamMode("passthrough")
 
 
@@ -209,13 +206,13 @@ class Way:
 
     def _request(self, model: str, headers: Headers) -> UpstreamRequest:
         request = self.exchange.request
-        body, path = self.asked.body_for(model), self.asked.format.path
-        if request.path != f"/v1{path}":
-            path = path_after_v1(request.path)  # upstream gets it as the client spells it
+        body, path = self.asked.body_for(model), path_after_v1(request.path)
         return UpstreamRequest(request.method, path, headers, body, request.query)
 
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
+        if reason == UPSTREAM_STATUS and self._stream_mode().mode != "passthrough":
+            return await self._settled(reply, reason)  # there may be an answer in it
         try:
             headers = self._unscored(reply, reason)
         except ProxyError:
@@ -226,7 +223,7 @@ class Way:
     def _unscored(self, reply: UpstreamReply, reason: str) -> Headers:
         """The headers of a reply without a number; raises where the policy had to decide on it."""
         if reason not in UNDECIDED and self._stream_mode().mode != "passthrough":
-            raise actions.unreadable_error(reason)
+            raise UnreadableReplyError(reason)
         exchange = self.exchange
         status = UNDECIDED.get(reason, Status.NOT_SUPPORTED)
         outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
@@ -234,10 +231,11 @@ class Way:
 
     # --- whole answers: bodies, and streams that wait for their score ---------------------------
 
-    async def _settled(self, reply: UpstreamReply) -> Reply:
-        """Reads the whole answer, scores it, decides and applies."""
+    async def _settled(self, reply: UpstreamReply, otherwise: str | None = None) -> Reply:
+        """Reads the whole answer, scores it, decides and applies; `otherwise` says what is none."""
         answer = await self._read(reply)
         if isinstance(answer, Unread):
+            answer.reason = otherwise or answer.reason
             return self._unread(reply, answer)
         self._remember(answer.completion)
         return await self._decided(answer)

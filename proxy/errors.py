@@ -14,6 +14,7 @@
     ├── HeldForReviewError          422  a policy holds the reply and answers with an error
     ├── RejectedError               422  a reviewer rejected the reply, or decided on it too late
     ├── BlockedByPolicyError        422  a policy blocks the reply
+    │   └── UnreadableReplyError    422  a policy has to decide on a reply that cannot be read
     ├── DecidedError                409  at the review desk: somebody, or time, was faster
     ├── UnusableEditError           422  at the review desk: the edited reply would be broken
     ├── RateLimitedError            429  more requests than the key or its team may make
@@ -39,6 +40,8 @@ import json
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+UNREADABLE_EVENT = "unreadable_event"  # of a stream
 
 
 class ProxyError(Exception):
@@ -143,6 +146,17 @@ class RejectedError(ProxyError):
 class BlockedByPolicyError(ProxyError):
     status, type, code = 422, "policy_error", "blocked_by_policy"
     may_be_retried = False
+
+
+class UnreadableReplyError(BlockedByPolicyError):
+    """A reply that an enforced policy would have to decide on and that cannot be read."""
+
+    code = "unreadable_reply"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"upstream's reply is no completion that the policy could decide on ({reason})"
+        )
 
 
 class DecidedError(ProxyError):

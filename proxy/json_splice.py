@@ -37,6 +37,14 @@ def dumps(value: Any) -> bytes:
         return text.encode(errors="backslashreplace")  # but an escape that JSON knows
 
 
+def canonical(value: Any) -> bytes:
+    """The same bytes for objects that differ in the order of their members only."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # as in `dumps`
+        return json.dumps(value, sort_keys=True).encode()
+
+
 def json_object(data: bytes | str) -> dict[str, Any] | None:
     """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
     try:
@@ -44,6 +52,15 @@ def json_object(data: bytes | str) -> dict[str, Any] | None:
     except ValueError:
         value = _lenient(data)
     return value if isinstance(value, dict) else None
+
+
+def is_cut_off(data: str) -> bool:
+    """Whether a JSON text is the beginning of one: no reader makes a value of it."""
+    try:
+        loads(data.encode())
+    except ValueError as error:
+        return str(error).startswith("EOF")
+    return False
 
 
 def _lenient(data: bytes | str) -> Any:

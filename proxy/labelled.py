@@ -20,7 +20,7 @@ from calibrator import (
     score_items,
 )
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
-from proxy.answer import tool_calls
+from proxy.formats.called import tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools"})
 """Facts that a labelled row does not tell, unless it carries them under `facts`."""

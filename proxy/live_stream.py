@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 from proxy import heartbeats
 from proxy.deadlines import Deadlines
-from proxy.errors import ProxyError, UpstreamBrokenError
+from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Assembler, Choice, Format, Sight
 from proxy.formats.alike import LEARNT_FROM, parted
+from proxy.json_splice import is_cut_off
 from proxy.outcome import Outcome
-from proxy.sse import DONE, Event, EventReader, EventTooLargeError, data_of
+from proxy.sse import Event, EventReader, EventTooLargeError, data_of, hides_data
 
 Judge = Callable[[list[Choice], Assembler], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
@@ -99,6 +100,7 @@ class LiveStream:
             if self._is_opaque:
                 raise  # in the middle of an event nothing can be told
             failure = error
+            self._has_ended = self._has_ended and not isinstance(error, UnreadableReplyError)
         if not self._is_opaque:
             if last := self._end(failure):
                 yield last
@@ -192,6 +194,10 @@ class LiveStream:
         passing: list[bytes] = []
         for event in self._reader.split(ready):
             sight = self.assembler.add(event)
+            if self._settle is not None and (sight.is_unread or hides_data(event)):
+                if passing:
+                    yield b"".join(passing)
+                raise UnreadableReplyError(UNREADABLE_EVENT)
             raw = event.raw if self._settle is None else self._sifted(event, sight)
             self._has_ended = self._has_ended or sight.is_end
             self._has_failed = self._has_failed or sight.is_error
@@ -265,19 +271,35 @@ class LiveStream:
         that were withheld are to be settled."""
         self._read_up()
         rest = self._reader.rest()
-        if self._has_ended:
+        if self._has_ended and failure is not None:
             failure = None  # upstream had said all there was
+        if rest and failure is None and self._settle is not None:
+            failure, rest = self._take_rest(rest)
+        if failure is None and self._withheld is not None and not self.assembler.choices():
+            failure = UnreadableReplyError(UNREADABLE_EVENT)
         if failure is None and self._withheld is not None and self._is_cut():
             failure = UpstreamBrokenError("upstream's stream ended before its finish chunk")
         if failure is not None:
             self.reason = self.reason if self.reason == "too_long" else "stream_broke_off"
             return self._format.error_event(failure)
         if self._withheld is not None:
-            if rest:
-                self._withheld.append(Event(rest, None))
             return b""
         self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
-        return rest if rest and self._may_pass(rest) else b""
+        return rest
+
+    def _take_rest(self, rest: bytes) -> tuple[ProxyError | None, bytes]:
+        """Looks into what upstream ended without a blank line, which some clients read; what is
+        wrong with it, and what of it goes on."""
+        event = Event(rest, data_of(rest))
+        sight = self.assembler.add(event)
+        if sight.is_unread or hides_data(event):
+            is_half = event.data is not None and is_cut_off(event.data)
+            if is_half and self._format.marks.search(rest) is None and self._withheld is None:
+                return None, rest  # which nobody can read
+            return UnreadableReplyError(UNREADABLE_EVENT), b""
+        passing = self._sifted(event, sight)
+        self._has_failed = self._has_failed or sight.is_error
+        return None, passing
 
     async def _settled(self, withheld: list[Event]) -> AsyncIterator[bytes]:
         """Decides on a stream with tool calls, now that it is whole."""
@@ -293,8 +315,3 @@ class LiveStream:
 
     def _is_cut(self) -> bool:
         return any(choice.finish_reason is None for choice in self.assembler.choices())
-
-    def _may_pass(self, rest: bytes) -> bool:
-        """Whether no call can be in what upstream ended without a blank line."""
-        is_plain = self._format.marks.search(rest) is None
-        return self._settle is None or is_plain or data_of(rest) == DONE

@@ -35,6 +35,7 @@ from calibrator import (
 )
 from proxy.deadlines import Deadlines
 from proxy.formats import Choice
+from proxy.formats.called import unread_part
 from proxy.images import ImagePart, Images
 
 log = structlog.get_logger(__name__)
@@ -254,6 +255,8 @@ class Scoring:
 def _item(
     asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
+    if (beyond := unread_part(message)) is not None:
+        raise NotScorableError(beyond, "an answer that is more than text and known calls")
     tool_use = asked.tool_use(message)
     return Item(asked.text, message_text(message), model, None, domain, (), tool_use)
 

@@ -21,6 +21,7 @@ _ENCODED_UTF16 = re.compile(rb"%u[0-9a-f]{4}", re.IGNORECASE)
 _SLASHES = re.compile(r"[/\\]+")
 _CUT_OFF = " ."
 ANY_ID = "{id}"
+_PLAIN = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 
 
 def names_in(path: str) -> tuple[str, ...]:
@@ -57,6 +58,8 @@ def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
 def path_after_v1(path: str) -> str:
     """The path as upstream sees it; raises BadRequestError for one that could mean another place,
     above all dot segments, which would leave upstream's `/v1`."""
+    if path in _PLAIN:
+        return path[len("/v1") :]
     names_in(path)
     if not path.startswith("/v1"):
         raise BadRequestError("the path must begin with '/v1', not encoded", code="invalid_path")

@@ -16,6 +16,8 @@ DONE = "[DONE]"
 _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row. Atomic, because "\r\n" must never be read as "\r" and "\n".
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
+_OTHER_LINE_END = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -43,6 +45,31 @@ def data_of(raw: bytes) -> str | None:
         elif line == "data":
             values.append("")
     return "\n".join(values) if values else None
+
+
+def name_of(raw: bytes) -> str | None:
+    """The event's name, from the last of its `event` lines; None where it says nothing."""
+    if raw.find(b"event") < 0:
+        return None
+    if raw.startswith(b"event: ") and raw.find(b"\nevent") < 0 and raw.find(b"\r") < 0:
+        return raw[7 : raw.find(b"\n")].decode("utf-8", errors="replace")  # nearly every event
+    name = None
+    for line in _LINE_END.split(raw.removeprefix(_BOM).decode("utf-8", errors="replace")):
+        if line.startswith("event:"):
+            name = line[6:].removeprefix(" ")
+    return name if name not in ("", "message") else None
+
+
+def hides_data(event: Event) -> bool:
+    """Whether some readers might find data in an event where the format has none: in a line of no
+    known field, or behind a sign that only some take for a line's end."""
+    raw = event.raw
+    if raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2:
+        return False
+    if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
+        raw = raw[len(_BOM) :]  # the stream's first
+    lines = [line for line in re.split(rb"\r\n|\n|\r", raw) if not line.startswith(b"data")]
+    return any(not _KNOWN_LINE.fullmatch(line) or _OTHER_LINE_END.search(line) for line in lines)
 
 
 def event_bytes(data: bytes) -> bytes:

@@ -124,10 +124,12 @@ def test_an_error_of_upstreams_is_told_alone(
 
 
 def test_an_open_last_event_holds_no_call(blocking: LiveProxy, upstream: ScriptedUpstream) -> None:
-    """What upstream ends without a blank line is not told where a call stands in it."""
+    """What upstream ends without a blank line is an error where a call stands in it."""
     upstream.steps = [*TEXT, call("send_email")[0][:-1]]
     got = streamed(blocking)
-    assert bytes(got.seen) == SEEN
+    assert bytes(got.seen).startswith(SEEN)
+    assert has_no_call(bytes(got.seen))
+    assert b'"upstream_broke_off"' in bytes(got.seen)[len(SEEN) :]
     assert got.is_whole
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from calibrator import is_call, tool_call
 from proxy.formats import FORMATS, Format, Json, NoAnswerError
+from proxy.formats.called import seems_call
 from proxy.json_splice import dumps, json_object
 
 PartKind = Literal["text", "thought", "image", "call", "note"]
@@ -19,6 +20,8 @@ PartKind = Literal["text", "thought", "image", "call", "note"]
 _TEXTS = ("text", "input_text", "output_text", "summary_text")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 _IMAGES = ("image_url", "input_image", "image")
+_KINDS = ("function", "custom")  # of calls; one that is both can be read as either
+MOST_SHOWN = 2_000  # characters of what is shown as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ def _item(item: Json, kind: str) -> Turn:
         return Turn("assistant", tuple(Part("thought", part.text) for part in summary))
     if kind.endswith("_output"):
         return Turn("tool", tuple(_parts(item.get("output"))))
-    return Turn("user", (Part("note", f"an item of type {kind}"),))
+    text = f"an item of type {kind}: {_text(item)[:MOST_SHOWN]}"
+    return Turn("user", (Part("note", text),))
 
 
 def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
@@ -139,14 +143,17 @@ def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
 def _calls(item: Json) -> list[Part]:
     listed = item.get("tool_calls")
     calls = [_call(call) for call in listed] if isinstance(listed, list) else []
+    if listed and not calls:
+        calls = [_call(listed)]
     legacy = item.get("function_call")
     return [*calls, _call({"function": legacy})] if isinstance(legacy, dict) else calls
 
 
 def _call(call: Any) -> Part:
-    function = (call.get("function") or call.get("custom")) if isinstance(call, dict) else None
+    given = [call[kind] for kind in _KINDS if call.get(kind)] if isinstance(call, dict) else []
+    function = given[0] if len(given) == 1 else None
     if not isinstance(function, dict):
-        return Part("note", f"a call that cannot be read: {_text(call)[:200]}")
+        return Part("note", f"a call that cannot be read: {_text(call)[:MOST_SHOWN]}")
     arguments = function.get("arguments", function.get("input", ""))
     return Part("call", _text(arguments), _text(function.get("name")))
 
@@ -176,6 +183,8 @@ def _part(block: Any) -> Part | None:
         return Part("image", _address(block))
     if kind.endswith("tool_use"):
         return Part("call", _text(block.get("input")), _text(block.get("name")))
+    if seems_call(block):
+        return Part("note", f"a call that cannot be read: {_text(block)[:MOST_SHOWN]}")
     return Part("note", f"a part of type {kind}, which is not shown")
 
 

@@ -106,6 +106,8 @@ def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
     found = []
     for index, call in enumerate(message.get("tool_calls") or ()):
         at: Place = (*place, "tool_calls", index)
+        if call.get("custom") and call.get("function"):
+            raise KeyError("a call that could be two")
         if isinstance(custom := call.get("custom"), dict):
             found.append(_call(custom, "text", (*at, "custom"), "input"))
         else:

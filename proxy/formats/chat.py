@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
 from proxy.formats.alike import LEARNT_FROM, AlikeEvents, alike, parted, plain_objects
+from proxy.formats.called import has_call
 from proxy.formats.format import (
     MEMBER,
     NOTHING,
@@ -20,12 +20,13 @@ from proxy.formats.format import (
     turns_in,
 )
 from proxy.formats.marks import Marks
-from proxy.formats.merging import Pieces, index_of, joined, merge, merge_calls
+from proxy.formats.merging import GrowingCalls, Pieces, index_of, joined, merge
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.json_splice import dumps
 from proxy.sse import DONE, event_bytes
 
 _OBJECT = "chat.completion"
+_OF_PARTS = frozenset({"index", "delta", "finish_reason", "logprobs"})
 
 
 class ChatFormat(ChoicesFormat):
@@ -39,8 +40,8 @@ class ChatFormat(ChoicesFormat):
         b"[DONE]",
         (b'"finish_reason"', rb'\s*:\s*"[^"]'),
         b'"error"',
-        (b'"tool_calls"', rb"\s*:\s*\["),
-        (b'"function_call"', rb"\s*:\s*\{"),
+        (b'"tool_calls"', rb"\s*:\s*[^\snf]"),
+        (b'"function_call"', rb"\s*:\s*[^\snf]"),
     )
 
     def question(self, payload: Json) -> Question:
@@ -125,7 +126,7 @@ class ChatAssembler(ChunkAssembler):
     def __init__(self) -> None:
         super().__init__()
         self._choices: dict[int, Choice] = {}
-        self._calls: dict[int, dict[int, Json]] = {}  # of each choice, by their index
+        self._calls: dict[int, GrowingCalls] = {}  # of each choice
         self._alike: AlikeEvents | None = None  # events that add text to a choice
         self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
 
@@ -170,38 +171,45 @@ class ChatAssembler(ChunkAssembler):
 
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
-        calls_tool = any(map(_calls_tool, parts))
+        calls_tool, is_unread = any(map(_calls_tool, parts)), False
         if calls_tool and self._before_calls is None:
             told = self._choices.values()
             self._before_calls = {c.index: c.finish_reason is not None for c in told}
         for position, part in enumerate(parts):
-            if not isinstance(part, dict):
+            if not isinstance(part, dict) or _is_unread(part):
+                is_unread = True
                 continue
             index = index_of(part, position)
             if (choice := self._choices.get(index)) is None:
                 choice = self._choices[index] = Choice(index)
-            with contextlib.suppress(RecursionError):  # no answer is nested that deeply
-                self._extend(choice, part)
+            try:
+                is_unread = not self._extend(choice, part) or is_unread
+            except RecursionError:  # no answer is nested that deeply
+                is_unread = True
             reason = part.get("finish_reason")  # some servers send empty ones until there is one
             if reason and isinstance(reason, str) and choice.finish_reason is None:
                 choice.finish_reason = reason
                 finished.append(index)
-        if finished or calls_tool:
-            return Sight(tuple(finished), calls_tool=calls_tool)
+        if finished or calls_tool or is_unread:
+            return Sight(tuple(finished), calls_tool=calls_tool, is_unread=is_unread)
         return NOTHING
 
-    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> None:
+    def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
+        """Takes a part in; False where clients would not agree on the call that it adds to."""
         delta, logprobs = part.get("delta"), part.get("logprobs")
         if isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
             merge(choice.logprobs, logprobs)
         if not isinstance(delta, dict):
-            return
-        listed = delta.get("tool_calls")
-        if isinstance(listed, list):
-            merge_calls(self._calls.setdefault(choice.index, {}), listed)
+            return True
+        is_clear = True
+        if listed := delta.get("tool_calls"):
+            calls = self._calls.setdefault(choice.index, GrowingCalls())
+            is_clear = calls.merge(listed if isinstance(listed, list) else [listed])
+        if "tool_calls" in delta:
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         merge(choice.message, delta)
+        return is_clear
 
     def choices(self) -> list[Choice]:
         return [self._whole(self._choices[index]) for index in sorted(self._choices)]
@@ -248,7 +256,13 @@ class ChatAssembler(ChunkAssembler):
 def _calls_tool(part: Any) -> bool:
     """Whether there is a piece of a tool call in a choice's part."""
     delta = part.get("delta") if isinstance(part, dict) else None
-    if not isinstance(delta, dict):
-        return False
-    calls = delta.get("tool_calls")
-    return (isinstance(calls, list) and bool(calls)) or isinstance(delta.get("function_call"), dict)
+    return isinstance(delta, dict) and has_call(delta)
+
+
+def _is_unread(part: Json) -> bool:
+    """Whether a choice's part says something in a place where nobody looks."""
+    delta = part.get("delta")
+    if delta and not isinstance(delta, dict):
+        return True
+    beside = part.keys() - _OF_PARTS
+    return bool(beside) and has_call({key: part[key] for key in beside} | {"": part.get("message")})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
+from proxy.formats.called import has_call
 from proxy.formats.format import (
     MEMBER,
     MOST_TOKENS,
     NOTHING,
     NOTICE_GAP,
+    UNREAD,
     Assembler,
     Choice,
     Ending,
@@ -57,7 +58,8 @@ class CompletionsFormat(ChoicesFormat):
 
     def message(self, choice: Json) -> Json | None:
         text = choice.get("text")
-        return {"role": "assistant", "content": text} if isinstance(text, str) else None
+        is_read = isinstance(text, str) and not has_call(choice)  # this format has no calls
+        return {"role": "assistant", "content": text} if is_read else None
 
     def assembler(self) -> Assembler:
         return CompletionsAssembler()
@@ -116,12 +118,14 @@ class CompletionsAssembler(ChunkAssembler):
     def _add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
         for position, part in enumerate(parts):
-            if not isinstance(part, dict):
-                continue
+            if not isinstance(part, dict) or has_call(part):
+                return UNREAD
             index = index_of(part, position)
             grown = {key: part[key] for key in ("text", "logprobs") if part.get(key) is not None}
-            with contextlib.suppress(RecursionError):  # no answer is nested that deeply
+            try:
                 merge(self._choices.setdefault(index, {}), grown)
+            except RecursionError:  # no answer is nested that deeply
+                return UNREAD
             reason = part.get("finish_reason")  # some servers send empty ones until there is one
             if reason and isinstance(reason, str) and index not in self._reasons:
                 self._reasons[index] = reason

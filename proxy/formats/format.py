@@ -47,9 +47,11 @@ class Sight:
     is_error: bool = False
     calls_tool: bool = False  # a part of a tool call
     bare: bytes | None = None  # an error's event without the parts of an answer that are in it
+    is_unread: bool = False  # there may be anything in it, a call too
 
 
 NOTHING = Sight()
+UNREAD = Sight(is_unread=True)
 
 
 def turns_in(messages: Any) -> list[Any]:

@@ -52,12 +52,36 @@ def index_of(value: Mapping[str, Any], default: int) -> int:
     return index if isinstance(index, int) and index >= 0 else default
 
 
-def merge_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[Any]) -> None:
-    """Tool calls merge by their index; where there is none, another id begins another call."""
-    for delta in deltas:
-        if not isinstance(delta, dict):
-            continue
-        last = max(calls, default=-1)
-        is_new = not calls or delta.get("id") not in (None, "", calls[last].get("id"))
-        call = calls.setdefault(index_of(delta, last + 1 if is_new else last), {})
-        merge(call, {key: value for key, value in delta.items() if key != "index"})
+class GrowingCalls(dict[int, dict[str, Any]]):
+    """The tool calls of one choice by their index, while they are streamed."""
+
+    last = -1  # the highest index there is
+
+    def merge(self, deltas: Iterable[Any]) -> bool:
+        """Takes pieces in; where a piece has no index, another id begins another call.
+
+        False where some clients would begin another call and others not.
+        """
+        is_clear = True
+        for delta in deltas:
+            if not isinstance(delta, dict):
+                delta = {"type": "unknown", "unknown": delta}
+            id = delta.get("id")
+            is_new = self.last < 0 or id not in (None, "", self[self.last].get("id"))
+            index = index_of(delta, self.last + 1 if is_new else self.last)
+            call = self.setdefault(index, {})
+            is_clear = is_clear and not _begins_anew(call, delta)
+            self.last = max(self.last, index)
+            merge(call, {key: value for key, value in delta.items() if key != "index"})
+        return is_clear
+
+
+def _begins_anew(call: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
+    """Whether a piece has another id than its call, and a name again."""
+    id, before = delta.get("id"), call.get("id")
+    if not before or id in (None, "", before):
+        return False
+    return any(
+        isinstance(owner := delta.get(kind), dict) and bool(owner.get("name"))
+        for kind in ("function", "custom")
+    )

@@ -26,6 +26,7 @@ from proxy.formats.messages_stream import (
     named_event,
     opening_events,
     remaining_events,
+    with_unknown,
 )
 from proxy.formats.openai import annotated
 from proxy.json_splice import dumps
@@ -101,8 +102,8 @@ class MessagesFormat:
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
-        ending = finish_reason(reason)
-        return [Choice(0, blocks_message(blocks), ending, is_refusal=reason == REFUSAL)]
+        ending, message = finish_reason(reason), with_unknown(blocks_message(blocks), blocks)
+        return [Choice(0, message, ending, is_refusal=reason == REFUSAL)]
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()

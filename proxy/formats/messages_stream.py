@@ -8,17 +8,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calibrator import blocks_message, is_tool_use
-from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Json, Sight
+from proxy.formats.called import beyond_text, is_stray, unknown_call
+from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, index_of, joined, merge
+from proxy.formats.openai import error_sight, kind_of
 from proxy.json_splice import dumps, json_object
 from proxy.sse import Event, event_bytes
 
 REFUSAL = "refusal"
+_KNOWN = frozenset(
+    {
+        *("text", "thinking", "redacted_thinking", "image", "document", "search_result"),
+        *("container_upload", "compaction"),
+    }
+)
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -30,10 +37,42 @@ _FINISH_REASONS = {
 }
 _FINISH = Sight((0,))
 _END = Sight(is_end=True)
-_ERROR = Sight(is_end=True, is_error=True)
 _CALLS_TOOL = Sight(calls_tool=True)
+_EXPECTED = {  # the parts of an answer that an event may have
+    "message_start": ("message",),
+    "content_block_start": ("content_block",),
+    "content_block_delta": ("delta",),
+    "message_delta": ("delta", "usage"),
+}
+_DELTAS = frozenset(
+    {"text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"}
+)
 _OF_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
 _UNREADABLE = "INVALID_JSON"  # where Anthropic, too, wants arguments that are no JSON
+
+
+def may_call(block: Any) -> bool:
+    """Whether a block calls a tool, or is of a kind of which nobody knows what it does."""
+    return is_tool_use(block) or not _is_known(block)
+
+
+def _is_known(block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str):
+        return False
+    return kind in _KNOWN or kind.endswith("_result") or is_tool_use(block)
+
+
+def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -> Json:
+    """The chat message with calls in it for blocks that nobody knows, and whatever else is so."""
+    unknown = [
+        unknown_call(each.get("type") if isinstance(each, dict) else None, each)
+        for each in (*(block for block in blocks if not _is_known(block)), *others)
+    ]
+    message = message | beyond_text(blocks)
+    if not unknown:
+        return message
+    return {**message, "tool_calls": [*message.get("tool_calls", ()), *unknown]}
 
 
 def finish_reason(stop_reason: Any) -> str | None:
@@ -51,57 +90,83 @@ class MessagesAssembler(Assembler):
         self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
         self._open: set[int] = set()  # blocks whose stop has not come
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
+        self._unknown: list[Json] = []  # events of types that nobody knows
 
     def add(self, event: Event) -> Sight:
-        data = json_object(event.data) if event.data else None
-        if data is None:
+        if not event.data:
             return NOTHING
-        with contextlib.suppress(RecursionError):  # no answer is nested that deeply
-            return self._add(data)
-        return NOTHING
+        data = json_object(event.data)
+        kind = kind_of(data, event) if data is not None else None
+        if data is None or kind is None:
+            return UNREAD
+        try:
+            return self._add(kind, data)
+        except RecursionError:  # no answer is nested that deeply
+            return UNREAD
 
-    def _add(self, data: Json) -> Sight:
-        match data.get("type", "error" if "error" in data else None):
+    def _add(self, kind: str, data: Json) -> Sight:
+        if kind != "error" and is_stray(data, *_EXPECTED.get(kind, ())):
+            return UNREAD
+        match kind:
             case "content_block_delta":
-                self._extend(index_of(data, 0), data.get("delta"))
+                return self._extend(index_of(data, 0), data.get("delta"))
             case "content_block_start":
                 return self._start(index_of(data, len(self._blocks)), data.get("content_block"))
             case "content_block_stop":
                 self._open.discard(index_of(data, 0))
             case "message_start":
-                self._begin(data.get("message"))
+                return self._begin(data.get("message"))
             case "message_delta":
                 return self._finish(data)
             case "message_stop":
                 return _END
             case "error":
-                return _ERROR
+                return error_sight(data, "error")
+            case "ping":
+                pass
+            case _:
+                self._unknown.append(data)
+                return self._calls()
         return NOTHING
 
-    def _begin(self, message: Any) -> None:
+    def _begin(self, message: Any) -> Sight:
         if not isinstance(message, dict) or self._message is not None:
-            return
+            return UNREAD
         self._message = dict(message)
         model, blocks = message.get("model"), message.get("content")
         self.model = model if isinstance(model, str) and model else None
-        for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
-            self._start(index, block)
+        if blocks and not isinstance(blocks, list):
+            return UNREAD
+        sights = [self._start(index, block) for index, block in enumerate(blocks or ())]
+        return next((sight for sight in sights if sight is not NOTHING), NOTHING)
 
     def _start(self, index: int, block: Any) -> Sight:
-        if not isinstance(block, dict):
-            return NOTHING
-        calls_tool = is_tool_use(block)
-        if calls_tool and self._before_calls is None:
-            sent = max(self._blocks, default=-1) + 1
-            self._before_calls = sent, frozenset(self._open)
+        if not isinstance(block, dict) or index in self._blocks:
+            return UNREAD
+        sight = self._calls() if may_call(block) else NOTHING
         self._blocks[index] = block
         self._open.add(index)
-        return _CALLS_TOOL if calls_tool else NOTHING
+        return sight
 
-    def _extend(self, index: int, delta: Any) -> None:
+    def _calls(self) -> Sight:
+        """A part of a call; the first one is where a continuation begins."""
+        if self._before_calls is None:
+            sent = max(self._blocks, default=-1) + 1
+            self._before_calls = sent, frozenset(self._open)
+        return _CALLS_TOOL
+
+    def _extend(self, index: int, delta: Any) -> Sight:
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
-            return
+            return UNREAD
+        self._take(index, block, delta)
+        kind = delta.get("type")
+        if isinstance(kind, str) and kind in _DELTAS:
+            return NOTHING
+        self._unknown.append(delta)
+        return self._calls()
+
+    def _take(self, index: int, block: Json, delta: Json) -> None:
         for key, value in delta.items():
             if key == "partial_json" and isinstance(value, str):
                 self._arguments.setdefault(index, Pieces()).append(value)
@@ -116,9 +181,11 @@ class MessagesAssembler(Assembler):
                 merge(block, {key: value})
 
     def _finish(self, data: Json) -> Sight:
+        if isinstance(delta := data.get("delta"), dict) and is_stray(delta):
+            return UNREAD
         message = self._message = self._message or {}
         was_finished = message.get("stop_reason") is not None
-        if isinstance(delta := data.get("delta"), dict):
+        if isinstance(delta, dict):
             _update(message, delta)
         if isinstance(usage := data.get("usage"), dict):  # totals, not parts
             message["usage"] = dict(message.get("usage") or {})
@@ -136,6 +203,7 @@ class MessagesAssembler(Assembler):
             [joined(self._blocks[index]) for index in order],
             [joined(self._arguments.get(index)) for index in order],
         )
+        message = with_unknown(message, [*self._blocks.values()], self._unknown)
         reason = self._message.get("stop_reason")
         return [Choice(0, message, finish_reason(reason), is_refusal=reason == REFUSAL)]
 

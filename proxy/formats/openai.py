@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import ProxyError
-from proxy.formats.format import MEMBER, NOTHING, Assembler, Choice, Json, Sight
+from proxy.formats.called import has_call
+from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import index_of
-from proxy.json_splice import json_object, member_bytes
-from proxy.sse import DONE, Event, event_bytes
+from proxy.json_splice import dumps, json_object, member_bytes
+from proxy.sse import DONE, Event, event_bytes, name_of
 
 _BOM = b"\xef\xbb\xbf"
+_OF_ERRORS = frozenset(
+    {
+        *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
+        *("id", "object", "created", "model", "provider", "user_id", "request_id"),
+        *("sequence_number", "event_id"),
+    }
+)  # members of an event that tells an error; none of them holds a part of an answer
 
 
 class ChoicesFormat(ABC):
@@ -77,11 +85,13 @@ class ChunkAssembler(Assembler, ABC):
     def add(self, event: Event) -> Sight:
         if event.data == DONE:
             return Sight(is_end=True)
-        chunk = json_object(event.data) if event.data else None
-        if chunk is None:
+        if not event.data:
             return NOTHING
-        if "error" in chunk:
-            return Sight(is_end=True, is_error=True)
+        chunk = json_object(event.data)
+        if chunk is None:
+            return UNREAD
+        if chunk.get("error"):
+            return error_sight(chunk)
         return self._add_chunk(chunk)
 
     def _add_chunk(self, chunk: Json) -> Sight:
@@ -92,11 +102,34 @@ class ChunkAssembler(Assembler, ABC):
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         listed = chunk.get("choices")
-        return self._add_parts(listed) if isinstance(listed, list) else NOTHING
+        if isinstance(listed, list):
+            return self._add_parts(listed)
+        return UNREAD if listed or has_call(chunk) else NOTHING
 
     @abstractmethod
     def _add_parts(self, parts: list[Any]) -> Sight:
         """Takes in a chunk's `choices`."""
+
+
+def error_sight(told: Json, name: str | None = None) -> Sight:
+    """An error; what else its event says may be a part of an answer, and is left out of `bare`."""
+    kept = {key: value for key, value in told.items() if key in _OF_ERRORS}
+    if len(kept) == len(told):
+        return Sight(is_end=True, is_error=True)
+    bare = event_bytes(dumps(kept))
+    if name is not None:
+        bare = b"event: %b\n%b" % (name.encode(), bare)
+    return Sight(is_end=True, is_error=True, calls_tool=True, bare=bare)
+
+
+def kind_of(data: Json, event: Event) -> str | None:
+    """An event's type, in its body or else its name; None where the two do not agree."""
+    kind, name = data.get("type"), name_of(event.raw)
+    if kind is None and name is None and data.get("error"):
+        return "error"
+    if kind is None:
+        return name
+    return kind if isinstance(kind, str) and name in (None, kind) else None
 
 
 def includes_usage(payload: Json) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibrator import NotScorableError, Question, answer_message, read_question
+from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
 from proxy.formats.format import (
@@ -26,7 +26,7 @@ from proxy.formats.responses_items import (
     chat_tools,
     with_text,
 )
-from proxy.formats.responses_stream import ResponsesAssembler, finish_reason
+from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
 from proxy.sse import Event
 
 ELSEWHERE = {  # parameters that stand for text which is not in the request, and the reason's word
@@ -99,7 +99,7 @@ class ResponsesFormat:
             return []
         if reason := _UNFINISHED.get(str(completion.get("status"))):
             raise NoAnswerError(reason, part="output" if items else None)
-        return [Choice(0, answer_message(items), finish_reason(completion) or "stop")]
+        return [Choice(0, answer_to(items), finish_reason(completion) or "stop")]
 
     def assembler(self) -> Assembler:
         return ResponsesAssembler()

@@ -7,21 +7,31 @@ leaves that out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from calibrator import answer_message, is_call
-from proxy.formats.format import NOTHING, Assembler, Choice, Json, Sight
+from proxy.formats.called import beyond_text, has_call, is_stray, unknown_call
+from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, joined
+from proxy.formats.openai import error_sight, kind_of
 from proxy.formats.responses_events import Writer, named_event
-from proxy.json_splice import dumps, json_object
+from proxy.formats.responses_items import item_type
+from proxy.json_splice import canonical, dumps, json_object
 from proxy.sse import DONE, Event
 
-_MATTERS = re.compile(
-    r'response\.(?:created|queued|in_progress|completed|incomplete|failed|cancelled)"'
-    r'|output_item|_call[_.]|"error"'
+_TOLD_OF = re.compile(  # events about texts, and those that say nothing
+    r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"
+    r"|ping|keepalive|response\.rate_limits\.updated"
 )
+_KNOWN = frozenset(
+    {"message", "reasoning", "compaction", "mcp_list_tools", "item_reference", "additional_tools"}
+)
+_EXPECTED = {"response.output_item": ("item",)}
+_GROWN = ("arguments", "input", "code")
+_OF_CALLS = ("type", "name", "call_id", "arguments", "input", "action", "code", "server_label")
 _FINISHED = ("response.completed", "response.incomplete")
 _FAILED = ("response.failed", "response.cancelled")
 _BEGUN = ("response.created", "response.queued", "response.in_progress")
@@ -67,37 +77,63 @@ class ResponsesAssembler(Assembler):
         self._events = 0
         self._is_finished = False
         self._break: _Break | None = None
+        self._unknown: list[Json] = []  # events of types that nobody knows
+        self._called: list[Any] = []  # calls as events before the last one have them
+        self._arguments: set[str] = set()  # of calls, where an event has them whole
 
     def add(self, event: Event) -> Sight:
         data = event.data
-        if not data or self._is_finished:
+        if not data:
             return NOTHING
         if data == DONE:
             return Sight(is_end=True)
         self._events += 1
-        value = json_object(data) if _MATTERS.search(data) else None
-        if value is None:
-            self._deltas.append(data)
-            return NOTHING
-        return self._add_parsed(str(value.get("type")), value, data)
+        value = json_object(data)
+        kind = kind_of(value, event) if value is not None else None
+        if value is None or kind is None:
+            return UNREAD
+        try:
+            return self._after_the_end(value) if self._is_finished else self._add(kind, value, data)
+        except RecursionError:  # no answer is nested that deeply
+            return UNREAD
 
-    def _add_parsed(self, kind: str, value: Json, data: str) -> Sight:
+    def _after_the_end(self, value: Json) -> Sight:
+        """The response was whole: what still calls something belongs to no answer."""
+        return UNREAD if "item" in value or "response" in value or has_call(value) else NOTHING
+
+    def _add(self, kind: str, value: Json, data: str) -> Sight:
         if kind == "error" or value.get("error"):
-            return Sight(is_end=True, is_error=True)
+            return error_sight(value, "error")
         if kind in _FAILED:
             return _failure(kind, value)
+        if is_stray(value, *_EXPECTED.get(kind.rpartition(".")[0], ("response", "part"))):
+            return UNREAD
         if kind in _FINISHED:
             return self._finish(value)
         if kind in _BEGUN:
-            self._take(value.get("response"))
-        elif kind in ("response.output_item.added", "response.output_item.done"):
+            return self._begin(value)
+        if kind in ("response.output_item.added", "response.output_item.done"):
             return self._add_item(kind, value)
-        elif "_call" in kind:
-            self._deltas.append(data)
+        self._deltas.append(data)
+        if "_call" in kind:
+            self._arguments |= {value[key] for key in _GROWN if _is_text(value, key)}
             return self._call(value)
-        else:
-            self._deltas.append(data)
-        return NOTHING
+        if _TOLD_OF.fullmatch(kind):
+            return NOTHING
+        self._unknown.append(value)
+        return self._call(value)
+
+    def _begin(self, value: Json) -> Sight:
+        """The response as it is at first; items in it count like those that are added."""
+        response = value.get("response")
+        items = response.get("output") if isinstance(response, dict) else None
+        if items and not isinstance(items, list):
+            return UNREAD
+        self._take(response)
+        if not any(map(may_call, items or ())):
+            return NOTHING
+        self._called += filter(may_call, items or ())
+        return self._call(value)
 
     def _take(self, response: Any) -> None:
         if isinstance(response, dict):
@@ -107,7 +143,10 @@ class ResponsesAssembler(Assembler):
 
     def _add_item(self, kind: str, value: Json) -> Sight:
         item, index = value.get("item"), _index(value, len(self._added))
-        sight = self._call(value) if is_call(item) else NOTHING
+        sight = NOTHING
+        if may_call(item):
+            sight = self._call(value)
+            self._called.append(item if kind.endswith("done") else _named_only(item))
         (self._done if kind.endswith("done") else self._added)[index] = item
         return sight
 
@@ -124,18 +163,29 @@ class ResponsesAssembler(Assembler):
     def _finish(self, value: Json) -> Sight:
         response = value.get("response")
         if not isinstance(response, dict):
-            return NOTHING
+            return UNREAD
         self._take(response)
         items = self._items()
         told = response.get("output")
         if not isinstance(told, list) or len(told) < len(items):
             self._response = {**response, "output": items}
-        has_call = any(map(is_call, self._response["output"]))
-        if has_call:
+        calls_tool = any(map(may_call, self._response["output"]))
+        if calls_tool:
             self._call(value)
         self._is_finished = True
+        is_unread = bool(told) and not isinstance(told, list)
+        if not self._is_same(self._response["output"], items):
+            is_unread = True
         self._deltas.clear()
-        return Sight((0,), is_end=True, calls_tool=has_call)
+        return Sight((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
+
+    def _is_same(self, output: list[Any], items: list[Any]) -> bool:
+        """Whether each call that events told of is in the output as they told it."""
+        told = {_call_of(each) for item in output for each in (item, _named_only(item))}
+        grown = [item if _has_begun(item) else _named_only(item) for item in items]
+        calls = [*self._called, *filter(may_call, grown)]
+        given = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
+        return all(_call_of(call) in told for call in calls) and self._arguments <= given
 
     def _items(self) -> list[Any]:
         """What has arrived of the output, item by item."""
@@ -152,7 +202,7 @@ class ResponsesAssembler(Assembler):
             return []
         items = self._response.get("output") if self._is_finished else self._items()
         reason = finish_reason(self._response) or "stop" if self._is_finished else None
-        return [Choice(0, answer_message(items or []), reason)]
+        return [Choice(0, answer_to(items or [], self._unknown), reason)]
 
     def completion(self) -> Json:
         return self._response if self._is_finished else {**self._response, "output": self._items()}
@@ -175,12 +225,62 @@ def _index(value: Mapping[str, Any], default: int) -> int:
 def _failure(kind: str, value: Json) -> Sight:
     """A failure; what came to be before it stands in its event all the same."""
     response = value.get("response")
-    items = response.get("output") if isinstance(response, dict) else None
-    if not items or not isinstance(items, list):
+    told = response if isinstance(response, dict) else {}
+    extra = value.keys() - {"type", "sequence_number", "response"}
+    if not extra and not told.get("output") and not told.get("output_text"):
         return Sight(is_end=True, is_error=True)
-    bare = named_event(kind, dumps({**value, "response": {**value["response"], "output": []}}))
-    has_call = any(map(is_call, items))
-    return Sight(is_end=True, is_error=True, calls_tool=has_call, bare=bare)
+    kept = {key: each for key, each in told.items() if key != "output_text"} | {"output": []}
+    bare = named_event(kind, dumps({"type": kind, "response": kept}))
+    items = told.get("output")
+    calls_tool = bool(extra) or not isinstance(items, list) or any(map(may_call, items))
+    return Sight(is_end=True, is_error=True, calls_tool=calls_tool, bare=bare)
+
+
+def may_call(item: Any) -> bool:
+    """Whether an item calls a tool, or is of a kind of which nobody knows what it does."""
+    return is_call(item) or not _is_known(item)
+
+
+def _is_known(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str):
+        return False
+    return kind in _KNOWN or kind.endswith("_output") or is_call(item)
+
+
+def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
+    """The chat message that items amount to, with calls in it for what nobody knows."""
+    messages = (item for item in items if item_type(item) == "message")
+    contents = (item["content"] for item in messages if isinstance(item.get("content"), list))
+    message = answer_message(items) | beyond_text(chain.from_iterable(contents))
+    unknown = [*(item for item in items if not _is_known(item)), *events]
+    if not unknown:
+        return message
+    calls = [unknown_call(item_type(each), each) for each in unknown]
+    return {**message, "tool_calls": [*message.get("tool_calls", ()), *calls]}
+
+
+def _named_only(item: Any) -> Any:
+    """A call as it is when it has just begun."""
+    if not isinstance(item, dict):
+        return item
+    return {"type": item.get("type"), "name": item.get("name"), "call_id": item.get("call_id")}
+
+
+def _call_of(item: Any) -> bytes:
+    """What of an item makes it the call that it is."""
+    if not isinstance(item, dict):
+        return canonical(item)
+    return canonical({key: item[key] for key in _OF_CALLS if item.get(key) is not None})
+
+
+def _is_text(item: Any, key: str) -> bool:
+    return isinstance(item, dict) and isinstance(item.get(key), str)
+
+
+def _has_begun(item: Any) -> bool:
+    """Whether there is more of a call than that it is one."""
+    return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
 
 
 def _opened(item: Any) -> Any:

@@ -1,0 +1,172 @@
+"""Which tools an answer calls, also where it says so in a way that no format knows.
+
+A policy that holds calls has to see each of them: one of a type that is new, with its name in
+another place, in an object where a list is expected, under a member in another case. Whatever looks
+like a call therefore counts as one, under every name that it could be read to have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from policies import ToolCall
+from proxy.json_splice import dumps
+
+_TEXTS = frozenset({"role", "content", "refusal", "reasoning_content", "reasoning", "name", "id"})
+_CALLING = frozenset({"toolcalls", "toolcall", "functioncall", "functioncalls", "tooluse"})
+_DESCRIBED = frozenset({"tools", "tool_choice", "logprobs", "annotations", "usage"})
+_ARGUMENTS = ("arguments", "input")
+_GIVEN = ("arguments", "input", "parameters")  # beside a name they make a call of any object
+_PLACES = ("item", "response", "content_block", "content", "message", "output", "choices")
+_LABELS = {"id", "index", "type"}  # of a call of which nothing else is told
+_BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
+
+
+def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls of a chat message, custom tools and the one of old times among them."""
+    return tuple(call for part in _calling_parts(message) for call in _called(part))
+
+
+def has_call(message: Mapping[str, Any]) -> bool:
+    """Whether there is a call in a chat message, or a piece of one in a delta."""
+    return any(True for _ in _calling_parts(message))
+
+
+def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
+    """Of a message what calls something, call by call."""
+    for key, value in message.items():
+        if value is None or (type(value) is str and key in _TEXTS):
+            continue
+        if _spelled(key) in _CALLING:
+            yield from _listed(value, is_legacy=key == "function_call")
+        elif key not in _DESCRIBED and seems_call(value):
+            yield from value if isinstance(value, list) else [value]
+
+
+def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from value
+    elif is_legacy and isinstance(value, dict):
+        yield {"function": value}
+    elif value:
+        yield value
+
+
+def _spelled(key: str) -> str:
+    return key.lower().replace("_", "").replace("-", "")
+
+
+def seems_call(value: Any) -> bool:
+    """Whether something in a JSON value looks like a part of a call, however deep."""
+    if not isinstance(value, dict | list):
+        return False
+    waiting: list[Any] = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            kind = value.get("type")
+            if isinstance(kind, str) and is_call_type(kind):
+                return True
+            if isinstance(value.get("name"), str) and any(key in value for key in _GIVEN):
+                return True
+            for key, each in value.items():
+                if each and _spelled(key) in _CALLING:
+                    return True
+                if isinstance(each, dict | list) and key not in _DESCRIBED:
+                    waiting.append(each)
+        else:
+            waiting += (each for each in value if isinstance(each, dict | list))
+    return False
+
+
+def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
+    """Whether an event of a stream has parts of an answer in a place where nobody looks."""
+    return any(event.get(place) for place in _PLACES if place not in expected) or seems_call(
+        {key: each for key, each in event.items() if key not in expected and key != "type"}
+    )
+
+
+def is_call_type(kind: str) -> bool:
+    """Whether a `type` is a call's by its name; those of results are not."""
+    kind = _spelled(kind)
+    is_result = kind.endswith(("output", "result", "response"))
+    return not is_result and ("call" in kind or "tooluse" in kind or kind == "function")
+
+
+def _called(call: Any) -> list[ToolCall]:
+    """One for each name that a reader may find in a call, and for each of its arguments."""
+    if not isinstance(call, dict):
+        return [ToolCall("", _text(call))]
+    known = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    named = [each for each in call.values() if isinstance(each, dict) and "name" in each]
+    owners = [*known, *(each for each in named if not any(each is one for one in known))]
+    if "name" in call:
+        owners.append(call)
+    found = [called for owner in owners for called in _each_arguments(owner, call)]
+    return found or [ToolCall(name, _text(call)) for name in _names_in(call) or [_type_of(call)]]
+
+
+def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[ToolCall]:
+    name = owner["name"] if isinstance(owner.get("name"), str) else ""
+    given = [owner[key] for key in _ARGUMENTS if owner.get(key)]
+    if not given and owner is call:
+        given = [call]
+    return [ToolCall(name, _text(each)) for each in given] or [ToolCall(name, "")]
+
+
+def _names_in(value: Any) -> list[str]:
+    names, waiting = [], [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(name := value.get("name"), str):
+                names.append(name)
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return names
+
+
+def _type_of(call: Mapping[str, Any]) -> str:
+    return call["type"] if isinstance(call.get("type"), str) else ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode(errors="replace")
+
+
+def unread_part(message: Mapping[str, Any]) -> str | None:
+    """What of a chat message no calibrator reads, as a machine word; None where all is read."""
+    for member, reason in _BEYOND_TEXT.items():
+        if message.get(member):
+            return reason
+    content = message.get("content")
+    if isinstance(content, list) and (beyond := beyond_text(content)):
+        return _BEYOND_TEXT[next(iter(beyond))]
+    return None if all(map(_is_readable, _calling_parts(message))) else "unknown_call"
+
+
+def beyond_text(parts: Iterable[Any]) -> dict[str, Any]:
+    """The members of a chat message for those parts of a content that are heard or seen."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str):
+            found |= {key: [part] for key, word in _BEYOND_TEXT.items() if word in kind}
+    return found
+
+
+def _is_readable(call: Any) -> bool:
+    """Whether a call is one function or one custom tool."""
+    kinds = [kind for kind in ("function", "custom") if isinstance(call, dict) and call.get(kind)]
+    if not kinds:
+        return isinstance(call, dict) and not any(call[key] for key in call.keys() - _LABELS)
+    return len(kinds) == 1 and isinstance(call[kinds[0]], dict)
+
+
+def unknown_call(kind: Any, value: Any) -> dict[str, Any]:
+    """A call of a chat message that stands for what is of a type that nobody knows."""
+    named = value.get("name") if isinstance(value, dict) else None
+    name = named if isinstance(named, str) else str(kind)
+    return {"type": "unknown", "unknown": {"name": name, "arguments": _text(value)}}
