@@ -140,7 +140,7 @@ def _is_event_stream(content_type: bytes) -> bool:
 
 
 def is_success(status: int) -> bool:
-    """Whether a reply of this status is an answer: clients take every 2xx for one."""
+    """Whether clients take a reply of this status for an answer."""
     return 200 <= status < 300
 
 

@@ -27,6 +27,7 @@ from proxy.answer import (
     Answer,
     Unread,
     is_event_stream,
+    is_success,
     read_answer,
     rewritten,
     unscorable_reason,
@@ -212,7 +213,8 @@ class Way:
     async def _relayed(self, reply: UpstreamReply, reason: str) -> Reply:
         """What is no completion, an error of upstream's above all, goes on as it came."""
         if reason == UPSTREAM_STATUS and self._stream_mode().mode != "passthrough":
-            return await self._settled(reply, reason)  # there may be an answer in it
+            otherwise = None if is_success(reply.status) else reason
+            return await self._settled(reply, otherwise)  # there may be an answer in it
         try:
             headers = self._unscored(reply, reason)
         except ProxyError:

@@ -19,6 +19,7 @@ _WHITESPACE = " \t\r\n"
 _WHITESPACE_BYTES = _WHITESPACE.encode()
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
 _CLOSINGS = (b'"}', b"}}", b"]}", b"l}", b"e}", *(b"%d}" % digit for digit in range(10)))
+_BLANKS = re.compile(f"[{_WHITESPACE}]*+")
 _decoder = json.JSONDecoder()
 
 
@@ -54,13 +55,17 @@ def json_object(data: bytes | str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def is_cut_off(data: str) -> bool:
-    """Whether a JSON text is the beginning of one: no reader makes a value of it."""
+def may_be_object(data: str) -> bool:
+    """Whether another reader might make an object of a text of which we make none: it is nested too
+    deeply for us, has too long a number, or stands in a list. What breaks off is nobody's object.
+    """
+    if not data.lstrip(_WHITESPACE + "\ufeff").startswith(("{", "[")):
+        return False
     try:
-        loads(data.encode())
+        value = loads(data.encode())
     except ValueError as error:
-        return str(error).startswith("EOF")
-    return False
+        return not str(error).startswith("EOF")
+    return isinstance(value, list) and any(isinstance(each, dict | list) for each in value)
 
 
 def _lenient(data: bytes | str) -> Any:
@@ -102,8 +107,11 @@ def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
 
 def _end_of_text(body: bytes, end: int) -> int:
     """Where the white space before `end` begins; a large body is not copied for it."""
-    while end and body[end - 1] in _WHITESPACE_BYTES:
-        end -= 1
+    while end:
+        piece = body[max(0, end - COPIED_AT_ONCE) : end]
+        if text := piece.rstrip(_WHITESPACE_BYTES):
+            return end - len(piece) + len(text)
+        end -= len(piece)
     return end
 
 
@@ -116,9 +124,12 @@ def replace_member(body: bytes, name: str, value: Any) -> bytes:
         raise ValueError("nested too deeply") from error
     if not spans:
         return add_member(body, name, value)
-    for start, end in reversed(spans):
-        text = text[:start] + dumps(value).decode() + text[end:]
-    return text.encode()
+    new, at = dumps(value).decode(), 0
+    parts = []
+    for start, end in spans:
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]]).encode()
 
 
 def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
@@ -165,6 +176,5 @@ def _after(sign: str, text: str, at: int) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _WHITESPACE:
-        at += 1
-    return at
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at

@@ -18,7 +18,6 @@ from proxy.deadlines import Deadlines
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Assembler, Choice, Format, Sight
 from proxy.formats.alike import LEARNT_FROM, parted
-from proxy.json_splice import is_cut_off
 from proxy.outcome import Outcome
 from proxy.sse import Event, EventReader, EventTooLargeError, data_of, hides_data
 
@@ -293,9 +292,6 @@ class LiveStream:
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
         if sight.is_unread or hides_data(event):
-            is_half = event.data is not None and is_cut_off(event.data)
-            if is_half and self._format.marks.search(rest) is None and self._withheld is None:
-                return None, rest  # which nobody can read
             return UnreadableReplyError(UNREADABLE_EVENT), b""
         passing = self._sifted(event, sight)
         self._has_failed = self._has_failed or sight.is_error

@@ -69,7 +69,11 @@ def hides_data(event: Event) -> bool:
     if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
         raw = raw[len(_BOM) :]  # the stream's first
     lines = [line for line in re.split(rb"\r\n|\n|\r", raw) if not line.startswith(b"data")]
-    return any(not _KNOWN_LINE.fullmatch(line) or _OTHER_LINE_END.search(line) for line in lines)
+    return any(
+        (b"data" in line or b"{" in line)
+        and (not _KNOWN_LINE.fullmatch(line) or _OTHER_LINE_END.search(line))
+        for line in lines
+    )
 
 
 def event_bytes(data: bytes) -> bytes:

@@ -15,7 +15,7 @@ from calibrator import blocks_message, is_tool_use
 from proxy.formats.called import beyond_text, is_stray, unknown_call
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, index_of, joined, merge
-from proxy.formats.openai import error_sight, kind_of
+from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.json_splice import dumps, json_object
 from proxy.sse import Event, event_bytes
 
@@ -96,8 +96,10 @@ class MessagesAssembler(Assembler):
         if not event.data:
             return NOTHING
         data = json_object(event.data)
-        kind = kind_of(data, event) if data is not None else None
-        if data is None or kind is None:
+        if data is None:
+            return unreadable(event.data)
+        kind = kind_of(data, event)
+        if kind is None:
             return UNREAD
         try:
             return self._add(kind, data)

@@ -10,7 +10,7 @@ from proxy.errors import ProxyError
 from proxy.formats.called import has_call
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import index_of
-from proxy.json_splice import dumps, json_object, member_bytes
+from proxy.json_splice import dumps, json_object, may_be_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes, name_of
 
 _BOM = b"\xef\xbb\xbf"
@@ -89,7 +89,7 @@ class ChunkAssembler(Assembler, ABC):
             return NOTHING
         chunk = json_object(event.data)
         if chunk is None:
-            return UNREAD
+            return unreadable(event.data)
         if chunk.get("error"):
             return error_sight(chunk)
         return self._add_chunk(chunk)
@@ -109,6 +109,11 @@ class ChunkAssembler(Assembler, ABC):
     @abstractmethod
     def _add_parts(self, parts: list[Any]) -> Sight:
         """Takes in a chunk's `choices`."""
+
+
+def unreadable(data: str) -> Sight:
+    """An event whose data is no object for us."""
+    return UNREAD if may_be_object(data) else NOTHING
 
 
 def error_sight(told: Json, name: str | None = None) -> Sight:

@@ -65,11 +65,13 @@ def chat_messages(items: Sequence[Any]) -> list[Json]:
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Calls of the same turn belong to one message, as they would in chat."""
+    """Calls of the same turn belong to one message, as they would in chat.
+
+    Messages are of our own making, so that a list of calls may grow in its place.
+    """
     last = messages[-1] if messages else {}
     if "tool_calls" in message and last.get("role") == "assistant":
-        calls = [*last.get("tool_calls", ()), *message["tool_calls"]]
-        messages[-1] = {**last, "tool_calls": calls}
+        last.setdefault("tool_calls", []).extend(message["tool_calls"])
     else:
         messages.append(message)
 

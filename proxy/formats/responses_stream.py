@@ -16,7 +16,7 @@ from calibrator import answer_message, is_call
 from proxy.formats.called import beyond_text, has_call, is_stray, unknown_call
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import Pieces, joined
-from proxy.formats.openai import error_sight, kind_of
+from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.formats.responses_events import Writer, named_event
 from proxy.formats.responses_items import item_type
 from proxy.json_splice import canonical, dumps, json_object
@@ -89,8 +89,10 @@ class ResponsesAssembler(Assembler):
             return Sight(is_end=True)
         self._events += 1
         value = json_object(data)
-        kind = kind_of(value, event) if value is not None else None
-        if value is None or kind is None:
+        if value is None:
+            return unreadable(data)
+        kind = kind_of(value, event)
+        if kind is None:
             return UNREAD
         try:
             return self._after_the_end(value) if self._is_finished else self._add(kind, value, data)
