@@ -131,8 +131,8 @@ def _item(item: Json, kind: str) -> Turn:
         return Turn("assistant", tuple(Part("thought", part.text) for part in summary))
     if kind.endswith("_output"):
         return Turn("tool", tuple(_parts(item.get("output"))))
-    text = f"an item of type {kind}: {_text(item)[:MOST_SHOWN]}"
-    return Turn("user", (Part("note", text),))
+    more = f": {_text(item)[:MOST_SHOWN]}" if item.keys() - {"type", "id"} else ""
+    return Turn("user", (Part("note", f"an item of type {kind}{more}"),))
 
 
 def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
