@@ -20,6 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -215,25 +216,13 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
             continue
 
 
-def _of_others(score: Score) -> list[Any]:
-    """What a line says of other replies; nothing where none were read."""
-    return [] if score.alone is None else [score.alone, list(score.compared)]
+def _written(one: Score) -> list[Any]:
+    others = [] if one.alone is None else [one.alone, list(one.compared)]
+    return [one.score, one.confidence, one.is_truncated, list(one.because), *others]
 
 
 def _append(path: Path, scores: Any) -> None:
-    lines = [
-        json.dumps(
-            [
-                digest,
-                one.score,
-                one.confidence,
-                one.is_truncated,
-                list(one.because),
-                *_of_others(one),
-            ]
-        )
-        for digest, one in scores
-    ]
+    lines = [json.dumps([digest, *_written(one)]) for digest, one in scores]
     with suppress(OSError):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
