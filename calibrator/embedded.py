@@ -28,7 +28,7 @@ from calibrator.calls import CallTrees, reasons
 from calibrator.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.familiarity import Familiarity, modest_all
-from calibrator.forest import Forest
+from calibrator.forest import NO_NAME, Forest
 from calibrator.inspection import DOUBTED, Inspector, inspect
 from calibrator.layout import (
     TokenRow,
@@ -208,8 +208,15 @@ class EmbeddedCalibrator:
             *self._score_texts([items[at] for at in texts]),
         ]
         found = dict(zip([*calls, *texts], scores, strict=True))
-        scores = [found[at] for at in range(len(items))]
-        return self._opinions.with_others(items, scores) if self._opinions else scores
+        return self.with_others(items, [found[at] for at in range(len(items))])
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
+        """Scores of items by their texts alone, changed by what the items' others say."""
+        return self._opinions.with_others(items, scores) if self._opinions else list(scores)
+
+    def ability(self, model: str | None) -> float:
+        """How able a model is, on the forest's scale; `NO_NAME` for one that it does not know."""
+        return self._opinions.ability(model) if self._opinions else NO_NAME
 
     @property
     def opinion(self) -> str:

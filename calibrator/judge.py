@@ -17,7 +17,7 @@ from typing import Any
 from calibrator.errors import NotScorableError
 from calibrator.images import checked_image, local_images
 from calibrator.loading import load_scorer, recalibrated
-from calibrator.replies import plain, reply_messages
+from calibrator.replies import other_reply, plain, reply_messages
 from calibrator.scorer import Item, Scorer, reads_images
 from calibrator.transcript import Question, depiction, message_text, read_question
 
@@ -66,6 +66,7 @@ class Pinocchio:
         source_model: str | None = None,
         benchmark: str | None = None,
         prompt_variant: str | None = None,
+        others: Sequence[Any] = (),
     ) -> float:
         """P(correct) of a reply, 0 to 1; of its first choice when it has several.
 
@@ -73,13 +74,17 @@ class Pinocchio:
         the `openai` package or a dict), a message, also Anthropic's, or the answer's text;
         `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
         The answering model's name comes from the response unless `source_model` is given.
-        `prompt_variant` is one of a language model's other prompts, by name.
+        `prompt_variant` is one of a language model's other prompts, by name. `others` are replies
+        to the same question, of other models or of the same one asked again, in any order: text,
+        responses, or `{"response": .., "model": ..}`; a calibrator without a second stage passes
+        over them.
 
         Raises ValueError when question or answer is missing, also where `response` holds neither
         content nor tool calls; NotScorableError for what the calibrator does not read, and for
         images under a URL, since nothing is fetched here.
         """
-        item = self._item(response, messages, tools, question, answer, source_model, benchmark)
+        named = (source_model, benchmark, others)
+        item = self._item(response, messages, tools, question, answer, *named)
         return self._score([item], prompt_variant)[0]
 
     def scores(
@@ -133,11 +138,14 @@ class Pinocchio:
         answer: str | None = None,
         source_model: str | None = None,
         benchmark: str | None = None,
+        others: Sequence[Any] = (),
     ) -> Item:
         asked = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
         name, images = source_model or model, self._images(asked)
-        return _answered(asked, answers[0], name, benchmark, images)
+        item = _answered(asked, answers[0], name, benchmark, images)
+        item.others = tuple(other_reply(asked, each) for each in others)
+        return item
 
     def _images(self, asked: Question) -> tuple[bytes, ...]:
         """Those that the calibrator is shown; raises NotScorableError."""

@@ -12,7 +12,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from calibrator.transcript import SAID, message_text
+from calibrator.scorer import OtherReply
+from calibrator.transcript import SAID, Question, message_text
 
 Json = dict[str, Any]
 
@@ -42,6 +43,24 @@ def response_message(response: Any) -> Mapping[str, Any]:
     if reply is None:
         raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
     return reply_messages(reply)[0]
+
+
+def other_reply(asked: Question, given: Any) -> OtherReply:
+    """Another model's reply to the same question: text, a response of an API, or an object with
+    `response` and `model`; raises ValueError for what is no reply."""
+    if isinstance(given, str):
+        return OtherReply(given)
+    value = plain(given)
+    if value is None:
+        raise ValueError(f"another reply must be text or an object, not {type(given).__name__}")
+    model = value.get("model")
+    response = value.get("response", value)
+    if isinstance(response, str):
+        message: Mapping[str, Any] = {"role": "assistant", "content": response}
+    else:
+        message = response_message(response)
+    name = model if isinstance(model, str) and model else None
+    return OtherReply(message_text(message), name, asked.tool_use(message))
 
 
 def plain(value: Any) -> Mapping[str, Any] | None:

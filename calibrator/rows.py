@@ -3,9 +3,12 @@
     {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
      "correct": 0|1, "gold", "verbalized_confidence"}
 
-`examples/labelled/README.md` says what each field means. Images stand in `messages` as a client
-sends them, or beside `question` in a list of data URLs, `images`. A row with `prompt` and `image`,
-a data URL, in place of question and response asks whether the image depicts the prompt (paper R01).
+`examples/labelled/README.md` says what each field means. `others`, replies of other models to the
+same question, is a list of responses: text, messages, or `{"response", "model"}`.
+
+Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
+`images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
+whether the image depicts the prompt (paper R01).
 
 A file may be gzipped. A bad row is an error with its line number, never the end of the run.
 """
@@ -23,9 +26,9 @@ from typing import Any, BinaryIO, Literal, cast
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.images import local_images
-from calibrator.replies import response_message
+from calibrator.replies import other_reply, response_message
 from calibrator.row_fields import missing_field
-from calibrator.scorer import Item, ToolUse
+from calibrator.scorer import Item, OtherReply, ToolUse
 from calibrator.transcript import Question, depiction, message_text, read_question
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -61,6 +64,7 @@ class Row:
     raw: dict[str, Any]
     images: tuple[bytes, ...] = ()  # encoded files
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
+    others: tuple[OtherReply, ...] = ()  # to the same question
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
@@ -84,7 +88,7 @@ class Row:
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
         named = (model, benchmark, self.domain)
-        return Item(self.question, self.answer, *named, self.images, self.tool_use)
+        return Item(self.question, self.answer, *named, self.images, self.tool_use, self.others)
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
@@ -119,6 +123,9 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
     asked, answer, tool_use = _asked_and_answered(raw)
+    others = raw.get("others") or ()
+    if not isinstance(others, list | tuple):
+        raise ValueError(f"'others' must be a list of replies, not {type(others).__name__}")
     if asked.images and images == "refuse":
         raise NotScorableError(
             "image", "the question has an image; this calibrator reads text only"
@@ -135,6 +142,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
         raw=raw,
         images=local_images(asked.images) if images == "read" else (),
         tool_use=tool_use,
+        others=tuple(other_reply(asked, each) for each in others),
         lacks_images=bool(asked.images) and images == "ignore",
     )
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from calibrator.scorer import Scorer
     from calibrator.studies import Fit, Study
 
-ASKING = ("probes", "answer-swap")  # studies that ask a calibrator and train none
+ASKING = ("probes", "answer-swap", "opinion")  # studies that ask a calibrator and train none
 
 Name = Annotated[
     Literal[
@@ -49,12 +49,14 @@ Name = Annotated[
         "answer-swap",
         "elicitations",
         "calls",
+        "opinion",
     ],
     typer.Argument(
         help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
         "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
         "models to a question while the name stays; read a language model in other ways than "
-        "from its labels; or leave sources, faults and domains out of the trees for calls."
+        "from its labels; leave sources, faults and domains out of the trees for calls; "
+        "or read other models' replies to the same question beside each reply."
     ),
 ]
 
@@ -90,6 +92,10 @@ def study(
     with sentences(), resumable():
         _check(name, method, output, files, train)
         test, bad = load_labelled(files)
+        if name == "opinion":
+            _opinions(test, calibrator, device, rescore, output)
+            report_bad(bad, len(test) + len(bad))
+            return
         if name == "probes":
             found = _probe(test, rows or 2_000, _scorer(calibrator, device, rescore))
         elif name == "answer-swap":
@@ -140,6 +146,43 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
     chosen = sample(rows, count)
     with Progress("probing", len(chosen) * len(PROBES)) as progress:
         return probe(scorer, chosen, progress.advance)
+
+
+def _opinions(
+    rows: Sequence[Row], calibrator: str, device: str, is_renewed: bool, output: Path | None
+) -> None:
+    from calibrator.embedded import EmbeddedCalibrator
+    from calibrator.kept_scores import keeping
+    from calibrator.loading import load_scorer
+    from calibrator.opinion.study import study_opinions
+    from calibrator.scores import score_items
+
+    scorer = load_scorer(calibrator, device)
+    if not isinstance(scorer, EmbeddedCalibrator):
+        raise JudgingError(f"{scorer.name} does not read other replies")
+    kept = keeping(scorer, device, is_renewed=is_renewed)
+    with Progress("scoring", len(rows)) as progress:
+        alone = score_items(kept, [row.item("served") for row in rows], progress.advance)
+    found = study_opinions(scorer, rows, alone, progress=say)
+    if output:
+        with writer(output) as stream:
+            stream.write(found.as_json() + "\n")
+    print(f"{found.method}: alone > with others")
+    names = ("pooled", "mean", "within", "brier", "ece", "kept_90", "kept_95")
+    lines = [
+        [
+            each.others,
+            each.of,
+            f"{each.replies:,}",
+            *(
+                f"{figure(getattr(each.alone, name))} > {figure(getattr(each.together, name))}"
+                for name in names
+            ),
+        ]
+        for each in found.entries
+    ]
+    head = ["AUROC", "mean", "within", "Brier", "ECE", "kept at 90 %", "kept at 95 %"]
+    print_table(["others", "of", "replies", *head], lines)
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:

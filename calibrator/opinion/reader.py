@@ -54,13 +54,13 @@ class OpinionReader:
     def _opinions(self, item: Item, confidence: float) -> Opinions:
         return Opinions(
             float(logit(np.clip(confidence, LEAST, 1 - LEAST))),
-            self._ability(item.source_model),
+            self.ability(item.source_model),
             final_answer(item.question, stripped(item.answer), item.tool_use),
             len(item.answer),
             [
                 Opinion(
                     final_answer(item.question, stripped(other.answer), other.tool_use),
-                    self._ability(other.source_model),
+                    self.ability(other.source_model),
                     len(other.answer),
                     other.source_model is not None and other.source_model == item.source_model,
                 )
@@ -68,5 +68,6 @@ class OpinionReader:
             ],
         )
 
-    def _ability(self, model: str | None) -> float:
+    def ability(self, model: str | None) -> float:
+        """How able a model is, on the forest's scale; that of no name for an unknown one."""
         return float(self.forest.ability[self.numbers.get((model or "").lower(), 0)])
