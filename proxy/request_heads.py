@@ -4,7 +4,7 @@ Between a client and us there may be a proxy, and another one between us and ups
 them could read in another way than we do is refused, so that nobody can hide a request in another:
 any transfer coding but `chunked` alone, a coding with HTTP/1.0, versions but 1.0 and 1.1, none or
 several `Host` fields, or one that is no host, a target that is no path, methods that turn the
-connection into something else.
+connection into something else, or have upstream tell what it was sent (TRACE), our key included.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ LONGEST_HOST = 255 + len(":65535")
 _NAME = rb"[A-Za-z0-9._~!$&'()*+,;=%-]*"
 _ADDRESS = rb"\[[0-9A-Fa-f:.]+\]"
 _HOST = re.compile(rb"(?:%b|%b)(?::[0-9]{0,5})?" % (_NAME, _ADDRESS))
-_TARGET = re.compile(rb"(?:[Hh][Tt][Tt][Pp][Ss]?://([^/?]*))?(?:/[!-\"$-~]*)|\*")
-_METHODS_OF_TUNNELS = (b"CONNECT", b"PRI")
+_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00)[0-9A-Fa-f]{2})*"
+_QUERY = rb"(?:\?[!-\"$-~]*)?"
+_TARGET = re.compile(rb"(?:[Hh][Tt][Tt][Pp][Ss]?://([^/?]*))?%b%b|\*" % (_PATH, _QUERY))
+_REFUSED_METHODS = (b"CONNECT", b"PRI", b"TRACE")
 
 Target = tuple[str, bytes, bytes]
 """Path, raw path and query."""
@@ -49,8 +51,8 @@ def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> 
     """Raises BadRequestError for what two parsers could read differently; names in lower case."""
     if version not in ("1.1", "1.0"):
         raise _unreadable("its version is neither HTTP/1.1 nor HTTP/1.0")
-    if method in _METHODS_OF_TUNNELS:
-        raise _unreadable("its method is for tunnels")
+    if method in _REFUSED_METHODS:
+        raise _unreadable("its method is none for an API")
     hosts = []
     for name, value in headers:
         if name == b"host":

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.fuzz import fuzzing
+from tests.fuzz import fuzzing, http
 
 EACH_S = 20.0
 
@@ -20,6 +20,15 @@ def test_a_fuzzer_finds_nothing(name: str) -> None:
     print("\n".join(report.lines()))
     assert report.findings == [], "\n".join(report.lines())
     assert report.tried == sum(report.outcomes.values()) > 0
+
+
+def test_the_requests_tell_parsers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn's own protocol, which loses the body behind an `Upgrade`, is found out at once."""
+    ordinary = SimpleNamespace(cases=lambda: http.cases("httptools"))
+    monkeypatch.setattr(fuzzing, "fuzzer", lambda name: ordinary)
+    report = fuzzing.run("http", 1, 60, most=2_000)
+    texts = [finding.text for finding in report.findings]
+    assert [text for text in texts if "read differently" in text and "upgrade" in text.lower()]
 
 
 @contextmanager

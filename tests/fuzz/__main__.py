@@ -6,6 +6,7 @@ import argparse
 import random
 import sys
 
+from proxy.logs import configure_logs
 from tests.fuzz import fuzzing
 
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="at most so many")
     parser.add_argument("--case", type=int, help="only the one with this number")
     asked = parser.parse_args()
+    configure_logs("warning")
     if asked.name is None:
         for name in fuzzing.names():
             print(f"{name:12} {(fuzzing.fuzzer(name).__doc__ or '').splitlines()[0]}")
