@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ class Recorder:
     """An ASGI application; answers 200 once it has read the body."""
 
     seen: list[Seen] = field(default_factory=list)
+    seen_of: defaultdict[int, list[Seen]] = field(default_factory=lambda: defaultdict(list))
+    """The same by the port of the client."""
     fields: list[tuple[bytes, bytes]] = field(default_factory=list)  # of the last request
     is_known: bool = False  # whether each client counts as one that may come in
     status: int = 200
@@ -52,6 +55,7 @@ class Recorder:
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
         self.seen.append((scope["method"], target, body))
+        self.seen_of[scope["client"][1]].append(self.seen[-1])
         self.fields = scope["headers"]
         length = (b"content-length", b"2")
         await send({"type": "http.response.start", "status": self.status, "headers": [length]})

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ http {{
     fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
     server {{
         listen 127.0.0.1:{port};
+        proxy_set_header x-port $remote_port;
         location / {{ proxy_pass http://127.0.0.1:{behind}; {more} }}
     }}
 }}
@@ -31,11 +33,11 @@ http {{
 
 
 class Nginx:
-    """A context; `seen` has the requests as nginx has read them. With `behind` it stands before
-    that port instead."""
+    """A context; `seen_of` has the requests as nginx has read them, by the port of the client. With
+    `behind` it stands before that port instead."""
 
     def __init__(self, behind: int | None = None, more: str = "") -> None:
-        self.seen: list[Seen] = []
+        self.seen_of: defaultdict[int, list[Seen]] = defaultdict(list)
         self.port = free_port()
         self._behind = behind
         self._more = more
@@ -47,7 +49,7 @@ class Nginx:
         behind = self._behind
         if behind is None:
             self._thread.start()
-            listening = self._loop.create_server(lambda: _Behind(self.seen), "127.0.0.1", 0)
+            listening = self._loop.create_server(lambda: _Behind(self.seen_of), "127.0.0.1", 0)
             self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(5)
             behind = self._server.sockets[0].getsockname()[1]
         text = CONFIG.format(folder=self._folder, port=self.port, behind=behind, more=self._more)
@@ -74,8 +76,8 @@ class Nginx:
 class _Behind(asyncio.Protocol):
     """nginx asks in HTTP/1.0, each request over a connection of its own, a body by its length."""
 
-    def __init__(self, seen: list[Seen]) -> None:
-        self._seen = seen
+    def __init__(self, seen_of: defaultdict[int, list[Seen]]) -> None:
+        self._seen_of = seen_of
         self._data = b""
 
     def connection_made(self, transport: Any) -> None:
@@ -89,6 +91,7 @@ class _Behind(asyncio.Protocol):
         if not end or len(body) < sum(lengths):
             return
         method, target, _ = lines[0].split(b" ")
-        self._seen.append((method.decode(), target, body))
+        port = next(int(line[8:]) for line in lines if line.startswith(b"x-port: "))
+        self._seen_of[port].append((method.decode(), target, body))
         self._transport.write(b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok")
         self._transport.close()

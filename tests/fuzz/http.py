@@ -33,10 +33,10 @@ def cases(http: Any = HttpProtocol) -> Iterator[Case]:
     with Nginx() as nginx, serving(recorder, http=http) as port:
 
         def ours(sent: list[bytes], patience_s: float) -> list[Seen]:
-            return _read_by(port, recorder.seen, sent, patience_s)
+            return _read_by(port, recorder.seen_of, sent, patience_s)
 
         def theirs(sent: list[bytes], patience_s: float) -> list[Seen]:
-            return _read_by(nginx.port, nginx.seen, sent, patience_s)
+            return _read_by(nginx.port, nginx.seen_of, sent, patience_s)
 
         yield lambda chance: _case(chance, ours, theirs)
 
@@ -72,10 +72,13 @@ def _difference(ours: list[Seen], nginx: list[Seen], h11: list[Seen]) -> str | N
     return None
 
 
-def _read_by(port: int, seen: list[Seen], sent: list[bytes], patience_s: float) -> list[Seen]:
+def _read_by(
+    port: int, seen_of: dict[int, list[Seen]], sent: list[bytes], patience_s: float
+) -> list[Seen]:
     """What a server has written down once it has hung up, or says nothing more."""
-    seen.clear()
     with connect(port) as sock:
+        own_port = sock.getsockname()[1]
+        seen_of.pop(own_port, None)
         for piece in sent:
             try:
                 sock.sendall(piece)
@@ -84,7 +87,7 @@ def _read_by(port: int, seen: list[Seen], sent: list[bytes], patience_s: float) 
             if len(sent) > 1:
                 time.sleep(0.0005)
         _listen(sock, patience_s)
-    return [*seen]
+    return seen_of.pop(own_port, [])
 
 
 def _listen(sock: socket.socket, patience_s: float) -> None:
