@@ -74,6 +74,32 @@ def test_messages_may_stand_for_the_question() -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        "It is 4.",
+        {"response": "It is 4."},
+        {"role": "assistant", "content": "It is 4."},
+        {"choices": [{"message": {"role": "assistant", "content": "It is 4."}}]},
+    ],
+)
+def test_others_are_replies_of_any_form(given: Any) -> None:
+    """What other models replied to the same question, with or without their names."""
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [given]})
+    assert [(other.answer, other.source_model) for other in row.others] == [("It is 4.", None)]
+    assert row.item("served").others == row.others
+    named = {"response": "It is 4.", "model": "gpt-5"}
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [named, given]})
+    assert [other.source_model for other in row.others] == ["gpt-5", None]
+
+
+@pytest.mark.parametrize("others", ["text", {"response": "4"}, 1, [1], [None], [{"model": "gpt"}]])
+def test_others_that_are_no_replies_are_a_bad_row(others: Any) -> None:
+    """Nothing is guessed of them."""
+    with pytest.raises(ValueError, match=r"'others' must be|another reply must|neither"):
+        parse_row({"question": "2 + 2?", "response": "4", "others": others})
+
+
+@pytest.mark.parametrize(
     ("response", "answer"),
     [
         ("", ""),
