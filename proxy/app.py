@@ -48,6 +48,7 @@ from proxy.scoring import Scoring
 from proxy.store.audits import AuditWriter
 from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import Store
+from proxy.store.owned_ids import OwnedIds
 from proxy.store.records import Records
 from proxy.store.retention import Retention
 from proxy.traffic import Traffic
@@ -137,7 +138,7 @@ def create_app_of(
         records,
         Results(),
         verdicts,
-        Conversations(),
+        Conversations(owned=OwnedIds(config.store)),
         Buckets(),
         traffic,
         AuditWriter(config.store),
@@ -315,6 +316,7 @@ class App:
         await asyncio.to_thread(self._retention.close)
         await asyncio.to_thread(self._feedback.close)
         await asyncio.to_thread(self._parts.audits.close)
+        await asyncio.to_thread(self._parts.conversations.owned.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
 

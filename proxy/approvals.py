@@ -32,7 +32,11 @@ from proxy.store.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldRepl
 log = structlog.get_logger(__name__)
 
 AGAIN_S = 60.0
-_IDS = ("id", "call_id", "tool_call_id", "tool_use_id")
+_CALLING = ("tool_use", "server_tool_use", "mcp_tool_use")  # blocks
+_RESULTS = ("tool_result", "mcp_tool_result")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")  # items
+_GROWING = ("conversation", "container")  # what upstream keeps, and adds to
+_REPEATED = "\0repeated"
 _STREAMING = ("stream", "stream_options")
 _ORDER = (RELEASED, HELD, REJECTED)  # of what is found for one request; blocked comes last
 
@@ -135,16 +139,20 @@ def _rank(standing: str) -> int:
 def digest_of_request(
     asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
 ) -> str | None:
-    """SHA-256 of what a request asks for, whatever its layout; None if it is nested too deeply.
+    """SHA-256 of what a request asks for, whatever its layout; None where that cannot be said.
 
     All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
-    as rules look at them. Only the ids of calls are replaced by their order: an agent that starts
-    anew is given others for the same calls. `besides` is what does not stand in the body. With
-    `is_alike_streamed`, whether the answer is wanted as a stream makes no difference.
+    as rules look at them. Only the ids of calls, and of their results, are replaced by their order:
+    an agent that starts anew is given others for the same calls. There is none for a conversation
+    or container that upstream keeps: more may be in it the next time, unseen here. `besides` is
+    what does not stand in the body. With `is_alike_streamed`, whether the answer is wanted as a
+    stream makes no difference.
     """
     try:
         payload = _exactly(asked.body)
         if isinstance(payload, dict):
+            if any(payload.get(name) is not None for name in _GROWING):
+                return None
             if is_alike_streamed:
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
@@ -155,11 +163,18 @@ def digest_of_request(
 
 
 def _exactly(body: bytes) -> Any:
-    """What a body says, numbers to their last digit; of an encoded one its bytes count."""
+    """What a body says, numbers to their last digit and a repeated member each time, since readers
+    differ in which of them they take; of an encoded body its bytes count."""
     try:
-        return json.loads(body.decode("utf-8-sig"), parse_float=_as_written)
+        text = body.decode("utf-8-sig")
+        return json.loads(text, parse_float=_as_written, object_pairs_hook=_with_repeated)
     except ValueError:
         return hashlib.sha256(body).hexdigest()
+
+
+def _with_repeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    return found if len(found) == len(members) else {**found, _REPEATED: members}
 
 
 def _as_written(number: str) -> Json:
@@ -167,14 +182,39 @@ def _as_written(number: str) -> Json:
 
 
 def _rename_ids(turns: list[Any]) -> None:
-    """Of messages and items, and of the calls and blocks in them; what is inside of those stays."""
+    """Of the calls in messages, items and blocks, and of the results that answer these calls.
+
+    Every other id says what upstream shall look up, and so does that of a call that is not there.
+    """
     names: dict[str, str] = {}
-    for turn in turns:
-        for part in (turn, *_listed(turn, "tool_calls"), *_listed(turn, "content")):
-            if isinstance(part, dict) and part.get("type") != "item_reference":  # says what by id
-                for key in _IDS:
-                    if isinstance(id := part.get(key), str):
-                        part[key] = names.setdefault(id, f"id-{len(names)}")
+    for call in (call for turn in turns for call in _calls_of(turn)):
+        for key in ("id", "call_id"):
+            if isinstance(id := call.get(key), str):
+                call[key] = names.setdefault(id, f"id-{len(names)}")
+    for result in (result for turn in turns for result in _results_of(turn)):
+        for key in ("tool_call_id", "tool_use_id", "call_id"):
+            if isinstance(id := result.get(key), str) and id in names:
+                result[key] = names[id]
+
+
+def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(turn, dict):
+        is_bare = "type" not in turn and "call_id" in turn and "id" not in turn
+        if is_bare or turn.get("type") in ("function_call", "custom_tool_call"):
+            yield turn
+        yield from (call for call in _listed(turn, "tool_calls") if isinstance(call, dict))
+        yield from (block for block in _blocks_of(turn) if block.get("type") in _CALLING)
+
+
+def _results_of(turn: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(turn, dict):
+        if turn.get("role") == "tool" or turn.get("type") in _OUTPUTS:
+            yield turn
+        yield from (block for block in _blocks_of(turn) if block.get("type") in _RESULTS)
+
+
+def _blocks_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for block in _listed(turn, "content") if isinstance(block, dict)]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

@@ -46,7 +46,7 @@ from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError, UnreadableReplyError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
-from proxy.formats import MEMBER, RESPONSES, Assembler, Choice, Format, Json
+from proxy.formats import CHAT, MEMBER, RESPONSES, Assembler, Choice, Format, Json
 from proxy.governing import Governing
 from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import is_done, late
@@ -55,6 +55,7 @@ from proxy.holding import Holding
 from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
+from proxy.ownership import Ownership, shared
 from proxy.policy_book import PolicyBook
 from proxy.recalibrated import Scores
 from proxy.results import Results
@@ -90,12 +91,20 @@ class Completions:
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     holding: Holding = field(init=False)
+    ownership: Ownership = field(init=False)
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.holding = Holding(
             self.governing.policies, self.store, self.conversations, self.verdicts
+        )
+        self.ownership = Ownership(
+            self.conversations.owned,
+            self.store,
+            self.config.needs_keys,
+            self.governing.is_enforced,
+            shared(self.config.shared_ids),
         )
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
@@ -124,6 +133,7 @@ class Completions:
         with exchange:
             parts = self.asked_for(request)
             asked = parse_completion_request(request, format)
+            await parts.ownership.check_body(request)
             digest = parts.holding.request_digest(asked, request)
             if digest and (earlier := await parts.holding.earlier(format, digest, request)):
                 return await Way(parts, exchange, asked).go_on(earlier)
@@ -267,8 +277,28 @@ class Way:
     def _remember(self, completion: Json) -> None:
         """Keeps what a later request may only name."""
         if self.asked.format is RESPONSES:
-            key_hash, upstream = hash_key(self.exchange.request), self.exchange.upstream or ""
-            self.parts.conversations.keep(self.asked, completion, key_hash, upstream)
+            request, upstream = self.exchange.request, self.exchange.upstream or ""
+            self.parts.conversations.keep(self.asked, completion, hash_key(request), upstream)
+            if self._is_stored:
+                self.parts.ownership.note_answer(request, completion)
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether upstream keeps the answer, as far as the request tells."""
+        stores = self.asked.payload.get("store")
+        if self.asked.format is RESPONSES:
+            return stores is not False
+        return self.asked.format is CHAT and stores is not None and stores is not False
+
+    def _note_delivered(self, completion: Json) -> None:
+        """A stored completion may be read once it was delivered: no policy decides on it there."""
+        if self.asked.format is CHAT and self._is_stored:
+            self.parts.ownership.note_answer(self.exchange.request, completion)
+
+    def _note_withheld(self, answer: Answer, review_id: str | None) -> None:
+        if self._is_stored:
+            id = answer.completion.get("id")
+            self.parts.ownership.note_withheld(self.exchange.request, id, review_id)
 
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
@@ -365,7 +395,11 @@ class Way:
         """Carries the decision out; what it does not have to change stays as it came."""
         applied = outcome.decision.applied if outcome.decision else None
         is_kept = type(applied) is Deliver and applied.notice is None
+        if isinstance(applied, Block | Clarify):
+            self._note_withheld(answer, None)
         completion = None if is_kept else await self._changed(answer, outcome)
+        if not isinstance(applied, Block | Clarify | Hold):
+            self._note_delivered(answer.completion)
         self.exchange.finish(outcome, answer.status)
         if self.parts.audit is not None:
             self.parts.audit.consider(self.exchange, self.asked, outcome, answer.stored)
@@ -405,6 +439,7 @@ class Way:
             held = self.earlier or await holding.hold(
                 answer, asked, outcome, hold, self.exchange.request, self.digest
             )
+            self._note_withheld(answer, held.id)
             self.exchange.note_held(outcome, held.id)
             standing, held = await holding.standing(held, asked.format, hold)
         except StoreError as error:
@@ -467,8 +502,9 @@ class Way:
         exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
 
         async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
-            if self.asked.format is RESPONSES:
+            if self._is_stored:
                 self._remember(assembler.completion())
+                self._note_delivered(assembler.completion())
             model = {"model": assembler.model}
             return await self._judge(Answer(reply.status, [], model, choices, events=[]))
 
@@ -491,6 +527,8 @@ class Way:
             max_bytes=config.limits.max_body,
             settle=settle if self.mode.mode == "buffer_tools" else None,
         )
+        if self.parts.ownership.is_active and self.asked.format is RESPONSES:
+            reply.chunks = self.parts.ownership.noting(reply.chunks, exchange.request)
         exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()

@@ -27,6 +27,7 @@ from policies import InvalidDocumentError, Policy, Problem, load_document, load_
 from proxy.config_problems import hint, problem_of, sentence
 from proxy.engines.settings import ENGINES, Engine, InProcess
 from proxy.image_config import FetchConfig, ImagesConfig
+from proxy.permitted import SURFACES
 from proxy.section import Secret, Section, Size
 
 DEFAULT_FILE = Path("proxy.yaml")
@@ -74,7 +75,19 @@ def _admin(value: Any) -> Any:
     return {"enabled": value} if isinstance(value, bool) else value
 
 
+def _surfaces(value: Any) -> Any:
+    """A list in YAML; each name is one of SURFACES."""
+    if not isinstance(value, list | tuple):
+        return value
+    for name in value:
+        if name not in SURFACES:
+            raise ValueError(f"there is no surface {name!r}{hint(str(name), SURFACES)}")
+    return tuple(value)
+
+
 FilePath = Annotated[Path, BeforeValidator(_path)]
+Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
+"""What clients may use under `/v1/`; None: all of it."""
 
 
 class UpstreamConfig(Section):
@@ -213,6 +226,7 @@ class TeamConfig(Section):
     max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
     attach: AttachConfig | None = None
     audit_share: float | None = Field(default=None, ge=0, le=1)
+    surfaces: Surfaces = None
 
 
 class AdminConfig(Section):
@@ -313,6 +327,8 @@ class Config(Section):
     records: RecordsConfig = RecordsConfig()
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
+    surfaces: Surfaces = None
+    shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs: whoever names them
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
@@ -423,12 +439,17 @@ def load_policy_of(folder: Path, name: str) -> Policy:
     return load_policy(str(beside) if beside.is_file() else name)
 
 
+_LISTS = ("upstreams", "models", "teams", "webhooks", "shared_ids")
+
+
 def _prepared(value: dict[str, Any]) -> dict[str, Any]:
     """YAML has lists, the immutable configuration has tuples; where all is commented out, null."""
     return {
-        key: tuple(item) if key in ("models", "webhooks") and isinstance(item, list) else item
+        key: tuple(item)
+        if key in ("models", "webhooks", "shared_ids") and isinstance(item, list)
+        else item
         for key, item in value.items()
-        if item is not None or key not in ("upstreams", "models", "teams", "webhooks")
+        if item is not None or key not in _LISTS
     }
 
 

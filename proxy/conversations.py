@@ -21,6 +21,7 @@ from proxy.formats.responses_items import as_items, latest, recent
 from proxy.json_splice import dumps, json_object, replace_member
 from proxy.openings import Openings
 from proxy.polls import Polls
+from proxy.store.owned_ids import OwnedIds
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
 _Key = tuple[str, str]  # the response's id, and the hash of the key that asked
@@ -55,7 +56,12 @@ class Remembered:
 class Conversations:
     """At most `max_responses` of them, with `max_bytes` of JSON in all."""
 
-    def __init__(self, max_responses: int = 10_000, max_bytes: int = 32 * 2**20) -> None:
+    def __init__(
+        self,
+        max_responses: int = 10_000,
+        max_bytes: int = 32 * 2**20,
+        owned: OwnedIds | None = None,
+    ) -> None:
         self._max_responses = max_responses
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -63,6 +69,7 @@ class Conversations:
         self._held: OrderedDict[_Key, str] = OrderedDict()
         self._openings = Openings()
         self.polls = Polls()
+        self.owned = owned or OwnedIds(None)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -11,13 +11,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 import structlog
 
 from proxy.asgi import Request
 from proxy.errors import ProxyError
 from proxy.json_splice import dumps
+from proxy.keys import FIELDS
 from proxy.outcome import Outcome, shown
 from proxy.polls import AskedAgain
 from proxy.remembering import remembers
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("pinocchio")
 
 CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
+KEY_FIELDS: Final = FIELDS | {
+    *(b"x-goog-api-key", b"ocp-apim-subscription-key", b"x-auth-token"),
+}
+KEY_PARAMETERS: Final = frozenset({"key", "api-key", "api_key", "apikey", "access_token"})
 NOTHING_TOLD = (None,) * 10
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
@@ -44,8 +50,31 @@ def hash_key(request: Request) -> str:
     """
     if request.caller.id is not None:
         return request.caller.id
-    values = request.values
-    return _hashed(values.get(b"authorization") or values.get(b"x-api-key") or b"")
+    return _hashed(presented(request))
+
+
+def is_known(request: Request) -> bool:
+    """Whether it presents anything by which it can be told from other clients."""
+    return request.caller.id is not None or bool(presented(request))
+
+
+def presented(request: Request) -> bytes:
+    """Every key that a request presents, in whichever field or parameter; one stands for itself.
+
+    Cookies count where there is nothing else: they change with every visit.
+    """
+    found = [field for field in request.headers if field[0] in KEY_FIELDS and field[1]]
+    if request.query:
+        found += [
+            (name.encode(), value.encode())
+            for name, value in parse_qsl(request.query)
+            if name.casefold() in KEY_PARAMETERS
+        ]
+    if not found:
+        return request.values.get(b"cookie", b"")
+    if len({value for _, value in found}) == 1:
+        return found[0][1]
+    return b"\n".join(b"%b: %b" % field for field in sorted(found))
 
 
 @remembers(1_024)

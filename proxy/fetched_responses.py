@@ -51,6 +51,8 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
     id, key_hash = fetched_id(request.method, names_in(request.path)) or "", hash_key(request)
     is_stream = parse_qs(request.query).get("stream") == ["true"]
     held_id = parts.conversations.held_id(id, key_hash)
+    if not held_id and not id.startswith(RESPONSES.held_prefix):
+        held_id = await parts.ownership.fetched(request, id, is_stored=False)
     if held_id or id.startswith(RESPONSES.held_prefix):
         attach = parts.config.attach
         reply = await fetch_held(parts.store, RESPONSES, held_id or id, request, attach)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies import InvalidDocumentError, Policy, nearest
-from proxy.asgi import Scope
+from proxy.asgi import Scope, raw_path_of
 from proxy.audit import audit_of
 from proxy.callers import CALLER, Caller
 from proxy.chat import Completions
@@ -25,6 +25,7 @@ from proxy.governing import Governing
 from proxy.host_check import check_local
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.loops import mark_of, pass_on
+from proxy.permitted import check_surface
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
 from proxy.recalibrated import Recalibrated, Scores
@@ -32,6 +33,7 @@ from proxy.results import Results
 from proxy.routes import ASGIApplication, Routes
 from proxy.routing import Router
 from proxy.scoring import Scoring
+from proxy.spelling import names_in
 from proxy.store.audits import AuditWriter
 from proxy.store.held_replies import Store
 from proxy.store.records import Records
@@ -94,6 +96,7 @@ class _Guest:
     caller: Caller
     rates: tuple[Rate, ...]
     routes: Routes
+    surfaces: tuple[str, ...] | None  # that it may use
 
 
 class Generation:
@@ -141,7 +144,15 @@ class Generation:
             parts.conversations,
             self._audit,
         )
-        surfaces = Surfaces(self.router, parts.store, attach, parts.records, parts.conversations)
+        surfaces = Surfaces(
+            self.router,
+            parts.store,
+            attach,
+            parts.records,
+            parts.conversations,
+            completions.ownership,
+            config.limits.max_body,
+        )
         routes = Routes(completions, surfaces)
         self._routes.append((policy, attach, routes))
         return routes
@@ -161,6 +172,8 @@ class Generation:
         """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
         scope[CALLER] = self._anyone
         pass_on(scope, self._mark)
+        if not self.needs_keys and (surfaces := self.setup.config.surfaces) is not None:
+            check_surface(names_in(raw_path_of(scope)), surfaces)
         if self.needs_keys:
             return self.routes if scope["path"] in PROBES else self._admit(scope)
         if self._is_open:
@@ -174,6 +187,8 @@ class Generation:
         if guest.rates and (wait_s := self._parts.buckets.take(guest.rates)):
             most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in guest.rates)
             raise RateLimitedError(f"too many requests: {most}", wait_s)
+        if guest.surfaces is not None:
+            check_surface(names_in(raw_path_of(scope)), guest.surfaces)
         return guest.routes
 
     def _key(self, secret: bytes) -> ClientKey:
@@ -216,7 +231,10 @@ class Generation:
         rates = tuple((owner, rate) for owner, rate in limits if rate is not None)
         named = (key.id, key.name or key.id, key.team)
         caller = Caller(self.number, *named, key.max_held, team.max_held)
-        return _Guest(key, caller, rates, self._routes_for(policy, attach))
+        surfaces = team.surfaces if team.surfaces is not None else config.surfaces
+        if key.surfaces is not None:
+            surfaces = tuple(key.surfaces.split(","))
+        return _Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:
         """From now on these are all the keys there are."""

@@ -13,7 +13,7 @@ from proxy.asgi import Request
 from proxy.completion_request import CompletionRequest
 from proxy.conversations import Conversations
 from proxy.errors import StoreError
-from proxy.exchange import hash_key
+from proxy.exchange import hash_key, is_known
 from proxy.formats import RESPONSES, Format, Json
 from proxy.headers import without
 from proxy.held import held_reply, new_held_id
@@ -44,6 +44,8 @@ class Holding:
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
         """What calls in the reply will be bound to; None where there is nothing to bind."""
+        if not is_known(request):  # an approval is somebody's
+            return None
         return self._approvals.request_digest(asked, request.query)
 
     async def earlier(

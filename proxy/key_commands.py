@@ -47,6 +47,12 @@ def create(
     attach: Annotated[
         str | None, typer.Option(help="Where the confidence is put: both, headers, body, none.")
     ] = None,
+    surfaces: Annotated[
+        str | None, typer.Option(help="All that it may use, such as chat,responses.")
+    ] = None,
+    queues: Annotated[
+        str | None, typer.Option(help="Of a reviewer: the queues to see, such as billing,legal.")
+    ] = None,
     expires: Annotated[str | None, typer.Option(help="After 30m, 12h, 90d or 52w.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,6 +75,8 @@ def create(
         attach=attach,
         expires_at=None if expires is None else now + _seconds(expires),
         role=role,
+        surfaces=_names(surfaces),
+        queues=_names(queues),
     )
     setup = _with_store(config, lambda store: _add(key, _setup(config), store), may_make=True)
     if as_json:
@@ -94,7 +102,10 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         told = [key.id, f"{key.state(now):8}", f"made {_day(key.created_at)}"]
         told += [f"expires {_day(key.expires_at)}"] if key.expires_at else []
         told += [key.role] if key.role != "caller" else []
-        settings = ("name", "team", "policy", "requests_per_minute", "max_held", "attach")
+        settings = (
+            *("name", "team", "policy", "requests_per_minute", "max_held", "attach"),
+            *("surfaces", "queues"),
+        )
         told += [f"{name}={value}" for name in settings if (value := getattr(key, name))]
         typer.echo("  ".join(told))
 
@@ -126,6 +137,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
         problem = problem or _problem_of_reviewer(key)
     if key.attach is not None and key.attach not in ATTACH:
         problem = f"--attach must be one of {', '.join(ATTACH)}, not {key.attach!r}"
+    problem = problem or _problem_of_names(key)
     if problem is not None:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, problem.removeprefix(f"key {key.id}: "))
     check_models(setup)
@@ -133,9 +145,31 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     return setup
 
 
+def _names(listed: str | None) -> str | None:
+    """Names with commas between, without blanks."""
+    return None if listed is None else ",".join(name.strip() for name in listed.split(","))
+
+
+def _problem_of_names(key: ClientKey) -> str | None:
+    """What is wrong with the surfaces of a caller or the queues of a reviewer, as a sentence."""
+    from policies import nearest
+    from proxy.permitted import SURFACES
+
+    for name in key.surfaces.split(",") if key.surfaces is not None else ():
+        if name not in SURFACES:
+            meant = nearest(name, SURFACES)
+            hint = f"; did you mean {meant!r}?" if meant else f"; there are: {', '.join(SURFACES)}"
+            return f"there is no surface {name!r}{hint}"
+    if key.queues is not None and key.role != "reviewer":
+        return "--queues is for reviewers, who see them at the desk: add --role reviewer"
+    if key.queues is not None and not all(key.queues.split(",")):
+        return f"--queues names queues with commas between, not {key.queues!r}"
+    return None
+
+
 def _problem_of_reviewer(key: ClientKey) -> str | None:
     """What is about completions has no meaning at the desk; verdicts need a name."""
-    of_callers = ("team", "policy", "requests_per_minute", "max_held", "attach")
+    of_callers = ("team", "policy", "requests_per_minute", "max_held", "attach", "surfaces")
     for name in of_callers:
         if getattr(key, name) is not None:
             return f"--{name.replace('_', '-')} is for callers, not for a key of role {key.role}"

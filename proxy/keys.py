@@ -57,6 +57,8 @@ class ClientKey:
     expires_at: float | None = None
     revoked_at: float | None = None
     role: Role = "caller"
+    surfaces: str | None = None  # that it may use, with commas between
+    queues: str | None = None  # that a reviewer sees, with commas between
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
         if self.revoked_at is not None:

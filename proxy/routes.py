@@ -28,6 +28,7 @@ class Routes:
     def __init__(self, completions: Completions, surfaces: Surfaces) -> None:
         endpoint = partial(Endpoint, max_body=completions.config.limits.max_body)
         self.is_enforced = completions.governing.is_enforced
+        self.needs_keys = completions.config.needs_keys
         self.exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models)
         }
@@ -70,13 +71,17 @@ class Routes:
         return self._unscored(method, path, names)
 
     def check_websocket(self, scope: Scope) -> None:
-        """Raises BadRequestError for a surface on whose answers an enforced policy decides."""
-        if not self.is_enforced or not scope["path"].startswith("/v1/"):
+        """Raises BadRequestError for a surface on whose answers an enforced policy decides, or whose
+        messages could name what belongs to another key."""
+        if not (self.is_enforced or self.needs_keys) or not scope["path"].startswith("/v1/"):
             return
         names = names_in(raw_path_of(scope))
         if any(means(names, path) for path, *_ in self._scored):
+            why = "a policy decides on these answers"
+            if not self.is_enforced:
+                why = "ids in these requests are checked"
             raise BadRequestError(
-                "a policy decides on these answers, which it cannot in a WebSocket; ask over HTTP",
+                f"{why}, which is not possible in a WebSocket; ask over HTTP",
                 code="websocket_undecided",
             )
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from proxy import headers as names
 from proxy.asgi import Reply, Request
 from proxy.config import AttachConfig
 from proxy.conversations import Conversations
+from proxy.errors import UpstreamBrokenError
 from proxy.exchange import Exchange, hash_key
-from proxy.headers import to_client, to_upstream
+from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format
-from proxy.json_splice import json_object
+from proxy.json_splice import json_object, replace_member
 from proxy.model_lists import JSON, list_models, local_model
+from proxy.named_ids import Place
+from proxy.ownership import Ownership
 from proxy.routing import Router
 from proxy.scoring import Status
 from proxy.spelling import names_in, path_after_v1
@@ -23,6 +26,7 @@ from proxy.store.records import Records
 from proxy.upstream import UpstreamReply, UpstreamRequest
 
 JSON_TYPE = "application/json"
+_MAKING = (("batches",), ("fine_tuning", "jobs"))  # files, later
 
 
 @dataclass(slots=True)
@@ -32,15 +36,47 @@ class Surfaces:
     router: Router
     store: Store
     attach: AttachConfig
-    records: Records | None = None
-    conversations: Conversations = field(default_factory=Conversations)
+    records: Records | None
+    conversations: Conversations
+    ownership: Ownership
+    max_body: int
 
     async def relay(self, request: Request) -> Reply:
         """Any other request under `/v1/`, as it came, to the upstream of its model."""
         exchange = Exchange(request, self.records)
         with exchange:
-            reply = await self.send(exchange, self.upstream_of(request))
-        return self.labelled(exchange, reply)
+            place = await self.ownership.enter(request)
+            is_list = request.method == "GET" and place.collection and place.id is None
+            is_read = is_list or _tells_ids(request.method, place)
+            reply = await self.send(exchange, self.upstream_of(request), is_read=bool(is_read))
+            if not is_read or not _is_json(reply):
+                return self.labelled(exchange, reply)
+            body = await self._read(exchange, reply)
+            if is_list:
+                return await self._listed(exchange, reply, place, body)
+            self.ownership.note_made(request, json_object(body) or {})
+        return self.labelled(exchange, reply, body)
+
+    async def _read(self, exchange: Exchange, reply: UpstreamReply) -> bytes:
+        try:
+            with exchange.in_upstream:
+                return await reply.read(self.max_body)
+        finally:
+            await reply.aclose()
+
+    async def _listed(
+        self, exchange: Exchange, reply: UpstreamReply, place: Place, body: bytes
+    ) -> Reply:
+        """A list with what its client may see; raises UpstreamBrokenError for one that we cannot
+        read."""
+        listing = json_object(body) if reply.header(b"content-encoding") is None else None
+        if listing is None or not isinstance(listed := listing.get("data"), list):
+            raise UpstreamBrokenError("upstream's list cannot be read, to show what is this key's")
+        kept = await self.ownership.readable(exchange.request, place, listed)
+        if len(kept) == len(listed):
+            return self.labelled(exchange, reply, body)
+        reply.headers = without(reply.headers, b"content-length")
+        return self.labelled(exchange, reply, replace_member(body, "data", kept))
 
     def labelled(
         self, exchange: Exchange, reply: UpstreamReply, body: bytes | None = None
@@ -59,14 +95,15 @@ class Surfaces:
             return Reply(reply.status, headers, body)
         return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
 
-    async def send(self, exchange: Exchange, name: str) -> UpstreamReply:
-        """The client's request as it came, to the upstream of this name."""
+    async def send(self, exchange: Exchange, name: str, *, is_read: bool = False) -> UpstreamReply:
+        """The client's request as it came, to the upstream of this name; where the reply `is_read`,
+        it is asked for plain."""
         request = exchange.request
         exchange.upstream = name
-        path = path_after_v1(request.path)
-        sent = UpstreamRequest(
-            request.method, path, to_upstream(request.headers), request.body, request.query
-        )
+        path, headers = path_after_v1(request.path), to_upstream(request.headers)
+        if is_read:
+            headers = without(headers, b"accept-encoding")
+        sent = UpstreamRequest(request.method, path, headers, request.body, request.query)
         with exchange.in_upstream:
             return await self.router.upstream(name).send(sent)
 
@@ -103,5 +140,20 @@ class Surfaces:
         id = names_in(request.path)[-1]
         format = held_format(id)
         if format is None:
-            return await self.relay(request)
+            review_id = await self.ownership.fetched(request, id, is_stored=True)
+            if review_id is None or (format := held_format(review_id)) is None:
+                return await self.relay(request)
+            id = review_id
         return await fetch_held(self.store, format, id, request, self.attach)
+
+
+def _tells_ids(method: str, place: Place) -> bool:
+    """Whether the reply names what upstream made for the request, now or since."""
+    if method in ("POST", "PUT"):
+        return place.collection is not None
+    return method == "GET" and place.collection in _MAKING and not place.rest
+
+
+def _is_json(reply: UpstreamReply) -> bool:
+    kind = (reply.header(b"content-type") or JSON_TYPE).lower()
+    return 200 <= reply.status < 300 and kind.startswith(JSON_TYPE)

@@ -19,6 +19,7 @@ from policies import decide as decide_on
 from proxy.approvals import Approvals, digest_of_calls, digest_of_request
 from proxy.asgi import Request
 from proxy.completion_request import parse_completion_request
+from proxy.exchange import hash_key
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
 from proxy.store.held_replies import REJECTED, RELEASED, Store
 from tests import messages_client
@@ -464,6 +465,58 @@ def test_the_lookup_uses_its_index(holding: LiveProxy) -> None:
     assert "USING INDEX ix_held_replies_request_digest" in plan
 
 
+# Who asks
+
+
+@pytest.mark.parametrize("field", ["api-key", "x-api-key", "authorization", "x-goog-api-key"])
+def test_an_approval_is_that_of_the_key_in_any_field(
+    holding: LiveProxy, upstream: FaultyUpstream, field: str
+) -> None:
+    """Another key in the same field gets neither the call nor the held reply under its id."""
+    body = asked(f"{field} p=0.1")
+
+    def post(key: str) -> httpx.Response:
+        url = f"{holding.base_url}/chat/completions"
+        return httpx.post(url, json=body, headers={field: key}, trust_env=False)
+
+    id = post("key-of-ada").headers[REVIEW_ID]
+    assert decide(holding, id, RELEASED)
+    assert post("key-of-bob").headers[REVIEW_ID] != id
+    fetched = f"{holding.base_url}/chat/completions/{id}"
+    for key, status in (("key-of-bob", 404), ("key-of-ada", 200)):
+        got = httpx.get(fetched, headers={field: key}, trust_env=False)
+        assert got.status_code == status
+    assert post("key-of-ada").headers[REVIEW_ID] == id
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize("query", ["key=ada", "api-key=ada", "access_token=ada"])
+def test_a_key_in_the_query_counts_too(holding: LiveProxy, query: str) -> None:
+    request = Request("POST", "/v1/x", query, [])
+    other = Request("POST", "/v1/x", query.replace("ada", "bob"), [])
+    assert hash_key(request) != hash_key(other)
+
+
+def test_two_keys_are_another_client_than_one_of_them() -> None:
+    """Where several stand in a request nobody knows which of them upstream goes by."""
+    both = [(b"authorization", b"Bearer dummy"), (b"x-api-key", b"ada")]
+    hashes = {
+        hash_key(Request("POST", "/", "", fields))
+        for fields in (both, both[:1], both[1:], [both[0], (b"x-api-key", b"bob")], [])
+    }
+    assert len(hashes) == 5
+
+
+def test_who_presents_no_key_gets_no_approval(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """Everybody without a key looks alike: the call that one was allowed is asked for anew."""
+    body, url = asked("nobody p=0.1"), f"{holding.base_url}/chat/completions"
+    id = httpx.post(url, json=body, trust_env=False).headers[REVIEW_ID]
+    assert decide(holding, id, RELEASED)
+    again = httpx.post(url, json=body, trust_env=False)
+    assert (again.status_code, again.headers[REVIEW_ID] != id) == (422, True)
+    assert len(upstream.requests) == 2
+
+
 # The digests
 
 
@@ -479,6 +532,25 @@ def test_the_lookup_uses_its_index(holding: LiveProxy) -> None:
          b'{"input":[{"call_id":"p"},{"call_id":"p"}]}', False),
         (b'{"input":[{"type":"item_reference","id":"x"}]}',
          b'{"input":[{"type":"item_reference","id":"y"}]}', False),
+        (b'{"input":[{"id":"msg_ORDER_1"}]}', b'{"input":[{"id":"msg_ORDER_2"}]}', False),
+        (b'{"input":[{"id":"a","call_id":"c"}]}', b'{"input":[{"id":"b","call_id":"c"}]}', False),
+        (b'{"input":[{"type":"image_generation_call","id":"x"}]}',
+         b'{"input":[{"type":"image_generation_call","id":"y"}]}', False),
+        (b'{"input":[{"type":"reasoning","id":"x","summary":[]}]}',
+         b'{"input":[{"type":"reasoning","id":"y","summary":[]}]}', False),
+        (b'{"input":[{"type":"message","id":"x","content":"a"}]}',
+         b'{"input":[{"type":"message","id":"y","content":"a"}]}', False),
+        (b'{"input":[{"type":"function_call_output","call_id":"x","output":"a"}]}',
+         b'{"input":[{"type":"function_call_output","call_id":"y","output":"a"}]}', False),
+        (b'{"input":[{"type":"function_call","id":"f","call_id":"x"},'
+         b'{"type":"function_call_output","call_id":"x","output":"a"}]}',
+         b'{"input":[{"type":"function_call","id":"g","call_id":"y"},'
+         b'{"type":"function_call_output","call_id":"y","output":"a"}]}', True),
+        (b'{"messages":[{"tool_calls":[{"id":"x"}]},{"role":"tool","tool_call_id":"x"}]}',
+         b'{"messages":[{"tool_calls":[{"id":"y"}]},{"role":"tool","tool_call_id":"y"}]}', True),
+        (b'{"messages":[{"role":"tool","tool_call_id":"x"}]}',
+         b'{"messages":[{"role":"tool","tool_call_id":"y"}]}', False),
+        (b'{"messages":[1],"messages":[2]}', b'{"messages":[3],"messages":[2]}', False),
         (b'{"messages":[{"content":[{"type":"tool_use","id":"x","input":{"id":"1"}}]}]}',
          b'{"messages":[{"content":[{"type":"tool_use","id":"y","input":{"id":"1"}}]}]}', True),
         (b'{"messages":[{"content":[{"type":"tool_use","id":"x","input":{"id":"1"}}]}]}',
@@ -498,6 +570,13 @@ def test_the_digest_is_of_what_is_asked(
     digests = [digest_of_request(request_of(body, format)) for body in (one, other)]
     assert None not in digests
     assert (digests[0] == digests[1]) is is_same
+
+
+@pytest.mark.parametrize("growing", ["conversation", "container"])
+def test_what_upstream_adds_to_is_bound_to_nothing(growing: str) -> None:
+    """The same request may be about something else by now."""
+    asked_in = {"input": "x", growing: "c-1"}
+    assert digest_of_request(request_of(json.dumps(asked_in).encode(), RESPONSES)) is None
 
 
 def test_the_digest_is_of_where_it_is_asked() -> None:

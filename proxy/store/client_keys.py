@@ -32,6 +32,8 @@ client_keys = sa.Table(
     sa.Column("expires_at", sa.Float),
     sa.Column("revoked_at", sa.Float),
     sa.Column("role", sa.String, nullable=False, server_default="caller"),
+    sa.Column("surfaces", sa.String),  # names with commas between; null: all
+    sa.Column("queues", sa.String),  # of a reviewer, likewise
 )
 
 

@@ -21,11 +21,11 @@ from proxy.store.database import metadata
 
 log = structlog.get_logger(__name__)
 
-LATEST: Final = "0008"
+LATEST: Final = "0009"
 """The revision that the tables of this version are at."""
 TABLES_IN: Final = (
     *("audit_chain", "client_keys", "drift", "feedback", "findings", "held_replies", "outbox"),
-    *("polls", "records", "review_events"),
+    *("owned_ids", "polls", "records", "review_events"),
 )
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _WAIT_MS: Final = 600_000  # for another process that migrates

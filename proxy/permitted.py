@@ -1,0 +1,35 @@
+"""Which surfaces of the API a caller may use: all, or those that its key or team names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from proxy.errors import NotAllowedError
+
+SCORED: Final = ("chat", "completions", "responses", "messages")
+OTHERS: Final = (
+    *("models", "embeddings", "moderations", "images", "audio", "realtime", "rerank"),
+    *("files", "uploads", "batches", "fine_tuning", "vector_stores", "conversations"),
+    *("assistants", "threads", "containers", "evals", "videos", "skills", "other"),
+)
+SURFACES: Final = SCORED + OTHERS
+"""Each is the first name under `/v1/`; `other` is whatever has none here."""
+
+
+def surface_of(names: Sequence[str]) -> str | None:
+    """The surface that the names in a path (`spelling`) belong to; None for no path of the API."""
+    if not names or names[0].casefold() != "v1":
+        return None
+    first = "".join(names[1:2]).casefold().partition(".")[0]
+    return first if first in SURFACES else "other"
+
+
+def check_surface(names: Sequence[str], allowed: Collection[str]) -> None:
+    """Raises NotAllowedError for a surface that is not `allowed`."""
+    surface = surface_of(names)
+    if surface is not None and surface not in allowed:
+        raise NotAllowedError(
+            f"the surface {surface!r} is switched off here; allowed: {', '.join(allowed)}",
+            code="surface_off",
+        )

@@ -1,0 +1,173 @@
+"""Whose an id of upstream's is: of the key whose request made what stands under it.
+
+Behind one upstream key everything belongs to everybody, as far as upstream can tell. Rows are
+written in batches by a thread of their own; until then, and for those used last, they are in
+memory. The first key that an id was made for keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeGuard
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.database import cause, insert_into, metadata, open_engine
+from proxy.store.findings import reading
+
+log = structlog.get_logger(__name__)
+
+owned_ids = sa.Table(
+    "owned_ids",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),  # upstream's
+    sa.Column("key_hash", sa.String, nullable=False),  # as in `exchanges`
+    sa.Column("withheld", sa.String),  # what a policy did not deliver: its review id, or WITHHELD
+    sa.Column("made_at", sa.Float, nullable=False),  # seconds since the epoch
+)
+WITHHELD: Final = "-"  # for good
+LONGEST: Final = 256  # characters of an id
+MOST_KNOWN: Final = 20_000  # in memory
+AT_ONCE: Final = 500  # in one statement
+EVERY_S: Final = 0.2
+
+
+class Owner(NamedTuple):
+    """`withheld` is None for what was delivered, the review id of what is held, or WITHHELD."""
+
+    key_hash: str
+    withheld: str | None = None
+
+
+class OwnedIds:
+    """The ids in the store at `url`; `note` may be called from the event loop and never waits."""
+
+    def __init__(self, url: str | None) -> None:
+        """Without a `url`, what is known lasts as long as the process."""
+        self._url = url
+        self._known: OrderedDict[str, Owner] = OrderedDict()
+        self._unwritten: dict[str, Owner] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._engine: sa.Engine | None = None
+
+    def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
+        """What stands under this id was made for this key; another key's stays the other's."""
+        if not is_id(id):
+            return
+        with self._lock:
+            before = self._unwritten.get(id) or self._known.get(id)
+            owner = Owner(key_hash, withheld)
+            if before == owner or (before is not None and before.key_hash != key_hash):
+                return
+            self._know(id, owner)
+            self._unwritten[id] = owner
+            if self._thread is None and self._url is not None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._run, name="owned-ids", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    async def owners(self, ids: Iterable[str]) -> dict[str, Owner]:
+        """Whose these ids are, as far as that is known; raises StoreError."""
+        found, asked = {}, []
+        with self._lock:
+            for id in ids:
+                if (owner := self._unwritten.get(id) or self._known.get(id)) is not None:
+                    found[id] = owner
+                elif is_id(id):
+                    asked.append(id)
+        if asked and self._url is not None:
+            found |= await asyncio.to_thread(self._read, asked)
+        return found
+
+    def close(self) -> None:
+        """Writes what is not written yet."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+            self._thread = None
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def _know(self, id: str, owner: Owner) -> None:
+        self._known.pop(id, None)
+        self._known[id] = owner
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _opened(self) -> sa.Engine:
+        assert self._url is not None
+        with self._lock:
+            if self._engine is None:
+                self._engine = open_engine(self._url, is_durable=False)
+            return self._engine
+
+    def _read(self, ids: list[str]) -> dict[str, Owner]:
+        """On a thread. What another process has withheld may change, so only owners are kept."""
+        columns = owned_ids.c.id, owned_ids.c.key_hash, owned_ids.c.withheld
+        found: dict[str, Owner] = {}
+        with reading(self._opened()) as connection:
+            for start in range(0, len(ids), AT_ONCE):
+                some = ids[start : start + AT_ONCE]
+                for id, *owner in connection.execute(
+                    sa.select(*columns).where(owned_ids.c.id.in_(some))
+                ):
+                    found[id] = Owner(*owner)
+        return found
+
+    def _run(self) -> None:
+        while not self._closing.is_set() or self._unwritten:
+            self._wake.wait()
+            self._closing.wait(EVERY_S)  # what comes meanwhile shares the transaction
+            self._wake.clear()
+            with self._lock:
+                batch = dict(self._unwritten)
+            if not batch:
+                continue
+            try:
+                self._write(batch)
+            except (SQLAlchemyError, StoreError) as error:
+                log.error("owned_ids_not_written", reason=cause(error), count=len(batch))
+                if self._closing.wait(1.0):
+                    return
+                self._wake.set()
+                continue
+            with self._lock:
+                for id, owner in batch.items():
+                    if self._unwritten.get(id) == owner:
+                        del self._unwritten[id]
+
+    def _write(self, batch: dict[str, Owner]) -> None:
+        now = time.time()
+        rows = [
+            {"id": id, "key_hash": owner.key_hash, "withheld": owner.withheld, "made_at": now}
+            for id, owner in sorted(batch.items())  # in one order, or two processes could lock up
+        ]
+        with self._opened().begin() as connection:
+            insert = insert_into(owned_ids, connection)
+            is_theirs = owned_ids.c.key_hash == insert.excluded.key_hash
+            changed = {"withheld": insert.excluded.withheld}
+            connection.execute(
+                insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=is_theirs),
+                rows,
+            )
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Whether this may be an id: a short text that a database can keep."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= LONGEST
+        and value.isprintable()  # no half surrogate pair is
+    )
