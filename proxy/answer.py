@@ -258,6 +258,22 @@ def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> An
     )
 
 
+def outgoing(
+    answer: Answer,
+    asked: CompletionRequest,
+    completion: Json | None,
+    member: Mapping[str, Any] | None,
+) -> tuple[Headers, bytes | Pieces]:
+    """Header fields and bytes for the client: of the answer, or of what stands in its place."""
+    headers = answer.headers
+    if answer.is_encoded and (completion is not None or member is not None):
+        headers = without(headers, b"content-encoding")
+    if completion is None and not answer.is_restarted:
+        return headers, answer.annotated(asked.format, member)
+    whole = answer.completion if completion is None else completion
+    return headers, rewritten(answer, whole | ({MEMBER: member} if member else {}), asked)
+
+
 def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
     """Another completion in the form in which the answer came: one object, or a stream."""
     if answer.continues is not None:  # a stream that has begun goes on as one, whatever came

@@ -8,8 +8,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-import structlog
-
 from policies import (
     Asking,
     Block,
@@ -28,8 +26,8 @@ from proxy.answer import (
     Unread,
     is_event_stream,
     is_success,
+    outgoing,
     read_answer,
-    rewritten,
     unscorable_reason,
 )
 from proxy.approvals import Earlier
@@ -40,22 +38,22 @@ from proxy.calls import Call, Calls
 from proxy.clarifying import written_question
 from proxy.completion_request import CompletionRequest, parse_completion_request
 from proxy.config import Config
-from proxy.conversations import Conversations, going_on_with
+from proxy.conversations import Conversations
 from proxy.deadlines import Deadlines
 from proxy.encoding import decode
 from proxy.errors import ProxyError, StoreError, UnreadableReplyError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
-from proxy.formats import CHAT, MEMBER, RESPONSES, Assembler, Choice, Format, Json
+from proxy.formats import RESPONSES, Assembler, Choice, Format, Json
 from proxy.governing import Governing
 from proxy.headers import POLICY, to_client, to_upstream, without
 from proxy.heartbeats import is_done, late
-from proxy.held import answer_from, comes_later, outcome_from, postpone, released_id
+from proxy.held import answer_from, comes_later, outcome_from, postpone, resumed
 from proxy.holding import Holding
 from proxy.live_record import LiveRecord
 from proxy.live_stream import LiveStream
 from proxy.outcome import Outcome, summarise
-from proxy.ownership import Ownership, shared
+from proxy.ownership import Ownership, is_stored, ownership_of
 from proxy.policy_book import PolicyBook
 from proxy.recalibrated import Scores
 from proxy.results import Results
@@ -64,11 +62,10 @@ from proxy.scoring import Status
 from proxy.spelling import path_after_v1
 from proxy.sse import Event
 from proxy.store.held_replies import BLOCKED, RELEASED, HeldReply, Store
+from proxy.store.owned_ids import WITHHELD
 from proxy.store.records import Records
 from proxy.upstream import Headers, UpstreamReply, UpstreamRequest, header
 from proxy.verdicts import Verdicts
-
-log = structlog.get_logger(__name__)
 
 LIVE = StreamMode("passthrough")
 
@@ -99,13 +96,8 @@ class Completions:
         self.holding = Holding(
             self.governing.policies, self.store, self.conversations, self.verdicts
         )
-        self.ownership = Ownership(
-            self.conversations.owned,
-            self.store,
-            self.config.needs_keys,
-            self.governing.is_enforced,
-            shared(self.config.shared_ids),
-        )
+        owned, is_enforced = self.conversations.owned, self.governing.is_enforced
+        self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = (
@@ -138,17 +130,9 @@ class Completions:
             if digest and (earlier := await parts.holding.earlier(format, digest, request)):
                 return await Way(parts, exchange, asked).go_on(earlier)
             if format is RESPONSES:
-                asked = await self._resumed(asked, hash_key(request))
+                asked = await resumed(self.conversations, self.store, asked, hash_key(request))
             exchange.conversation = asked.conversation = parts.conversations.of(asked)
             return await Way(parts, exchange, asked, digest).go()
-
-    async def _resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
-        """With the text that it goes on with, and upstream's id of a reply released under ours."""
-        previous = asked.payload.get("previous_response_id")
-        if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
-            theirs = await released_id(self.store, previous, key_hash)
-            asked = asked if theirs is None else going_on_with(asked, theirs)
-        return self.conversations.resumed(asked, key_hash)
 
 
 @dataclass(slots=True)
@@ -279,26 +263,11 @@ class Way:
         if self.asked.format is RESPONSES:
             request, upstream = self.exchange.request, self.exchange.upstream or ""
             self.parts.conversations.keep(self.asked, completion, hash_key(request), upstream)
-            if self._is_stored:
-                self.parts.ownership.note_answer(request, completion)
+            self._note(completion)
 
-    @property
-    def _is_stored(self) -> bool:
-        """Whether upstream keeps the answer, as far as the request tells."""
-        stores = self.asked.payload.get("store")
-        if self.asked.format is RESPONSES:
-            return stores is not False
-        return self.asked.format is CHAT and stores is not None and stores is not False
-
-    def _note_delivered(self, completion: Json) -> None:
-        """A stored completion may be read once it was delivered: no policy decides on it there."""
-        if self.asked.format is CHAT and self._is_stored:
-            self.parts.ownership.note_answer(self.exchange.request, completion)
-
-    def _note_withheld(self, answer: Answer, review_id: str | None) -> None:
-        if self._is_stored:
-            id = answer.completion.get("id")
-            self.parts.ownership.note_withheld(self.exchange.request, id, review_id)
+    def _note(self, completion: Json, withheld: str | None = None) -> None:
+        """Whose a stored answer is, and whether it may be read at upstream's."""
+        self.parts.ownership.note_answer(self.asked, self.exchange.request, completion, withheld)
 
     async def _judge(self, answer: Answer) -> Outcome:
         """Scores every choice and decides; the strictest decision speaks for all choices."""
@@ -395,23 +364,14 @@ class Way:
         """Carries the decision out; what it does not have to change stays as it came."""
         applied = outcome.decision.applied if outcome.decision else None
         is_kept = type(applied) is Deliver and applied.notice is None
-        if isinstance(applied, Block | Clarify):
-            self._note_withheld(answer, None)
         completion = None if is_kept else await self._changed(answer, outcome)
         if not isinstance(applied, Block | Clarify | Hold):
-            self._note_delivered(answer.completion)
+            self._note(answer.completion)
         self.exchange.finish(outcome, answer.status)
         if self.parts.audit is not None:
             self.parts.audit.consider(self.exchange, self.asked, outcome, answer.stored)
         member = outcome.member() if self.parts.config.attach.body else None
-        if completion is None and not answer.is_restarted:
-            body = answer.annotated(self.asked.format, member)
-        else:
-            whole = answer.completion if completion is None else completion
-            body = rewritten(answer, whole | ({MEMBER: member} if member else {}), self.asked)
-        kept = answer.headers
-        if answer.is_encoded and (completion is not None or member is not None):
-            kept = without(kept, b"content-encoding")
+        kept, body = outgoing(answer, self.asked, completion, member)
         return Reply(answer.status, [*kept, *self._headers(outcome)], body)
 
     async def _changed(self, answer: Answer, outcome: Outcome) -> Json | None:
@@ -422,6 +382,8 @@ class Way:
         action = outcome.decision.applied if outcome.decision else None
         if isinstance(action, Hold):
             return await self._hold(answer, outcome, action)
+        if isinstance(action, Block | Clarify):
+            self._note(answer.completion, WITHHELD)
         if isinstance(action, Clarify):
             action = await self._clarify(answer, outcome, action)
         if isinstance(action, Block):
@@ -439,7 +401,7 @@ class Way:
             held = self.earlier or await holding.hold(
                 answer, asked, outcome, hold, self.exchange.request, self.digest
             )
-            self._note_withheld(answer, held.id)
+            self._note(answer.completion, held.id)
             self.exchange.note_held(outcome, held.id)
             standing, held = await holding.standing(held, asked.format, hold)
         except StoreError as error:
@@ -502,9 +464,9 @@ class Way:
         exchange, scoring, config = self.exchange, self.parts.scoring, self.parts.config
 
         async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
-            if self._is_stored:
+            if is_stored(self.asked):
                 self._remember(assembler.completion())
-                self._note_delivered(assembler.completion())
+                self._note(assembler.completion())
             model = {"model": assembler.model}
             return await self._judge(Answer(reply.status, [], model, choices, events=[]))
 
@@ -527,8 +489,7 @@ class Way:
             max_bytes=config.limits.max_body,
             settle=settle if self.mode.mode == "buffer_tools" else None,
         )
-        if self.parts.ownership.is_active and self.asked.format is RESPONSES:
-            reply.chunks = self.parts.ownership.noting(reply.chunks, exchange.request)
+        reply.chunks = self.parts.ownership.noting(reply.chunks, self.asked, exchange.request)
         exchange.status = reply.status
         opening = exchange.unscored(Status.PENDING, "stream", scoring.name)
         opening.overhead_ms = exchange.overhead_ms()

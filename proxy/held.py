@@ -14,9 +14,10 @@ from proxy.approvals import Earlier, may_go_out
 from proxy.asgi import Reply, Request
 from proxy.completion_request import CompletionRequest
 from proxy.config import AttachConfig
+from proxy.conversations import Conversations, going_on_with
 from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange import hash_key
-from proxy.formats import FORMATS, MEMBER, Format, Json
+from proxy.formats import FORMATS, MEMBER, RESPONSES, Format, Json
 from proxy.json_splice import add_member, dumps, json_object, replace_member
 from proxy.outcome import DIGITS, Outcome, shown
 from proxy.scoring import Status
@@ -184,6 +185,17 @@ def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
         held.calibrator,
         held.id,
     )
+
+
+async def resumed(
+    conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
+) -> CompletionRequest:
+    """With the text that it goes on with, and upstream's id of a reply released under ours."""
+    previous = asked.payload.get("previous_response_id")
+    if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
+        theirs = await released_id(store, previous, key_hash)
+        asked = asked if theirs is None else going_on_with(asked, theirs)
+    return conversations.resumed(asked, key_hash)
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any, Final
 
 from proxy.asgi import Request
+from proxy.completion_request import CompletionRequest
+from proxy.config import Config
 from proxy.encoding import can_decode, decode
 from proxy.errors import BadRequestError, NotFoundError
 from proxy.exchange import hash_key
+from proxy.formats import CHAT, RESPONSES
 from proxy.held import held_format
 from proxy.json_splice import json_object
 from proxy.named_ids import Place, ids_in_body, ids_in_query, place_in
@@ -36,9 +39,12 @@ _LONGEST_EVENT: Final = 2**20
 NOWHERE: Final = Place(None)
 
 
-def shared(globs: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """What tells the ids that belong to everybody."""
-    return tuple(re.compile(translate(glob)) for glob in globs)
+def is_stored(asked: CompletionRequest) -> bool:
+    """Whether upstream keeps the answer, as far as the request tells."""
+    stores = asked.payload.get("store")
+    if asked.format is RESPONSES:
+        return stores is not False
+    return asked.format is CHAT and stores is not None and stores is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Ownership:
             required |= {*names[2:]}
         required |= await self._in_body(request)
         others = {*names[1:], *ids_in_query(request.query)} - required
-        await self._check(hash_key(request), required, others, is_stored=_is_stored(place))
+        await self._check(hash_key(request), required, others, is_stored=_has_answers(place))
         return place
 
     async def check_body(self, request: Request) -> None:
@@ -150,20 +156,33 @@ class Ownership:
         for id in _listed(made.get("result_files")):
             self.ids.note(id, key_hash)
 
-    def note_answer(self, request: Request, completion: Mapping[str, Any]) -> None:
-        """A stored answer that its client may read, and what stands in it under ids."""
-        if not self.is_active:
+    def note_answer(
+        self,
+        asked: CompletionRequest,
+        request: Request,
+        completion: Mapping[str, Any],
+        withheld: str | None = None,
+    ) -> None:
+        """A stored answer that its client may read, and what stands in it under ids; or one that a
+        policy has `withheld`, see `owned_ids.Owner`."""
+        if not (self.is_active and is_stored(asked)):
             return
         key_hash = hash_key(request)
-        self.ids.note(completion.get("id"), key_hash)
+        self.ids.note(completion.get("id"), key_hash, withheld)
         for item in _listed(completion.get("output")):
             if isinstance(item, dict):
-                self.ids.note(item.get("id"), key_hash)
-                self.ids.note(item.get("container_id"), key_hash)
+                self.ids.note(item.get("id"), key_hash, withheld)
+                self.ids.note(item.get("container_id"), key_hash, withheld)
 
-    async def noting(self, chunks: AsyncIterator[bytes], request: Request) -> AsyncIterator[bytes]:
+    def noting(
+        self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
+    ) -> AsyncIterator[bytes]:
         """The same bytes; the id in the first event is noted before it goes on, since a client may
         leave a background response and come back for it."""
+        is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
+        return self._noting(chunks, request) if is_noted else chunks
+
+    async def _noting(self, chunks: AsyncIterator[bytes], request: Request) -> AsyncIterator[bytes]:
         first: bytearray | None = bytearray()
         async for chunk in chunks:
             if first is not None:
@@ -182,11 +201,6 @@ class Ownership:
         if isinstance(response, dict):
             self.ids.note(response.get("id"), hash_key(request))
 
-    def note_withheld(self, request: Request, id: object, review_id: str | None) -> None:
-        """A stored answer that a policy holds under a review id, or withholds for good."""
-        if self.is_active:
-            self.ids.note(id, hash_key(request), review_id or WITHHELD)
-
     async def readable(self, request: Request, place: Place, listed: list[Any]) -> list[Any]:
         """What of a list the key may see."""
         key_hash, kept = hash_key(request), []
@@ -197,13 +211,19 @@ class Ownership:
             if owner is not None:
                 is_readable = await self._may_read(owner, key_hash)
             else:
-                is_readable = not (self.needs_keys or _is_stored(place))
+                is_readable = not (self.needs_keys or _has_answers(place))
             if is_readable or (isinstance(id, str) and self._is_shared(id)):
                 kept.append(each)
         return kept
 
 
-def _is_stored(place: Place) -> bool:
+def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool) -> Ownership:
+    """What holds under a configuration."""
+    patterns = tuple(re.compile(translate(glob)) for glob in config.shared_ids)
+    return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
+
+
+def _has_answers(place: Place) -> bool:
     """Whether answers of models lie there, on which a policy decided or had to."""
     return place.collection == ("chat", "completions")
 

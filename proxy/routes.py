@@ -71,8 +71,8 @@ class Routes:
         return self._unscored(method, path, names)
 
     def check_websocket(self, scope: Scope) -> None:
-        """Raises BadRequestError for a surface on whose answers an enforced policy decides, or whose
-        messages could name what belongs to another key."""
+        """Raises BadRequestError for a surface that a policy decides on, or where a request could
+        name what is another key's."""
         if not (self.is_enforced or self.needs_keys) or not scope["path"].startswith("/v1/"):
             return
         names = names_in(raw_path_of(scope))
