@@ -13,15 +13,16 @@ from typing import Any
 
 from policies import Facts
 from proxy.completion_request import CompletionRequest
-from proxy.encoding import can_decode, decode
+from proxy.encoding import can_decode, decoded
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.headers import to_client, without
-from proxy.json_splice import Pieces, dumps, json_object, replace_member, with_member
+from proxy.json_splice import Pieces, TooManyValuesError, dumps, replace_member, with_member
+from proxy.large_json import large_object
 from proxy.remembering import LONGEST, remembers
 from proxy.scoring import Confidence, Status
-from proxy.sse import Event, EventReader, EventTooLargeError, data_of, hides_data
+from proxy.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 from proxy.upstream import Headers, UpstreamReply, too_large
 
 EVENT_STREAM = b"text/event-stream"
@@ -183,10 +184,13 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
     raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
     try:
-        body = decode(raw, encoding) if encoding else raw
+        body = await decoded(raw, encoding, limit) if encoding else raw
     except UpstreamBrokenError:
         return Unread(raw, "encoding")  # perhaps the client makes something of it
-    completion = json_object(body)
+    try:
+        completion = await large_object(body)
+    except TooManyValuesError:
+        return Unread(raw, "too_many_values")
     try:
         choices = format.choices(completion) if completion else []
     except NoAnswerError as error:
@@ -217,6 +221,8 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
             if size > limit:
                 raise too_large(limit)
             events += reader.feed(part)
+            if len(events) > MAX_EVENTS:
+                raise UpstreamBrokenError(f"upstream's stream has more than {MAX_EVENTS} events")
     except EventTooLargeError as error:
         raise UpstreamBrokenError(str(error)) from error
     except UpstreamError:

@@ -36,11 +36,11 @@ from proxy.asking import SeveralCalls
 from proxy.audit import Audit
 from proxy.calls import Call, Calls
 from proxy.clarifying import written_question
-from proxy.completion_request import CompletionRequest, parse_completion_request
+from proxy.completion_request import CompletionRequest, read_completion_request
 from proxy.config import Config
 from proxy.conversations import Conversations
 from proxy.deadlines import Deadlines
-from proxy.encoding import decode
+from proxy.encoding import decoded
 from proxy.errors import ProxyError, StoreError, UnreadableReplyError, UpstreamBrokenError
 from proxy.escalation import escalate
 from proxy.exchange import Exchange, hash_key
@@ -124,9 +124,9 @@ class Completions:
         exchange = Exchange(request, self.records)
         with exchange:
             parts = self.asked_for(request)
-            asked = parse_completion_request(request, format)
+            asked = await read_completion_request(request, format, self.config.limits.max_body)
             await parts.ownership.check_body(request)
-            digest = parts.holding.request_digest(asked, request)
+            digest = await asked.apart(parts.holding.request_digest, asked, request)
             if digest and (earlier := await parts.holding.earlier(format, digest, request)):
                 return await Way(parts, exchange, asked).go_on(earlier)
             if format is RESPONSES:
@@ -455,7 +455,7 @@ class Way:
         """The body of the reply that the task ends in; its headers are out, without an encoding."""
         with self.exchange:
             settled = await task
-            return decode(settled.whole(), header(settled.headers, b"content-encoding"))
+            return await decoded(settled.whole(), header(settled.headers, b"content-encoding"))
 
     # --- streams that go through live -----------------------------------------------------------
 

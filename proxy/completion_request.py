@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from calibrator import Question
+from calibrator import NotScorableError, Question
 from policies import Facts
+from proxy.apart import apart
 from proxy.asgi import Request
 from proxy.callers import ANYONE, Caller
-from proxy.encoding import can_decode, decode
-from proxy.errors import BadRequestError, UpstreamBrokenError
+from proxy.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded
+from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
 from proxy.formats import Format
 from proxy.headers import DOMAIN, TAGS
-from proxy.json_splice import loads, replace_member
+from proxy.json_splice import TooManyValuesError, loads, replace_member
+from proxy.large_json import has_many, loads_large
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
 
 
@@ -32,13 +37,27 @@ class CompletionRequest:
     tags: frozenset[str] = field(default=NO_TAGS)
     caller: Caller = ANYONE
     conversation: str | None = None  # that it belongs to, see openings.py
+    is_large: bool = False  # too many values to be looked at on the event loop
     _question: Question | None = field(default=None, init=False, repr=False)
+    _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:
         """The question as the calibrator reads it, read once; raises NotScorableError."""
+        if self._no_question is not None:
+            raise NotScorableError(*self._no_question)
         if self._question is None:
-            self._question = self.format.question(self.payload)
+            try:
+                self._question = self.format.question(self.payload)
+            except NotScorableError as error:
+                self._no_question = error.reason, str(error)
+                raise
         return self._question
+
+    async def apart(
+        self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result:
+        """The result of work on the request, which is done on a thread where that is large."""
+        return await apart(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
     def read_ahead(self) -> None:
         """Reads the question before it is needed; what is wrong with it is told when it is."""
@@ -72,18 +91,43 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
     """The request's JSON object; raises BadRequestError that says where it breaks."""
     try:
         payload = loads(body)
+    except TooManyValuesError as error:
+        raise _too_many(error) from error
     except ValueError:
-        payload = _parse_leniently(body)
+        payload = _parse_leniently(body, json_of)
+    return _object(payload)
+
+
+def parse_large_object(body: bytes) -> dict[str, Any]:
+    """The same for a body of many values, in more time; to be called on a thread."""
+    try:
+        return _object(_parse_leniently(body, loads_large))
+    except TooManyValuesError as error:
+        raise _too_many(error) from error
+
+
+def _too_many(error: TooManyValuesError) -> BadRequestError:
+    return BadRequestError(f"the body has {error}", code="too_many_values")
+
+
+def json_of(body: bytes) -> Any:
+    """As the standard library reads it, a byte order mark before it allowed."""
+    return json.loads(body.decode("utf-8-sig"))
+
+
+def _object(payload: Any) -> dict[str, Any]:
     if not isinstance(payload, dict):
         kind = type(payload).__name__
         raise BadRequestError(f"the body must be a JSON object, not a {kind}", code="invalid_type")
     return payload
 
 
-def _parse_leniently(body: bytes) -> Any:
+def _parse_leniently(body: bytes, parse: Callable[[bytes], Any]) -> Any:
     """What the standard library still takes, such as half a surrogate pair; upstream may too."""
     try:
-        return json.loads(body.decode("utf-8-sig"))
+        return parse(body)
+    except TooManyValuesError:
+        raise
     except UnicodeDecodeError as error:
         raise BadRequestError(
             f"the body is not UTF-8 (byte {error.start})", code="invalid_encoding"
@@ -99,15 +143,19 @@ def _parse_leniently(body: bytes) -> Any:
         ) from error
 
 
-def parse_completion_request(request: Request, format: Format) -> CompletionRequest:
+async def read_completion_request(
+    request: Request, format: Format, max_body: int
+) -> CompletionRequest:
     """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name.
 
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
     """
-    payload = parse_json_object(_plain(request))
+    body = await _plain(request, max_body)
+    is_large = has_many(body)
+    payload = await apart(parse_large_object, body) if is_large else parse_json_object(body)
     model = payload.get("model")
-    return CompletionRequest(
+    asked = CompletionRequest(
         format,
         request.body,
         payload,
@@ -116,10 +164,14 @@ def parse_completion_request(request: Request, format: Format) -> CompletionRequ
         request.header(DOMAIN),
         tags_of(request),
         request.caller,
+        is_large=is_large,
     )
+    if is_large:
+        await apart(asked.read_ahead)
+    return asked
 
 
-def _plain(request: Request) -> bytes:
+async def _plain(request: Request, max_body: int) -> bytes:
     """The body to read; an encoded one goes upstream as it is."""
     if b"content-encoding" not in request.values:
         return request.body
@@ -130,7 +182,12 @@ def _plain(request: Request) -> bytes:
             code="unsupported_encoding",
         )
     try:
-        return decode(request.body, encoding)
+        return await decoded(request.body, encoding, max_body)
+    except DecodedTooLargeError as error:
+        raise BodyTooLargeError(
+            f"the body is larger than may come out of {len(request.body)} bytes of {encoding} "
+            f"(limits.max_body, at most {MAX_RATIO} times as many)"
+        ) from error
     except UpstreamBrokenError as error:
         raise BadRequestError(
             f"the body is no valid {encoding}", code="invalid_encoding"

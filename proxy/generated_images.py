@@ -15,7 +15,7 @@ from calibrator import Question, depiction
 from proxy.answer import is_event_stream, unscorable_reason
 from proxy.asgi import Reply, Request
 from proxy.chat import Completions
-from proxy.encoding import decode
+from proxy.encoding import decoded
 from proxy.errors import UpstreamBrokenError
 from proxy.exchange import Exchange
 from proxy.formats import MEMBER, Choice, Json
@@ -35,12 +35,12 @@ async def score_generated(parts: Completions, surfaces: Surfaces, request: Reque
     with exchange:
         asked = json_object(request.body) or {}
         exchange.model = asked["model"] if isinstance(asked.get("model"), str) else None
-        reply = await surfaces.send(exchange, surfaces.upstream_of(request))
+        reply = await surfaces.send(exchange, await surfaces.upstream_of(request))
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or unscorable_reason(reply) or is_event_stream(reply):
             return surfaces.labelled(exchange, reply)
         raw = await _read(parts, exchange, reply)
-        body = _decoded(raw, reply)
+        body = await _decoded(raw, reply)
         images = _images((json_object(body) or {}).get("data"))
         if not images:
             return surfaces.labelled(exchange, reply, raw)
@@ -65,9 +65,9 @@ async def _read(parts: Completions, exchange: Exchange, reply: UpstreamReply) ->
         await reply.aclose()
 
 
-def _decoded(raw: bytes, reply: UpstreamReply) -> bytes:
+async def _decoded(raw: bytes, reply: UpstreamReply) -> bytes:
     try:
-        return decode(raw, reply.header(b"content-encoding"))
+        return await decoded(raw, reply.header(b"content-encoding"))
     except UpstreamBrokenError:
         return b""
 

@@ -15,6 +15,8 @@ import orjson
 
 Pieces = tuple[bytes | memoryview, ...]  # of one text
 COPIED_AT_ONCE = 2**14  # bytes; slices of more are not made on the way
+MOST_VALUES = 250_000  # of a text that is parsed at once, in some 100 ms
+_NO_SEPARATORS = bytes(set(range(256)) - set(b",[{"))
 _WHITESPACE = " \t\r\n"
 _WHITESPACE_BYTES = _WHITESPACE.encode()
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
@@ -23,11 +25,25 @@ _BLANKS = re.compile(f"[{_WHITESPACE}]*+")
 _decoder = json.JSONDecoder()
 
 
+class TooManyValuesError(ValueError):
+    """A JSON text has more values than are parsed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most:,} JSON values")
+
+
 def loads(data: bytes) -> Any:
     """As the standard library reads it, NaN and long integers too, five times as fast where there
     is a megabyte of text; raises ValueError, also for nesting of more than 200 and half a surrogate
-    pair."""
+    pair, and TooManyValuesError before it parses what would take the event loop too long."""
+    if len(data) > MOST_VALUES and separators(data) > MOST_VALUES:
+        raise TooManyValuesError(MOST_VALUES)
     return jiter.from_json(data, cache_mode="keys")
+
+
+def separators(data: bytes) -> int:
+    """How many signs there are that stand between values: no more values are in a text, but one."""
+    return len(data.translate(None, _NO_SEPARATORS))
 
 
 def dumps(value: Any) -> bytes:
@@ -50,8 +66,19 @@ def json_object(data: bytes | str) -> dict[str, Any] | None:
     """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
     try:
         value = loads(data if isinstance(data, bytes) else data.encode())
+    except TooManyValuesError:
+        return None
     except ValueError:
         value = _lenient(data)
+    return value if isinstance(value, dict) else None
+
+
+def beginning_of(data: bytes) -> dict[str, Any] | None:
+    """What is told by the first kilobytes of an object that is too large to be read."""
+    try:
+        value = jiter.from_json(data[:COPIED_AT_ONCE], partial_mode=True)
+    except ValueError:
+        return None
     return value if isinstance(value, dict) else None
 
 

@@ -19,7 +19,7 @@ from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, Ups
 from proxy.formats import Assembler, Choice, Format, Sight
 from proxy.formats.alike import LEARNT_FROM, parted
 from proxy.outcome import Outcome
-from proxy.sse import Event, EventReader, EventTooLargeError, data_of, hides_data
+from proxy.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
 Judge = Callable[[list[Choice], Assembler], Awaitable[Outcome]]
 Settle = Callable[[Assembler, list[Event], frozenset[int]], Awaitable[bytes]]
@@ -69,6 +69,7 @@ class LiveStream:
         self._unread: list[bytes] = []  # whole events that nobody has looked into
         self._unread_bytes = 0
         self._bytes = 0
+        self._events = 0  # that were looked into
         self._withheld: list[Event] | None = None  # from the first part of a tool call on
         self._withheld_finishes: set[int] = set()
         self._ping_at = 0.0  # while events are withheld
@@ -128,6 +129,9 @@ class LiveStream:
         if self._bytes > self._max_bytes:
             self._give_up(f"a stream is larger than {self._max_bytes} bytes (limits.max_body)")
             return self._reader.rest() + part
+        if self._events > MAX_EVENTS:
+            self._give_up(f"a stream has more than {MAX_EVENTS} events")
+            return self._reader.rest() + part
         try:
             return self._reader.take(part)
         except EventTooLargeError as error:
@@ -179,6 +183,7 @@ class LiveStream:
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""
         raw = b"".join(self._unread)
+        self._events += raw.count(b"\n\n")
         if raw and (rest := self.assembler.add_unmarked(raw)):
             for event in self._reader.split(rest):
                 self.assembler.add(event)
@@ -193,6 +198,7 @@ class LiveStream:
         passing: list[bytes] = []
         for event in self._reader.split(ready):
             sight = self.assembler.add(event)
+            self._events += 1
             if self._settle is not None and (sight.is_unread or hides_data(event)):
                 if passing:
                     yield b"".join(passing)

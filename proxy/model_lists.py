@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from proxy.anthropic_relay import KEY_HEADERS
 from proxy.asgi import Reply, Request
-from proxy.encoding import can_decode, decode
+from proxy.encoding import can_decode, decoded
 from proxy.errors import ProxyError, UnknownModelError, UpstreamError
 from proxy.headers import without
 from proxy.json_splice import json_object, replace_member
@@ -112,13 +112,13 @@ async def _body(reply: Reply) -> bytes | None:
     if not can_decode(encoding):
         return None
     if isinstance(reply.body, bytes | tuple):
-        return decode(reply.whole(), encoding)
+        return await decoded(reply.whole(), encoding)
     try:
         raw = b"".join([chunk async for chunk in reply.body])
     finally:
         if reply.on_close is not None:
             await reply.on_close()
-    return decode(raw, encoding)
+    return await decoded(raw, encoding)
 
 
 def local_list(ids: Sequence[str]) -> Reply:

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_EVENT_BYTES = 16 * 2**20
+MAX_EVENTS = 2**18  # of one stream that is kept; ten times those of the longest answers
 DONE = "[DONE]"
 
 _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
-# Two line ends in a row. Atomic, because "\r\n" must never be read as "\r" and "\n".
-_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+# Two line ends in a row, or more: nobody has to look at what is between them. Atomic, because
+# "\r\n" must never be read as "\r" and "\n".
+_BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)++")
+_BLANK_LINES_OF_LF = re.compile(rb"\n\n++")
 _KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
 _OTHER_LINE_END = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -104,7 +107,7 @@ class EventReader:
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
         end = 0
-        for match in _BLANK_LINE.finditer(self._buffer, searched):
+        for match in _BLANK_LINES.finditer(self._buffer, searched):
             end = match.end()
         if not end and len(self._buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
@@ -113,14 +116,25 @@ class EventReader:
         return taken
 
     def split(self, taken: bytes) -> list[Event]:
-        """The events in bytes that `take` gave; in the order in which it gave them."""
-        events, start = [], 0
+        """The events in bytes that `take` gave; in the order in which it gave them.
+
+        Those without data are one, however many they are: there is nothing to be told apart.
+        """
+        events, begins, start = [], 0, 0
         for end in _ends(taken):
-            raw = taken[start:end]
-            events.append(Event(raw, data_of(raw.removeprefix(_BOM) if self._is_first else raw)))
-            self._is_first = False
+            if taken.find(b"data", start, end) >= 0:
+                if begins < start:
+                    events.append(self._event(taken[begins:start]))
+                events.append(self._event(taken[start:end]))
+                begins = end
             start = end
+        if begins < start:
+            events.append(self._event(taken[begins:start]))
         return events
+
+    def _event(self, raw: bytes) -> Event:
+        is_first, self._is_first = self._is_first, False
+        return Event(raw, data_of(raw.removeprefix(_BOM) if is_first else raw))
 
     def rest(self) -> bytes:
         """Takes out what belongs to no complete event."""
@@ -131,10 +145,5 @@ class EventReader:
 
 def _ends(taken: bytes) -> Iterator[int]:
     """Where the events end; without CR, as in nearly every stream, in a tenth of the time."""
-    if taken.find(b"\r") >= 0:
-        yield from (match.end() for match in _BLANK_LINE.finditer(taken))
-        return
-    end = 0
-    while (blank := taken.find(b"\n\n", end)) >= 0:
-        end = blank + 2
-        yield end
+    pattern = _BLANK_LINES if taken.find(b"\r") >= 0 else _BLANK_LINES_OF_LF
+    return (match.end() for match in pattern.finditer(taken))

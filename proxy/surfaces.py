@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from proxy import headers as names
@@ -14,7 +15,8 @@ from proxy.errors import UpstreamBrokenError
 from proxy.exchange import Exchange, hash_key
 from proxy.headers import to_client, to_upstream, without
 from proxy.held import fetch_held, held_format
-from proxy.json_splice import json_object, replace_member
+from proxy.json_splice import TooManyValuesError, beginning_of, json_object, replace_member
+from proxy.large_json import large_object
 from proxy.model_lists import JSON, list_models, local_model
 from proxy.named_ids import Place
 from proxy.ownership import Ownership
@@ -48,7 +50,9 @@ class Surfaces:
             place = await self.ownership.enter(request)
             is_list = request.method == "GET" and place.collection and place.id is None
             is_read = is_list or _tells_ids(request.method, place)
-            reply = await self.send(exchange, self.upstream_of(request), is_read=bool(is_read))
+            reply = await self.send(
+                exchange, await self.upstream_of(request), is_read=bool(is_read)
+            )
             if not is_read or not _is_json(reply):
                 return self.labelled(exchange, reply)
             body = await self._read(exchange, reply)
@@ -107,14 +111,14 @@ class Surfaces:
         with exchange.in_upstream:
             return await self.router.upstream(name).send(sent)
 
-    def upstream_of(self, request: Request) -> str:
+    async def upstream_of(self, request: Request) -> str:
         """By the response in the path or the model in a JSON body, else the default route's."""
         part = request.path.removeprefix("/v1/responses/").partition("/")[0]
         if (response := self.conversations.get(part, hash_key(request))) is not None:
             return response.upstream
         is_json = (request.header(b"content-type") or JSON_TYPE).lower().startswith(JSON_TYPE)
-        payload = json_object(request.body) if is_json and request.body else None
-        if payload and (model := payload.get("model")) and isinstance(model, str):
+        model = await _model_of(request.body) if is_json and request.body else None
+        if model and isinstance(model, str):
             return self.router.name_for(model)
         return self.router.default()
 
@@ -157,3 +161,12 @@ def _tells_ids(method: str, place: Place) -> bool:
 def _is_json(reply: UpstreamReply) -> bool:
     kind = (reply.header(b"content-type") or JSON_TYPE).lower()
     return 200 <= reply.status < 300 and kind.startswith(JSON_TYPE)
+
+
+async def _model_of(body: bytes) -> Any:
+    """The `model` of a JSON body; of one with too many values the one that its beginning names."""
+    try:
+        payload = await large_object(body)
+    except TooManyValuesError:
+        payload = beginning_of(body)
+    return payload.get("model") if payload else None
