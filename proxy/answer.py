@@ -6,6 +6,7 @@ exactly what arrived but for the one member of ours.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,6 +26,7 @@ from proxy.scoring import Confidence, Status
 from proxy.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 from proxy.upstream import Headers, UpstreamReply, too_large
 
+READ_AT_ONCE = 2_000  # events
 EVENT_STREAM = b"text/event-stream"
 UPSTREAM_STATUS = "upstream_status"
 UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
@@ -180,7 +182,7 @@ class Unread:
 async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answer | Unread:
     """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes."""
     if is_event_stream(reply):
-        return read_events(reply, format, await _whole_stream(reply, format, limit))
+        return await read_events(reply, format, await _whole_stream(reply, format, limit))
     raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
     try:
@@ -222,7 +224,7 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
                 raise too_large(limit)
             events += reader.feed(part)
             if len(events) > MAX_EVENTS:
-                raise UpstreamBrokenError(f"upstream's stream has more than {MAX_EVENTS} events")
+                raise EventTooLargeError(f"a stream has more than {MAX_EVENTS} events")
     except EventTooLargeError as error:
         raise UpstreamBrokenError(str(error)) from error
     except UpstreamError:
@@ -234,11 +236,13 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
     return events
 
 
-def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
+async def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
     """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
     assembler = format.assembler()
     finishes, is_unread = set(), False
     for position, event in enumerate(events):
+        if position % READ_AT_ONCE == READ_AT_ONCE - 1:
+            await asyncio.sleep(0)  # others have something to do as well
         sight = assembler.add(event)
         is_unread = is_unread or sight.is_unread or hides_data(event)
         if sight.is_error:

@@ -246,7 +246,7 @@ class LiveStream:
 
     async def _finish(self, finish: FinishEvent) -> bytes:
         """The finish event's bytes, which carry the outcome of its choices."""
-        choices = [c for c in self.assembler.choices() if c.index in finish.choices]
+        choices = self.assembler.choices(finish.choices)
         task = asyncio.ensure_future(self._judge(choices, self.assembler))
         self._judged.append(task)
         if not self._attach:

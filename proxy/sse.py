@@ -17,8 +17,8 @@ DONE = "[DONE]"
 _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row, or more: nobody has to look at what is between them. Atomic, because
 # "\r\n" must never be read as "\r" and "\n".
-_BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)++")
-_BLANK_LINES_OF_LF = re.compile(rb"\n\n++")
+_BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)[\r\n]++")
+_BLANK_LINES_OF_LF = re.compile(rb"\n{2,}+")
 _KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
 _OTHER_LINE_END = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -67,6 +67,8 @@ def hides_data(event: Event) -> bool:
     """Whether some readers might find data in an event where the format has none: in a line of no
     known field, or behind a sign that only some take for a line's end."""
     raw = event.raw
+    if event.data is None and raw.find(b"data") < 0 and raw.find(b"{") < 0:
+        return False
     if raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2:
         return False
     if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
@@ -124,17 +126,21 @@ class EventReader:
         for end in _ends(taken):
             if taken.find(b"data", start, end) >= 0:
                 if begins < start:
-                    events.append(self._event(taken[begins:start]))
-                events.append(self._event(taken[start:end]))
+                    events.append(self._silent(taken[begins:start]))
+                raw = taken[start:end]
+                data = data_of(raw.removeprefix(_BOM) if self._is_first else raw)
+                events.append(Event(raw, data))
+                self._is_first = False
                 begins = end
             start = end
         if begins < start:
-            events.append(self._event(taken[begins:start]))
+            events.append(self._silent(taken[begins:start]))
         return events
 
-    def _event(self, raw: bytes) -> Event:
-        is_first, self._is_first = self._is_first, False
-        return Event(raw, data_of(raw.removeprefix(_BOM) if is_first else raw))
+    def _silent(self, raw: bytes) -> Event:
+        """Events without data, in one."""
+        self._is_first = False
+        return Event(raw, None)
 
     def rest(self) -> bytes:
         """Takes out what belongs to no complete event."""

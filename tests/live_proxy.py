@@ -269,6 +269,10 @@ class ProxyProcess:
         ready = self.base_url.removesuffix("/v1") + "/readyz"
         until(lambda: httpx.get(ready).status_code == 200, START_TIMEOUT_S)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stdout(self) -> str:
         """All that it has written to stdout so far."""
         return (self._folder / "stdout").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
@@ -211,8 +211,9 @@ class ChatAssembler(ChunkAssembler):
         merge(choice.message, delta)
         return is_clear
 
-    def choices(self) -> list[Choice]:
-        return [self._whole(self._choices[index]) for index in sorted(self._choices)]
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        indices = self._choices if only is None else self._choices.keys() & only
+        return [self._whole(self._choices[index]) for index in sorted(indices)]
 
     def _whole(self, choice: Choice) -> Choice:
         message = joined(choice.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
@@ -132,8 +133,9 @@ class CompletionsAssembler(ChunkAssembler):
                 finished.append(index)
         return Sight(tuple(finished)) if finished else NOTHING
 
-    def choices(self) -> list[Choice]:
-        return [self._whole(index, joined(self._choices[index])) for index in sorted(self._choices)]
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        indices = self._choices if only is None else self._choices.keys() & only
+        return [self._whole(index, joined(self._choices[index])) for index in sorted(indices)]
 
     def _whole(self, index: int, grown: Json) -> Choice:
         text, logprobs = grown.get("text"), grown.get("logprobs")

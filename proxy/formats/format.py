@@ -8,7 +8,7 @@ the calibrator's text and a policy's facts are found in one place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -101,8 +101,8 @@ class Assembler(Protocol):
         gives their bytes, of which there may be none."""
         return 0
 
-    def choices(self) -> list[Choice]:
-        """What has arrived, in the order of their indices; unfinished ones too."""
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        """What has arrived, in the order of their indices; unfinished ones too, or `only` some."""
         ...
 
     def completion(self) -> Json:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from calibrator import blocks_message, is_tool_use
@@ -197,7 +197,7 @@ class MessagesAssembler(Assembler):
         is_finish = isinstance(message.get("stop_reason"), str) and not was_finished
         return _FINISH if is_finish else NOTHING
 
-    def choices(self) -> list[Choice]:
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         if self._message is None:
             return []
         order = sorted(self._blocks)

@@ -7,7 +7,7 @@ leaves that out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -199,7 +199,7 @@ class ResponsesAssembler(Assembler):
             return [self._done.get(i, joined(grown.get(i))) for i in indices]
         return [self._done[index] for index in indices]
 
-    def choices(self) -> list[Choice]:
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         if not self._events:
             return []
         items = self._response.get("output") if self._is_finished else self._items()
