@@ -216,13 +216,16 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
     """All events; raises UpstreamError when the stream breaks off before its end."""
     reader = EventReader()
     events: list[Event] = []
-    size = 0
+    size = looked_at = 0
     try:
         async for part in reply.chunks:
             size += len(part)
             if size > limit:
                 raise too_large(limit)
             events += reader.feed(part)
+            if len(events) > looked_at + READ_AT_ONCE:  # parts that are here already wait for none
+                looked_at = len(events)
+                await asyncio.sleep(0)
             if len(events) > MAX_EVENTS:
                 raise EventTooLargeError(f"a stream has more than {MAX_EVENTS} events")
     except EventTooLargeError as error:
