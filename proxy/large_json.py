@@ -40,12 +40,12 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def loads_large(data: bytes) -> Any:
+def loads_large(data: bytes, **options: Any) -> Any:
     """Parses what has many values, in Python; raises what `json.loads` does, TooManyValuesError
-    before that. To be called on a thread."""
+    before that. To be called on a thread. Options are those of JSONDecoder."""
     if _count(data) > MAX_VALUES:
         raise TooManyValuesError(MAX_VALUES)
-    return _PausingDecoder().decode(data.decode("utf-8-sig"))
+    return _PausingDecoder(**options).decode(data.decode("utf-8-sig"))
 
 
 def _count(data: bytes) -> int:
@@ -63,8 +63,8 @@ def _count(data: bytes) -> int:
 class _PausingDecoder(json.JSONDecoder):
     """The standard library's decoder without its C: other threads run between two values."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         python: Any = decoder  # whose parts in Python have no types
         self.parse_object, self.parse_array = python.JSONObject, python.JSONArray
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]

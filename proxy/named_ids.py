@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from proxy.apart import apart
 from proxy.errors import BadRequestError
+from proxy.json_splice import TooManyValuesError
+from proxy.large_json import has_many, loads_large
 
 COLLECTIONS: Final = (
     *(("chat", "completions"), ("responses",), ("conversations",), ("messages", "batches")),
@@ -66,17 +69,30 @@ def ids_in_query(query: str) -> set[str]:
     return {value for _, value in parse_qsl(query)}
 
 
-def ids_in_body(body: bytes) -> set[str]:
+async def ids_in_body(body: bytes) -> set[str]:
     """The ids that a JSON body names, in each of the ways that a reader may take it.
 
     Empty for what is no JSON. Raises BadRequestError for what is nested too deeply, or for more
-    ids than anybody needs.
+    ids or values than anybody needs.
     """
     if not _MAY_NAME.search(body):
         return set()
+    return await apart(_ids_in_large, body) if has_many(body) else _ids_of(body, _loads)
+
+
+def _ids_in_large(body: bytes) -> set[str]:
+    return _ids_of(body, loads_large)
+
+
+def _loads(body: bytes, **options: Any) -> Any:
+    return json.loads(body.decode("utf-8-sig", "surrogatepass"), **options)
+
+
+def _ids_of(body: bytes, loads: Callable[..., Any]) -> set[str]:
     try:
-        text = body.decode("utf-8-sig", "surrogatepass")
-        value = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+        value = loads(body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+    except TooManyValuesError as error:
+        raise BadRequestError(f"the body has {error}", code="too_many_values") from error
     except RecursionError as error:
         raise BadRequestError("the body is nested too deeply", code="invalid_json") from error
     except ValueError:

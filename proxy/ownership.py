@@ -8,7 +8,6 @@ it (`shared_ids`); without keys upstream decides, but for stored completions.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ from typing import Any, Final
 from proxy.asgi import Request
 from proxy.completion_request import CompletionRequest
 from proxy.config import Config
-from proxy.encoding import can_decode, decode
-from proxy.errors import BadRequestError, NotFoundError
+from proxy.encoding import can_decode, decoded
+from proxy.errors import BadRequestError, NotFoundError, UpstreamBrokenError
 from proxy.exchange import hash_key
 from proxy.formats import CHAT, RESPONSES
 from proxy.held import held_format
@@ -109,11 +108,16 @@ class Ownership:
             return set()
         encoding = request.header(b"content-encoding")
         if encoding is None:
-            return ids_in_body(request.body)
+            return await ids_in_body(request.body)
         if not can_decode(encoding):
             message = f"a body with content-encoding {encoding!r} is not read; send it plain"
             raise BadRequestError(message, code="unsupported_encoding")
-        return ids_in_body(await asyncio.to_thread(decode, request.body, encoding))
+        try:
+            body = await decoded(request.body, encoding)
+        except UpstreamBrokenError as error:
+            message = f"the body is no valid {encoding}, or too large"
+            raise BadRequestError(message, code="invalid_encoding") from error
+        return await ids_in_body(body)
 
     async def _check(
         self,

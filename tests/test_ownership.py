@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -356,4 +357,4 @@ def test_texts_name_nothing() -> None:
         "metadata": {"file_id": "c"},
         "input": [{"type": "message", "id": "d", "content": "e"}],
     }
-    assert ids_in_body(json.dumps(body).encode()) == set()
+    assert asyncio.run(ids_in_body(json.dumps(body).encode())) == set()
