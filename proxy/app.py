@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
 from proxy.asgi import (
     CLIENT,
+    Client,
     Endpoint,
     Receive,
     Reply,
@@ -38,6 +40,7 @@ from proxy.generation import Generation, Parts, Setup
 from proxy.images import Images
 from proxy.keys import masked
 from proxy.learning.drift_watch import DriftWatch
+from proxy.live_work import GONE
 from proxy.model_lists import JSON
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from proxy.desk.webhooks import Courier
+
+POLICY_VIOLATION = 1008  # of RFC 6455
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -185,11 +190,26 @@ class App:
             if kind == "websocket":
                 await self._websocket(generation, scope, receive, send)
             else:
-                await self._handler(generation, scope)(scope, receive, send)
+                await self._answer(generation, scope, receive, send)
         finally:
             generation.in_flight -= 1
             if not generation.in_flight and generation.is_retired:
                 self._reloading.close_unused()
+
+    async def _answer(
+        self, generation: Generation, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        handler = self._handler(generation, scope)
+        client: Client | None = scope.get(CLIENT)
+        work = handler(scope, receive, send)
+        if client is None or (key := scope[CALLER].id) is None:
+            await work
+            return
+
+        async def hang_up() -> None:
+            client.hang_up()
+
+        await self._reloading.live.run(key, work, hang_up)
 
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
         """Whoever answers a request, a refusal too."""
@@ -215,7 +235,16 @@ class App:
             self._note_refusal(scope, error)
             await refuse(error, scope, receive, send)
             return
-        await generation.realtime()(scope, receive, send)
+        work = generation.realtime()(scope, receive, send)
+        if (key := scope[CALLER].id) is None:
+            await work
+            return
+
+        async def hang_up() -> None:
+            with suppress(OSError, RuntimeError):  # it has left, or was refused
+                await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": GONE})
+
+        await self._reloading.live.run(key, work, hang_up)
 
     def _note_refusal(self, scope: Scope, error: ProxyError) -> None:
         """A line for a request that is not let in; a record only where a key says whose it is."""

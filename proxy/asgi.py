@@ -43,6 +43,9 @@ class Client(Protocol):
     def note_known(self) -> None:
         """Who asks may come in; connections of those who may not have only a share of the room."""
 
+    def hang_up(self) -> None:
+        """Ends the connection; a reply that is not whole stays so."""
+
     def tell_leaving(self, call: Callable[[], object] | None) -> None:
         """Calls once, when the client leaves before its reply is whole; with None, not any more."""
 

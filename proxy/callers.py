@@ -7,6 +7,9 @@ from typing import Final
 
 CALLER: Final = "pinocchio.caller"
 """Where an ASGI scope has its Caller, once the request was let in."""
+TAKE: Final = "pinocchio.take"
+"""Where it has what takes one more request of the caller's, if these have limits: a callable that
+raises RateLimitedError."""
 
 
 @dataclass(frozen=True, slots=True)

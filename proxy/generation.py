@@ -10,13 +10,14 @@ import hmac
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.asgi import Scope, raw_path_of
 from proxy.audit import audit_of
-from proxy.callers import CALLER, Caller
+from proxy.callers import CALLER, TAKE, Caller
 from proxy.chat import Completions
 from proxy.config import AttachConfig, Config, TeamConfig
 from proxy.conversations import Conversations
@@ -184,12 +185,17 @@ class Generation:
         key = self._key(take_secret(scope))
         guest = self._guest(key, scope)
         scope[CALLER] = guest.caller
-        if guest.rates and (wait_s := self._parts.buckets.take(guest.rates)):
-            most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in guest.rates)
-            raise RateLimitedError(f"too many requests: {most}", wait_s)
+        if guest.rates:
+            self._take(guest.rates)
+            scope[TAKE] = partial(self._take, guest.rates)
         if guest.surfaces is not None:
             check_surface(names_in(raw_path_of(scope)), guest.surfaces)
         return guest.routes
+
+    def _take(self, rates: tuple[Rate, ...]) -> None:
+        if wait_s := self._parts.buckets.take(rates):
+            most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in rates)
+            raise RateLimitedError(f"too many requests: {most}", wait_s)
 
     def _key(self, secret: bytes) -> ClientKey:
         """What is looked up, and compared, is a hash: how long that takes tells nothing."""

@@ -131,6 +131,12 @@ class Cycle(RequestResponseCycle):
         if self.disconnected and self.on_leaving is not None:
             self.on_leaving()
 
+    def hang_up(self) -> None:
+        """Ends the connection; a reply that is not whole stays so."""
+        self.disconnected = True
+        self.keep_alive = False
+        self.transport.close()
+
     def whole_body(self, limit: int) -> bytes | None:
         if self.more_body or self.disconnected or self.size > limit:
             return None

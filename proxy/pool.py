@@ -42,6 +42,7 @@ MAX_IDLE = 256
 SWEEP_S = 1.0  # how late the end of a silence may be noticed
 NEXT_ADDRESS_S = 0.25  # RFC 8305: when the next address of a name is tried beside the first
 MAX_OPENINGS = 256
+LONGEST_OPENING = 4_096  # bytes that are remembered
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -146,7 +147,8 @@ class Pool:
         opening = f"{method} {target} HTTP/1.1\r\n".encode("latin-1") + self._common
         if len(self._openings) >= MAX_OPENINGS:
             self._openings.clear()
-        self._openings[method, path, query] = opening
+        if len(opening) <= LONGEST_OPENING:
+            self._openings[method, path, query] = opening
         return opening
 
     # connections

@@ -8,6 +8,7 @@ connections are closed when its last request has ended.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from proxy.config import Config
 from proxy.errors import StartupError, StoreError
 from proxy.generation import Generation, Parts, Setup, problems_of
 from proxy.keys import ClientKey
+from proxy.live_work import LiveWork
 from proxy.store.client_keys import KeyStore
 from proxy.watch import Watch
 
@@ -52,6 +54,9 @@ class Reloading:
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
+        self._known: list[ClientKey] = []
+        self._next_end = math.inf  # when the next key expires
+        self.live = LiveWork()
         self._watch = Watch(self._files, self._on_change, self._look_at_keys)
 
     async def start(self) -> None:
@@ -59,7 +64,7 @@ class Reloading:
         self._loop = asyncio.get_running_loop()
         if self.current.needs_keys:
             self._keys_version, keys = await asyncio.to_thread(self._read_keys)
-            self.current.use_keys(keys)
+            self._use_keys(self.current, keys)
             if not keys:
                 log.warning("no_client_keys", hint="pinocchio keys create makes one")
         if self._reload is not None or self.current.needs_keys:
@@ -118,6 +123,7 @@ class Reloading:
         version, keys = self._read_keys() if config.needs_keys else (None, [])
         generation.use_keys(keys)
         self._newest, self._keys_version, self._suspects = generation, version, frozenset()
+        self._loop.call_soon_threadsafe(self._use_keys, generation, keys)
         self._loop.call_soon_threadsafe(self._swap, generation)
 
     def _look_at_keys(self) -> None:
@@ -126,6 +132,7 @@ class Reloading:
             return
         try:
             if self._keys.version() == self._keys_version:
+                self._look_at_times()
                 return
             self._keys_version, keys = self._read_keys()
         except StoreError as error:
@@ -136,15 +143,34 @@ class Reloading:
         self._are_keys_readable = True
         for problem in problems_of(keys, self._newest.setup):
             log.error("key_unusable", problem=problem)
-        self._loop.call_soon_threadsafe(self._newest.use_keys, keys)
+        self._loop.call_soon_threadsafe(self._use_keys, self._newest, keys)
         if self.refusal is not None:
             self._on_change()  # a key may have been what was in the way
+
+    def _look_at_times(self) -> None:
+        """Whether a key has expired, which nobody writes down."""
+        if self._next_end <= time.time():
+            self._next_end = math.inf  # until the event loop has looked
+            self._loop.call_soon_threadsafe(self._end_with_keys)
 
     def _read_keys(self) -> tuple[tuple[int, int], list[ClientKey]]:
         version = self._keys.version()  # first: what changes meanwhile is seen the next time
         return version, self._keys.all()
 
     # --- on the event loop ----------------------------------------------------------------------
+
+    def _use_keys(self, generation: Generation, keys: list[ClientKey]) -> None:
+        generation.use_keys(keys)
+        self._known = keys
+        self._end_with_keys()
+
+    def _end_with_keys(self) -> None:
+        """Work for keys that are not good any more ends."""
+        now = time.time()
+        active = [key for key in self._known if key.state(now) == "active"]
+        self._next_end = min((key.expires_at or math.inf for key in active), default=math.inf)
+        if self.current.needs_keys:
+            self.live.end_all_but({key.id for key in active})
 
     def _swap(self, generation: Generation) -> None:
         before, self.current = self.current, generation

@@ -8,7 +8,7 @@ do its code and reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +17,14 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from proxy.asgi import Message, Receive, Reply, Scope, Send, error_reply, send_reply
-from proxy.errors import BodyTooLargeError, ProxyError, UpstreamBrokenError
+from proxy.callers import TAKE
+from proxy.errors import BodyTooLargeError, ProxyError, RateLimitedError, UpstreamBrokenError
+from proxy.json_splice import dumps, json_object
 from proxy.upstream import Headers
 
 GOING_AWAY, NO_CODE, TOO_BIG, FAILED = 1001, 1005, 1009, 1011
 CLOSE_TIMEOUT_S = 2
+ASKING = "response.create"  # the type of a message that has a response made
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ class Client:
         self._receive = receive
         self._send = send
         self._ahead: asyncio.Task[Message] | None = None
+        self._take: Callable[[], None] | None = scope.get(TAKE)
+
+    def take(self, message: str | bytes) -> None:
+        """Counts a message that asks for a response as a request; raises RateLimitedError."""
+        if self._take is not None and _asks(message):
+            self._take()
 
     async def unless_it_leaves(
         self, opening: Coroutine[Any, Any, ClientConnection]
@@ -140,14 +149,27 @@ async def _to_upstream(client: Client, upstream: ClientConnection) -> End:
     """The client's messages; when upstream is closed they are dropped, up to the client's end."""
     while (message := await client.receive())["type"] != "websocket.disconnect":
         text = message.get("text")
+        data = message["bytes"] if text is None else text
+        try:
+            client.take(data)
+        except RateLimitedError as error:
+            with suppress(OSError):
+                told = {"type": "error", "error": error.envelope()["error"]}
+                await client.send(dumps(told).decode())
+            continue
         with suppress(ConnectionClosed):  # `_to_client` says how, once all is delivered
-            await upstream.send(message["bytes"] if text is None else text)
+            await upstream.send(data)
     if "reason" not in message:  # no close frame: it is gone, or the proxy stops
         return End(GOING_AWAY, "the client is gone", "client_left")
     code, reason = message["code"], message["reason"] or ""
     if code == NO_CODE:
         return End(None)
     return End(code, reason, BodyTooLargeError.code if code == TOO_BIG else None)
+
+
+def _asks(message: str | bytes) -> bool:
+    data = message.encode() if isinstance(message, str) else message
+    return (json_object(data) or {}).get("type") == ASKING
 
 
 async def _to_client(upstream: ClientConnection, client: Client) -> End:
