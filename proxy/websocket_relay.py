@@ -52,11 +52,6 @@ class Client:
         self._ahead: asyncio.Task[Message] | None = None
         self._take: Callable[[], None] | None = scope.get(TAKE)
 
-    def take(self, message: str | bytes) -> None:
-        """Counts a message that asks for a response as a request; raises RateLimitedError."""
-        if self._take is not None and _asks(message):
-            self._take()
-
     async def unless_it_leaves(
         self, opening: Coroutine[Any, Any, ClientConnection]
     ) -> ClientConnection:
@@ -75,6 +70,21 @@ class Client:
         return await self._receive()
 
     async def receive(self) -> Message:
+        """The next message; one that has a response made counts as a request, and gets an event
+        with the error in place of a response where these are too many."""
+        while True:
+            message = await self._next_one()
+            if self._take is None or not _asks(message):
+                return message
+            try:
+                self._take()
+                return message
+            except RateLimitedError as error:
+                told = {"type": "error", "error": error.envelope()["error"]}
+                with suppress(OSError):
+                    await self.send(dumps(told).decode())
+
+    async def _next_one(self) -> Message:
         if self._ahead is None:
             return await self._receive()
         ahead, self._ahead = self._ahead, None
@@ -149,16 +159,8 @@ async def _to_upstream(client: Client, upstream: ClientConnection) -> End:
     """The client's messages; when upstream is closed they are dropped, up to the client's end."""
     while (message := await client.receive())["type"] != "websocket.disconnect":
         text = message.get("text")
-        data = message["bytes"] if text is None else text
-        try:
-            client.take(data)
-        except RateLimitedError as error:
-            with suppress(OSError):
-                told = {"type": "error", "error": error.envelope()["error"]}
-                await client.send(dumps(told).decode())
-            continue
         with suppress(ConnectionClosed):  # `_to_client` says how, once all is delivered
-            await upstream.send(data)
+            await upstream.send(message["bytes"] if text is None else text)
     if "reason" not in message:  # no close frame: it is gone, or the proxy stops
         return End(GOING_AWAY, "the client is gone", "client_left")
     code, reason = message["code"], message["reason"] or ""
@@ -167,8 +169,8 @@ async def _to_upstream(client: Client, upstream: ClientConnection) -> End:
     return End(code, reason, BodyTooLargeError.code if code == TOO_BIG else None)
 
 
-def _asks(message: str | bytes) -> bool:
-    data = message.encode() if isinstance(message, str) else message
+def _asks(message: Message) -> bool:
+    data: str | bytes = message.get("text") or message.get("bytes") or b""
     return (json_object(data) or {}).get("type") == ASKING
 
 
