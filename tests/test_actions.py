@@ -644,7 +644,8 @@ default: deliver
     proxy = start_proxy(policy=rules)
     for is_stream in (False, True):
         asked: Any = {"tools": [WEATHER], "stream": is_stream}
-        held, free = proxy.ask("p=0.9", "tools", **asked), proxy.ask("p=0.9", "ok", **asked)
+        question = f"p=0.9 {is_stream}"  # the same one would ask for what is held already
+        held, free = proxy.ask(question, "tools", **asked), proxy.ask(question, "ok", **asked)
         assert b'"code": "held_for_review"' in held.content
         assert b"get_weather" not in held.content
         assert b"pinocchio" in free.content
