@@ -20,7 +20,13 @@ _ALSO_PRIVATE: Final = tuple(  # though ipaddress, in some versions, calls them 
     for each in (
         "168.63.129.16/32",  # Azure's, to each of its machines alone
         "192.0.0.0/24",  # for protocols (RFC 6890); Oracle's metadata
+        "192.88.99.0/24",  # relays of 6to4, which lead into it (RFC 7526)
         "64:ff9b:1::/48",  # translation within a network (RFC 8215)
+        "100:0:0:1::/64",  # for nobody (RFC 9780)
+        "2001::/23",  # for protocols (RFC 2928), but for what stands for an address of IPv4
+        "3fff::/20",  # for documents (RFC 9637)
+        "5f00::/16",  # segments of routes within a network (RFC 9602)
+        "fec0::/10",  # of a site, as fc00::/7 is now (RFC 3879)
     )
 )
 

@@ -15,6 +15,8 @@ from proxy.addresses import AddressRefusedError, checked_address, is_public
         *("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"),
         *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "2001:db8::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"),
+        *("fec0::1", "feff::1", "3fff::1", "3fff:fff::1", "5f00::1", "100::1", "100:0:0:1::1"),
+        *("192.88.99.1", "2001:2::1", "2001:10::1", "2001:20::1", "::ffff:0:127.0.0.1"),
         *("::ffff:168.63.129.16", "::127.0.0.1", "64:ff9b:1::7f00:1"),
     ],
 )
@@ -23,7 +25,9 @@ def test_private_addresses_are_refused(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"])
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "2001:4860:4860::8888", "2a00::1"]
+)
 def test_public_addresses_are_not(address: str) -> None:
     """What anybody can reach may be connected to."""
     assert is_public(address)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -317,6 +319,33 @@ def test_a_schema_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert schema_check.mistake_in({}, {"$ref": "#"}) is not None
     assert "its schema is none" in str(schema_check.mistake_in({}, {"type": "nonsense"}))
     assert schema_check.mistake_in({}, True) is None
+
+
+def test_many_schemas_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls share the time for their schemas: forty that each run for years are ended at once."""
+    monkeypatch.setattr(schema_check, "LIMIT_S", 1.5)
+    checks = schema_check.SchemaChecks()
+    for number in range(40):
+        pattern = {"type": "string", "pattern": "^(a+)+$"}
+        checks.add("a" * 40 + "!", pattern, partial(_Refused, number))
+    began = time.monotonic()
+    with pytest.raises(_Refused, match="could not be checked"):
+        checks.run()
+    assert time.monotonic() - began < 10
+
+
+def test_the_first_value_that_does_not_fit_is_told() -> None:
+    """Of many values the first mistake is told, with the value that it is about."""
+    checks = schema_check.SchemaChecks()
+    for number, value in enumerate((1, 2, "x", "y")):
+        checks.add(value, {"type": "integer"}, partial(_Refused, number))
+    with pytest.raises(_Refused, match="'x' is not of type") as refused:
+        checks.run()
+    assert refused.value.args[0] == 2
+
+
+class _Refused(Exception):
+    pass
 
 
 # Rewriting

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from proxy.desk.editable import Editable, EditableCall, editable, surface_of
 from proxy.desk.rewriting import Place, rewritten
-from proxy.desk.schema_check import mistake_in
+from proxy.desk.schema_check import SchemaChecks
 from proxy.desk.wanted import tool_schemas, wanted_json
 from proxy.errors import UnusableEditError
 from proxy.formats import Json
@@ -37,10 +38,12 @@ def edited(held: HeldReply, content: Any) -> bytes:
     texts, calls = _parted(content)
     payload = json_object(held.request) if held.request is not None else None
     changes: dict[Place, Any] = {}
+    checks = SchemaChecks()
     if texts is not None:
-        changes |= _with_texts(found, texts, surface_of(held), payload or {})
+        changes |= _with_texts(found, texts, surface_of(held), payload or {}, checks)
     if calls is not None:
-        changes |= _with_calls(found, calls, payload or {})
+        changes |= _with_calls(found, calls, payload or {}, checks)
+    checks.run()
     try:
         return rewritten(held.reply.decode(), changes).encode(errors="surrogatepass")
     except ValueError as error:
@@ -71,7 +74,7 @@ def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
 
 
 def _with_texts(
-    found: Editable, texts: Sequence[str], path: str | None, payload: Json
+    found: Editable, texts: Sequence[str], path: str | None, payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
     if not found.texts:
         raise UnusableEditError("the reply has no text, but calls of tools", param="content")
@@ -84,12 +87,14 @@ def _with_texts(
         if not new.strip():
             raise UnusableEditError("an empty text is no reply; reject it instead", param=where)
         if new != text.text:
-            _check_text(new, path, payload, where)
+            _check_text(new, path, payload, where, checks)
             changes |= text.changes(new)
     return changes
 
 
-def _check_text(text: str, path: str | None, payload: Json, where: str) -> None:
+def _check_text(
+    text: str, path: str | None, payload: Json, where: str, checks: SchemaChecks
+) -> None:
     """A client that asked for JSON gets JSON."""
     wanted = wanted_json(path, payload)
     if wanted is None:
@@ -99,15 +104,23 @@ def _check_text(text: str, path: str | None, payload: Json, where: str) -> None:
     except (ValueError, RecursionError) as error:
         message = f"the client asked for JSON, which this is not: {error}"
         raise UnusableEditError(message, param=where) from error
-    if wanted.schema is None:
-        mistake = None if isinstance(value, dict) else "the client asked for a JSON object"
-    else:
-        mistake = mistake_in(value, wanted.schema)
-    if mistake is not None:
-        raise UnusableEditError(f"not what the client asked for: {mistake}", param=where)
+    if wanted.schema is not None:
+        checks.add(value, wanted.schema, partial(_unwanted, where))
+    elif not isinstance(value, dict):
+        raise _unwanted(where, "the client asked for a JSON object")
 
 
-def _with_calls(found: Editable, calls: Sequence[Json], payload: Json) -> dict[Place, Any]:
+def _unwanted(where: str, mistake: str) -> UnusableEditError:
+    return UnusableEditError(f"not what the client asked for: {mistake}", param=where)
+
+
+def _unfitting(where: str, name: str, mistake: str) -> UnusableEditError:
+    return UnusableEditError(f"the arguments do not fit {name}: {mistake}", param=where)
+
+
+def _with_calls(
+    found: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
+) -> dict[Place, Any]:
     if len(calls) != len(found.calls):
         raise UnusableEditError(
             f"the reply has {len(found.calls)} calls that can be edited, not {len(calls)}",
@@ -123,13 +136,16 @@ def _with_calls(found: Editable, calls: Sequence[Json], payload: Json) -> dict[P
         if name != call.name and not (isinstance(name, str) and name in schemas):
             message = f"the request offers no tool {str(name)[:100]!r}"
             raise UnusableEditError(message, param=f"{where}.name")
-        arguments = _arguments(new["arguments"], call, schemas.get(name), f"{where}.arguments")
+        at, schema = f"{where}.arguments", schemas.get(name)
+        arguments = _arguments(new["arguments"], call, schema, at, checks)
         changes |= {call.name_at: name} if name != call.name else {}
         changes |= {call.arguments_at: arguments}
     return changes
 
 
-def _arguments(given: Any, call: EditableCall, schema: Any, where: str) -> Any:
+def _arguments(
+    given: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
+) -> Any:
     """The arguments as they stand in the reply; raises UnusableEditError."""
     if call.kind == "text":
         if not isinstance(given, str):
@@ -144,9 +160,8 @@ def _arguments(given: Any, call: EditableCall, schema: Any, where: str) -> Any:
             raise UnusableEditError(message, param=where) from error
     if not isinstance(value, dict):
         raise UnusableEditError("the arguments of a call are a JSON object", param=where)
-    if isinstance(schema, dict) and (mistake := mistake_in(value, schema)):
-        message = f"the arguments do not fit {call.name}: {mistake}"
-        raise UnusableEditError(message, param=where)
+    if isinstance(schema, dict):
+        checks.add(value, schema, partial(_unfitting, where, call.name))
     if call.kind == "object":
         return value
     return given if isinstance(given, str) else dumps(value).decode()

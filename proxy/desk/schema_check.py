@@ -10,27 +10,54 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
-LIMIT_S = 5.0
+LIMIT_S = 5.0  # for all values of an edit together
+Refusal = Callable[[str], Exception]
+
+
+class SchemaChecks:
+    """The values of one edit and their schemas: all are checked in one process, in LIMIT_S."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Any, Any]] = []
+        self._refusals: list[Refusal] = []
+
+    def add(self, value: Any, schema: Any, refusal: Refusal) -> None:
+        """A value to check; `refusal` makes an exception of the sentence about what is wrong."""
+        self._pairs.append((value, schema))
+        self._refusals.append(refusal)
+
+    def run(self) -> None:
+        """Raises the refusal of the first value that does not fit, or cannot be checked."""
+        found = _mistakes(self._pairs) if self._pairs else []
+        for mistake, refusal in zip(found, self._refusals, strict=False):
+            if mistake is not None:
+                raise refusal(mistake)
 
 
 def mistake_in(value: Any, schema: Any) -> str | None:
     """A sentence about what does not fit and where; None where all does."""
+    return _mistakes([(value, schema)])[0]
+
+
+def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
+    """What is wrong with each value, up to the first that has something wrong."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", __file__],
-            input=json.dumps({"schema": schema, "value": value}),
+            input=json.dumps(pairs),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        return f"it could not be checked against its schema within {LIMIT_S:g} s"
+        return [f"it could not be checked against its schema within {LIMIT_S:g} s"]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode != 0:
-        return "its schema cannot be used"
-    found = json.loads(done.stdout)
-    return found if isinstance(found, str) else None
+        found.append("its schema cannot be used")
+    return found
 
 
 def _mistake(value: Any, schema: Any) -> str | None:
@@ -51,5 +78,8 @@ def _mistake(value: Any, schema: Any) -> str | None:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    print(json.dumps(_mistake(asked["value"], asked["schema"])))
+    for value, schema in json.load(sys.stdin):
+        mistake = _mistake(value, schema)
+        print(json.dumps(mistake))
+        if mistake is not None:
+            break
