@@ -24,15 +24,15 @@ CONFIG = os.environ.get("PINOCCHIO_CONFIG", str(Path(__file__).with_name("proxy.
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 DESK = os.environ.get("PINOCCHIO_DESK_URL", "http://127.0.0.1:8001")
 TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
-TIMES = 2  # that every question is asked
+PEOPLE = ("ann", "bob")  # each asks every question: of one person, the same question counts once
 
 
 def ask() -> None:
     client = OpenAI(base_url=URL, api_key="none-needed", max_retries=0)
     for question in dict.fromkeys(row.question for row in rows() if row.content):
-        for _ in range(TIMES):
+        for person in PEOPLE:
             client.chat.completions.create(
-                model="demo", messages=[{"role": "user", "content": question}]
+                model="demo", messages=[{"role": "user", "content": question}], user=person
             )
 
 
