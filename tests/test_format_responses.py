@@ -441,3 +441,22 @@ def test_the_last_question_is_the_users() -> None:
     assert RESPONSES.last_question({"input": given_items}) == "Where?"
     assert RESPONSES.last_question({"input": "Why?"}) == "Why?"
     assert RESPONSES.last_question({}) == ""
+
+
+def test_the_end_of_arguments_may_name_the_call() -> None:
+    """OpenAI's `function_call_arguments.done` has name and arguments beside its type; they count
+    where the output has the same call, and are unreadable where it has another."""
+    response = response_to({"model": "tools", "input": "x"}, "resp_1")
+    call = next(item for item in response["output"] if item["type"] == "function_call")
+    for name, is_unread in (("get_weather", False), ("send_money", True)):
+        done = {
+            "type": "response.function_call_arguments.done",
+            "item_id": call["id"],
+            "output_index": 1,
+            "name": name,
+            "arguments": call["arguments"],
+        }
+        events = read(b"".join(events_of(response)))
+        events.insert(-2, Event(b"", json.dumps(done)))
+        assembler = ResponsesAssembler()
+        assert any([assembler.add(event).is_unread for event in events]) is is_unread

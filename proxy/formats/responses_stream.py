@@ -30,6 +30,13 @@ _KNOWN = frozenset(
     {"message", "reasoning", "compaction", "mcp_list_tools", "item_reference", "additional_tools"}
 )
 _EXPECTED = {"response.output_item": ("item",)}
+_CALL_EVENTS = (  # whose name and arguments stand beside their type, not in an item
+    "response.function_call_arguments.",
+    "response.mcp_call_arguments.",
+    "response.custom_tool_call_input.",
+    "response.code_interpreter_call_code.",
+)
+_OF_CALL_EVENTS = ("name", "arguments", "input", "code")
 _GROWN = ("arguments", "input", "code")
 _OF_CALLS = ("type", "name", "call_id", "arguments", "input", "action", "code", "server_label")
 _FINISHED = ("response.completed", "response.incomplete")
@@ -80,6 +87,7 @@ class ResponsesAssembler(Assembler):
         self._unknown: list[Json] = []  # events of types that nobody knows
         self._called: list[Any] = []  # calls as events before the last one have them
         self._arguments: set[str] = set()  # of calls, where an event has them whole
+        self._names: set[str] = set()  # of calls, as the ends of their arguments tell them
 
     def add(self, event: Event) -> Sight:
         data = event.data
@@ -108,7 +116,9 @@ class ResponsesAssembler(Assembler):
             return error_sight(value, "error")
         if kind in _FAILED:
             return _failure(kind, value)
-        if is_stray(value, *_EXPECTED.get(kind.rpartition(".")[0], ("response", "part"))):
+        of_call = _OF_CALL_EVENTS if kind.startswith(_CALL_EVENTS) else ()
+        expected = _EXPECTED.get(kind.rpartition(".")[0], ("response", "part"))
+        if is_stray(value, *expected, *of_call):
             return UNREAD
         if kind in _FINISHED:
             return self._finish(value)
@@ -119,6 +129,7 @@ class ResponsesAssembler(Assembler):
         self._deltas.append(data)
         if "_call" in kind:
             self._arguments |= {value[key] for key in _GROWN if _is_text(value, key)}
+            self._names |= {value["name"]} if _is_text(value, "name") else set()
             return self._call(value)
         if _TOLD_OF.fullmatch(kind):
             return NOTHING
@@ -187,7 +198,9 @@ class ResponsesAssembler(Assembler):
         grown = [item if _has_begun(item) else _named_only(item) for item in items]
         calls = [*self._called, *filter(may_call, grown)]
         given = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
-        return all(_call_of(call) in told for call in calls) and self._arguments <= given
+        names = {item["name"] for item in output if _is_text(item, "name")}
+        is_told = all(_call_of(call) in told for call in calls)
+        return is_told and self._arguments <= given and self._names <= names
 
     def _items(self) -> list[Any]:
         """What has arrived of the output, item by item."""
