@@ -37,6 +37,7 @@ from policies.decision import (
     decide_calls,
     reaches,
     strictest,
+    with_asked,
 )
 from policies.drift import CALIBRATION_DRIFTED, ErrorMonitor, ScoreMonitor, withdrawal
 from policies.errors import InvalidDocumentError, PolicyError, Problem
@@ -202,6 +203,7 @@ __all__ = [
     "study",
     "surest",
     "threshold_of",
+    "with_asked",
     "withdrawal",
     "workflow_report",
 ]

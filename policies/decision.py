@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from policies.actions import Action, Annotate, Deliver, Escalate, severity
+from policies.actions import Action, Annotate, Deliver, Escalate, Hold, severity
 from policies.facts import Facts, ToolCall
 from policies.policy import Mode, Policy
 from policies.rules import slug
@@ -141,6 +141,32 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     """
     first, *others = decisions
     return max(first, *others, key=_severities) if others else first
+
+
+def with_asked(own: Decision, asked: Decision) -> Decision:
+    """Return what is done where a client has asked for a policy beside its own.
+
+    The asked one counts where it is stricter, and takes nothing back: a visible notice stays unless
+    the reply is withheld, and a hold delivers by itself, on expiry, only what would be delivered as
+    it is without it.
+    """
+    if strictest((own, asked)) is own:
+        return own
+    is_plain = own.applied == Deliver()
+    if not is_plain and isinstance(asked.applied, Annotate | Escalate) and own.notice is not None:
+        return own
+    hold = _hold_in(asked.action)
+    if is_plain or hold is None or hold.on_expiry != "deliver":
+        return asked
+    rejecting = replace(hold, on_expiry="reject")
+    if isinstance(asked.action, Escalate):
+        return replace(asked, action=replace(asked.action, otherwise=rejecting))
+    return replace(asked, action=rejecting)
+
+
+def _hold_in(action: Action) -> Hold | None:
+    last = action.otherwise if isinstance(action, Escalate) else action
+    return last if isinstance(last, Hold) else None
 
 
 def _severities(decision: Decision) -> tuple[float, float]:

@@ -316,7 +316,9 @@ class App:
         await self._parts.store.open()
         if self._parts.records is not None:
             self._parts.records.open()
-        await self._parts.traffic.open(self._reloading.current.setup.book)
+        await self._parts.traffic.open(
+            self._reloading.current.setup.book, self._reloading.current.router.route_of
+        )
         await self._reloading.start()
         self._retention.start()
         if self._desk is not None:

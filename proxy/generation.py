@@ -134,7 +134,7 @@ class Generation:
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
         completions = Completions(
             config,
-            Governing((policy,), parts.traffic),
+            Governing((policy,), parts.traffic, self.router.route_of),
             self.setup.book,
             self.router,
             self.scores,

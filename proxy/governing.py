@@ -6,7 +6,7 @@ make more of its replies wait or be withheld.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from policies import (
     decide,
     stream_mode,
     strictest,
+    with_asked,
 )
 from proxy.completion_request import CompletionRequest
 from proxy.errors import BadRequestError
@@ -32,9 +33,19 @@ STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 class Governing:
     """`policies` decide together; what follows from them alone is found out once."""
 
-    def __init__(self, policies: tuple[Policy, ...], traffic: Traffic) -> None:
+    def __init__(
+        self,
+        policies: tuple[Policy, ...],
+        traffic: Traffic,
+        route_of: Callable[[str], str] = str,
+        asked: Policy | None = None,
+    ) -> None:
+        """`route_of` says which route of the configuration a model's name takes; `asked` is the
+        last of the policies, where a client has asked for it."""
         self.policies = policies
         self._traffic = traffic
+        self._route_of = route_of
+        self._asked = asked
         enforced = [policy for policy in policies if policy.is_enforced]
         self.is_enforced = bool(enforced)
         self.asking = next((each.ask for each in enforced if each.ask is not None), None)
@@ -58,14 +69,20 @@ class Governing:
                 f"policy {policy.name!r} asks several times, which no request can ask for",
                 code="unusable_policy",
             )
-        return Governing((*self.policies, policy), self._traffic)
+        return Governing((*self.policies, policy), self._traffic, self._route_of, policy)
+
+    def _together(self, decisions: Iterable[Decision]) -> Decision:
+        if self._asked is None:
+            return strictest(decisions)
+        *own, asked = decisions
+        return with_asked(strictest(own), asked)
 
     def _decide_together(self, facts: Facts) -> Decision:
-        return strictest(decide(self._now(policy, facts), facts) for policy in self.policies)
+        return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
 
     def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
         """What happens to the reply that an escalation kept."""
-        return strictest(
+        return self._together(
             after_escalation(self._now(policy, facts, is_new=False), decision, facts)
             for policy in self.policies
         )
@@ -74,7 +91,8 @@ class Governing:
         """The policy as it stands now; what it looks at beyond the reply is filled in."""
         if not policy.follows_traffic:
             return policy
-        return self._traffic.policy_for(policy, facts, is_new=is_new)
+        route = self._route_of(facts.model)
+        return self._traffic.policy_for(policy, facts, route, is_new=is_new)
 
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
         """How the stream of a request has to be sent so that each policy can decide on it."""

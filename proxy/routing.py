@@ -60,6 +60,13 @@ class Router:
             f"no route of the configuration matches model {model!r}", param="model"
         )
 
+    def route_of(self, model: str) -> str:
+        """The glob of the configuration that a model's name takes; empty where there is none."""
+        for pattern, _ in self._routes:
+            if pattern.match(model):
+                return pattern.pattern
+        return self._routes[-1][0].pattern if self._routes and not model else ""
+
     def default_name(self) -> str | None:
         """Where requests without a model go: the upstream of the last, widest route."""
         return self._routes[-1][1] if self._routes else None

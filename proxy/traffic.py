@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -35,12 +35,12 @@ from proxy.watch import Sight, sight_of
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
-MOST_MODELS: Final = 256  # of which recent confidences are known; clients choose their names
+MOST_KEYS: Final = 256  # of which recent confidences are known apart from those of all
 
 
 @dataclass(slots=True)
 class _Recent:
-    """Of a policy and model: the confidences of recent replies, one of each conversation."""
+    """Of a policy and route: the confidences of recent replies, one of each conversation."""
 
     confidences: RecentConfidences = field(default_factory=RecentConfidences)
     counted: SeenConversations = field(default_factory=SeenConversations)
@@ -66,7 +66,8 @@ class Traffic:
     def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
         self._url = url
         self._look_every_s = look_every_s
-        self._recent: dict[tuple[str, str], _Recent] = {}
+        self._recent: dict[tuple[str, str], _Recent] = {}  # by policy and route
+        self._of_key: dict[tuple[str, str, str], _Recent] = {}  # and key
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
         self._sights: dict[Path, Sight] = {}
         self._last_verdict = 0
@@ -76,15 +77,15 @@ class Traffic:
         self._looking: asyncio.Task[None] | None = None
         self._one_look = asyncio.Lock()
 
-    async def open(self, policies: Iterable[Policy]) -> None:
+    async def open(self, policies: Iterable[Policy], route_of: Callable[[str], str] = str) -> None:
         """Takes up what the record knows about these policies; raises StoreError."""
         following = [policy for policy in policies if policy.follows_traffic]
         for policy in following:
             self._follow(policy)
             if "share_below" in policy.looks_at:
                 for each in await asyncio.to_thread(self._recorded, policy.name):
-                    recent = self._recent_of(policy, each.model)
-                    recent.add(each.confidence, each.conversation, each.at)
+                    for recent in self._recent_of(policy, route_of(each.model), each.key):
+                        recent.add(each.confidence, each.conversation, each.at)
         if following:
             await self._look()
 
@@ -102,35 +103,47 @@ class Traffic:
             self._findings.close()
             self._findings = None
 
-    def policy_for(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
+    def policy_for(
+        self, policy: Policy, facts: Facts, route: str, *, is_new: bool = True
+    ) -> Policy:
         """Fills in what the facts lack, and gives the policy as its certificate stands now.
+
+        Confidences are compared with those of the same `route` of the configuration, whatever the
+        model is called, and of the same key once enough of its own are known.
 
         A reply that `is_new` counts as traffic, once for each conversation. Monitors look at
         requests for one choice alone.
         """
         if "share_below" in policy.looks_at:
-            self._rank(policy, facts, is_new)
+            self._rank(policy, facts, route, is_new)
         followed = self._follow(policy)
         if is_new and facts.n == 1 and (found := followed.see(facts)):
             self._note(found)
         return followed.policy
 
-    def _rank(self, policy: Policy, facts: Facts, is_new: bool) -> None:
+    def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
         if facts.confidence is None:
             return
-        recent = self._recent_of(policy, facts.model)
-        facts.share_below = recent.confidences.share_below(facts.confidence)
+        recents = self._recent_of(policy, route, facts.key)
+        for recent in recents:  # the key's own, if there are enough, before those of all
+            facts.share_below = recent.confidences.share_below(facts.confidence)
+            if facts.share_below is not None:
+                break
         if is_new:
-            recent.add(facts.confidence, facts.conversation, time.time())
+            for recent in recents:
+                recent.add(facts.confidence, facts.conversation, time.time())
 
-    def _recent_of(self, policy: Policy, model: str) -> _Recent:
-        """Those of a policy and model; of too many, the one not seen for longest is forgotten."""
-        key = policy.name, model
-        recent = self._recent.pop(key, None) or _Recent()
-        self._recent[key] = recent
-        if len(self._recent) > MOST_MODELS:
-            del self._recent[next(iter(self._recent))]
-        return recent
+    def _recent_of(self, policy: Policy, route: str, key: str | None) -> list[_Recent]:
+        """Those of a key and of all keys; of too many keys, the one not seen for longest goes."""
+        of_all = self._recent.setdefault((policy.name, route), _Recent())
+        if key is None:
+            return [of_all]
+        whose = policy.name, route, key
+        own = self._of_key.pop(whose, None) or _Recent()
+        self._of_key[whose] = own
+        if len(self._of_key) > MOST_KEYS:
+            del self._of_key[next(iter(self._of_key))]
+        return [own, of_all]
 
     def _follow(self, policy: Policy) -> CertifiedPolicy:
         """What is known about a policy; one that was loaded anew is taken up."""

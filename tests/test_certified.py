@@ -17,6 +17,7 @@ import structlog
 from policies import Certificate, Labelled, Scope, certify, load_policy
 from proxy.store.drift import Monitor, MonitorKey, Position, write_monitors
 from proxy.store.findings import Findings, Withdrawal
+from tests.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
 from tests.faulty_upstream import FaultyUpstream
 from tests.live_proxy import LiveProxy, WordScorer, until
 
@@ -29,6 +30,7 @@ rules:
   - {name: surely right, when: {confidence: {max_error: 0.1}}, then: deliver}
 default: block
 """
+KEYS: dict[str, Any] = {"keys": "required", "upstream": {"api_key": OWN_KEY}}
 Start = Callable[..., LiveProxy]
 
 
@@ -307,10 +309,34 @@ def test_the_least_sure_share_of_recent_replies_is_known_after_a_restart(start: 
     for n in range(100):
         assert action(proxy, round(0.5 + n / 250, 4)) == "deliver"
     assert [action(proxy, c) for c in (0.51, 0.52, 0.7, 0.9)] == ["block"] * 2 + ["deliver"] * 2
-    assert action(proxy, 0.51, model="split") == "deliver", "each model has a distribution"
+    for n in range(260):
+        named = {"model": f"new-{n}", "headers": {"x-faulty": "ok"}}
+        expected = ("block", 0.5) if n % 20 == 0 else ("deliver", 0.99)
+        assert action(proxy, expected[1], **named) == expected[0], "no name leaves the route"
+    assert action(proxy, 0.501) == "block", "nor do many names make it forgotten"
 
     restarted = start(LOWEST)
     assert [action(restarted, c) for c in (0.5, 0.9)] == ["block", "deliver"]
+
+
+def test_a_share_is_that_of_the_key_once_it_is_known(
+    upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Another tenant's unsure replies do not make those of the first look sure."""
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=LOWEST, **KEYS)
+    ada, bob = (make_key(proxy.store_path, name=name)[0] for name in ("ada", "bob"))
+    for secret in (ada, bob):
+        wait_until_known(proxy.base_url, secret)
+
+    def act(secret: str, confidence: float) -> str:
+        return ask_with(proxy.base_url, secret, f"p={confidence}").headers[ACTION]
+
+    for n in range(100):
+        act(ada, round(0.5 + n / 250, 4))
+    for n in range(200):
+        ask_with(proxy.base_url, bob, f"{n} p=0.1")
+    assert act(ada, 0.51) == "block"
+    proxy.stop()
 
 
 def test_a_share_counts_each_reply_once_and_streams_too(start: Start) -> None:

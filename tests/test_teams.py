@@ -9,7 +9,7 @@ import httpx
 import pytest
 from openai import BadRequestError, OpenAI, RateLimitError
 
-from policies import Facts, decide, load_policy, parse_policy, strictest
+from policies import Escalate, Facts, Hold, decide, load_policy, parse_policy, strictest, with_asked
 from proxy.rates import Buckets
 from tests.client_keys import (
     NOTICED_WITHIN_S,
@@ -307,6 +307,40 @@ def test_a_configured_policy_can_be_asked_for_by_its_name(proxy: LiveProxy) -> N
     response = ask_with(proxy.base_url, plain, "p=0.1", x_pinocchio_policy="strict")
     assert response.status_code in (200, 503)  # the team's limit is not the key's
     assert policy_of(response) == "strict"
+
+
+HASTY = "{hold: {queue: q, on_expiry: deliver, expires: 1s}}"
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "policy_name", "on_expiry"),
+    [
+        ("deliver", HASTY, "asked", "deliver"),
+        ("{deliver: {notice: Look}}", "{annotate: {label: x}}", "own", None),
+        ("{deliver: {notice: Look}}", "{escalate: {to: big}}", "own", None),
+        ("{deliver: {notice: Look}}", HASTY, "asked", "reject"),
+        ("{annotate: {label: x}}", HASTY, "asked", "reject"),
+        ("clarify", HASTY, "asked", "reject"),
+        ("clarify", f"{{escalate: {{to: big, otherwise: {HASTY}}}}}", "asked", "reject"),
+        ("{hold: {queue: seniors}}", HASTY, "own", "reject"),
+        ("block", HASTY, "own", None),
+        ("{hold: {on_expiry: deliver}}", "block", "asked", None),
+    ],
+)
+def test_an_asked_policy_takes_nothing_back(
+    own: str, asked: str, policy_name: str, on_expiry: str | None
+) -> None:
+    """Neither a visible notice nor, by a hold that delivers on expiry, what was withheld."""
+    facts = Facts(0.5, "m")
+    found = with_asked(
+        *(
+            decide(parse_policy(f"{{version: 1, name: {name}, default: {then}}}", "p.yaml"), facts)
+            for name, then in (("own", own), ("asked", asked))
+        )
+    )
+    action = found.applied.otherwise if isinstance(found.applied, Escalate) else found.applied
+    assert found.policy == policy_name
+    assert (action.on_expiry if isinstance(action, Hold) else None) == on_expiry
 
 
 def test_what_is_carried_out_counts_before_what_a_shadow_would_do() -> None:
