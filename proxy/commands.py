@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8_000
 
+NAME_SHOWN = 80  # characters of a name that a client chose
 cli = typer.Typer(no_args_is_help=True)
 reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
 cli.add_typer(reviews, name="reviews")
@@ -187,7 +188,8 @@ def list_reviews(
             sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
             age = f"{_span(time.time() - listed.created_at)} ago"
             typer.echo(
-                f"{listed.id}  {sure}  {listed.queue}  {listed.model}  {age}  {_end(listed)}"
+                f"{listed.id}  {sure}  {plain(listed.queue)}  {plain(listed.model[:NAME_SHOWN])}"
+                f"  {age}  {_end(listed)}"
                 f"  {listed.question[:60]!r}"
             )
             for call in desk.calls(listed):
@@ -202,7 +204,7 @@ def show_review(id: str, config: ConfigOption = None) -> None:
         held = desk.held(id)
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts = _facts(desk, held)
-    typer.echo(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False))
+    typer.echo(plain_json(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)))
 
 
 @reviews.command("approve")
@@ -284,6 +286,15 @@ def plain(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def plain_json(text: str) -> str:
+    """JSON for a terminal: the same values, and what could move its cursor is escaped."""
+    return "".join(each if each.isprintable() or each == "\n" else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
 
 
 def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:

@@ -22,6 +22,7 @@ from proxy.large_json import has_many, loads_large
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
+LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
 
 
 @dataclass(slots=True)
@@ -155,6 +156,9 @@ async def read_completion_request(
     is_large = has_many(body)
     payload = await apart(parse_large_object, body) if is_large else parse_json_object(body)
     model = payload.get("model")
+    if isinstance(model, str) and len(model) > LONGEST_MODEL:
+        message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
+        raise BadRequestError(message, param="model", code="invalid_model")
     asked = CompletionRequest(
         format,
         request.body,

@@ -38,6 +38,7 @@ CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client th
 KEY_FIELDS: Final = FIELDS | {
     *(b"x-goog-api-key", b"ocp-apim-subscription-key", b"x-auth-token"),
 }
+LONGEST_MODEL: Final = 1_024  # characters of a name in lines and rows
 KEY_PARAMETERS: Final = frozenset({"key", "api-key", "api_key", "apikey", "access_token"})
 NOTHING_TOLD = (None,) * 10
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
@@ -80,6 +81,11 @@ def presented(request: Request) -> bytes:
 @remembers(1_024)
 def _hashed(presented: bytes) -> str:
     return hashlib.sha256(presented).hexdigest()
+
+
+def cut(name: str | None) -> str | None:
+    """A name that others chose, short enough for a line and a row."""
+    return name if name is None or len(name) <= LONGEST_MODEL else f"{name[:LONGEST_MODEL]}.."
 
 
 class Clock:
@@ -225,9 +231,9 @@ class Exchange:
         facts: dict[str, Any] = {
             "request_id": self.request_id,
             "method": self.request.method,
-            "path": self.request.path,
+            "path": cut(self.request.path),
             "upstream": self.upstream,
-            "model": self.model,
+            "model": cut(self.model),
             "stream": self.is_stream,
             "status": self.status,
             "overhead_ms": round(self.overhead_ms(), 1),
@@ -266,9 +272,9 @@ class Exchange:
             self.request_id,
             time.time() - total_ms / 1_000,
             hash_key(request),
-            request.path,
+            cut(request.path),
             self.upstream,
-            self.model,
+            cut(self.model),
             int(self.is_stream),
             self.status,
             error,

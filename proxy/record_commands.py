@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from proxy.commands import AsOption, ConfigOption, errors_told, existing_store, reviews, stop, user
+from proxy.commands import (
+    NAME_SHOWN,
+    AsOption,
+    ConfigOption,
+    errors_told,
+    existing_store,
+    plain,
+    reviews,
+    stop,
+    user,
+)
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -113,7 +123,8 @@ def explain(
         return
     if is_poll:
         typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
-    typer.echo("\n".join(_explained(recorded, now, explanations)))
+    for told in _explained(recorded, now, explanations):
+        typer.echo("\n".join(plain(line) for line in told.split("\n")))
     if held is not None:
         typer.echo(_review_told(held))
 
@@ -137,7 +148,8 @@ def _explained(
     from policies import strictest
 
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
-    model = recorded.facts[0].model if recorded.facts else recorded.model  # the one asked for
+    asked = recorded.facts[0].model if recorded.facts else recorded.model
+    model = plain((asked or "none")[:NAME_SHOWN])
     yield f"{recorded.request_id} at {at}: model {model}, status {recorded.status}"
     if not recorded.facts:
         why = recorded.reason or recorded.error or recorded.confidence_status

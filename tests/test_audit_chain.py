@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -20,15 +21,15 @@ from typer.testing import CliRunner, Result
 from proxy.audit_commands import cli
 from proxy.exchange import new_request_id
 from proxy.keys import ClientKey
-from proxy.store.audit_chain import KEY_VARIABLE, key_file
+from proxy.store.audit_chain import KEY_VARIABLE, audit_chain, key_file, mac_of
 from proxy.store.client_keys import KeyStore
-from proxy.store.database import path_of
+from proxy.store.database import open_engine, path_of
 from proxy.store.findings import Findings, Withdrawal
 from proxy.store.held_replies import REJECTED, RELEASED, Store
 from proxy.store.records import Records
 from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
-from tests.live_proxy import ROOT, environment, run_cli
+from tests.live_proxy import ROOT, environment, run_cli, until
 from tests.postgres import PostgresServer
 from tests.reviewing import decide, expire
 from tests.test_records import row
@@ -242,26 +243,86 @@ def test_a_head_that_is_none_raises_no_alarm(url: str, run: Run, head: str) -> N
     assert f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}" in done.stderr
 
 
-def test_what_was_there_before_the_chain_is_counted(store_url: str, run: Run) -> None:
-    """Rows from before are no break, as long as no more are there than were."""
+def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run) -> None:
+    """Rows from before are covered once it begins: none can be swapped for another."""
     ids = record(store_url, 4)
+    keys = KeyStore(store_url)
+    keys.add(ClientKey("key_old", "digest", 1.0))
+    keys.close()
     execute(store_url, "DELETE FROM audit_chain")
     record(store_url, 2)
     done = run("verify")
     assert done.exit_code == 0, done.output
-    assert "4 rows are from before the chain began" in done.stdout
+    assert "cover 1 of client_keys, 6 of exchanges" in done.stdout
+    execute(store_url, "UPDATE client_keys SET id = 'key_new', role = 'admin'")
+    execute(store_url, f"UPDATE exchanges SET request_id = 'req_0' WHERE request_id = '{ids[0]}'")
+    done = run("verify")
+    assert done.exit_code == 1
+    for told in ("client_keys key_old", "client_keys key_new", "exchanges req_0"):
+        assert told in done.stdout
+
+
+def test_what_is_newer_than_an_older_chain_is_not_from_before_it(store_url: str, run: Run) -> None:
+    """A chain of an earlier version counted what was there: only what is as old can be that."""
+    record(store_url, 3)
+    engine = open_engine(store_url)
+    with engine.begin() as connection:
+        connection.execute(audit_chain.delete())
+        old = {"sequence": 1, "at": time.time(), "kind": "begun", "of": "", "previous": ""}
+        covers = json.dumps({"exchanges": 3, "client_keys": 1})
+        entry = {**old, "covers": covers, "digest": hashlib.sha256(covers.encode()).hexdigest()}
+        key = os.environ[KEY_VARIABLE].encode()
+        connection.execute(audit_chain.insert().values(**entry, mac=mac_of(key, entry)))
+    engine.dispose()
+    assert run("verify").exit_code == 0
+    made_at = time.time() + 1
     execute(
         store_url,
-        f"UPDATE exchanges SET request_id = 'req_0' WHERE request_id = '{ids[0]}'",
+        "INSERT INTO client_keys (id, digest, created_at, role) "
+        f"VALUES ('key_1', 'd', {made_at}, 'admin')",
     )
-    assert run("verify").exit_code == 0, "what no entry covers can be changed"
-    execute(
-        store_url,
-        "INSERT INTO exchanges (request_id, started_at, key_hash, path, is_stream, status, "
-        "total_ms, overhead_ms) SELECT 'req_1', started_at, key_hash, path, is_stream, status, "
-        "total_ms, overhead_ms FROM exchanges WHERE request_id = 'req_0'",
-    )
-    assert run("verify").exit_code == 1
+    done = run("verify")
+    assert (done.exit_code, "client_keys key_1: no entry covers it" in done.stdout) == (1, True)
+
+
+def test_a_running_proxy_says_that_its_chain_begins_anew(
+    store_url: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It knew a last entry: where that is gone the log says so, and the chain itself does."""
+    records = Records(store_url, every_s=0.001)
+    records.open()
+    engine = open_engine(store_url)
+
+    def entries() -> int:
+        with engine.connect() as connection:
+            return len(connection.execute(audit_chain.select()).all())
+
+    records.add(tuple(row(new_request_id())))
+    until(entries)
+    with engine.begin() as connection:
+        connection.execute(audit_chain.delete())
+    records.add(tuple(row(new_request_id())))
+    until(entries)
+    records.close()
+    engine.dispose()
+    assert "audit_chain_cut" in capsys.readouterr().out
+    done = run("verify")
+    assert (done.exit_code, "it is gone, or another than the head" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("model", ["m\ud800", "m\0", "m" * 5_000_000])
+def test_no_name_keeps_an_exchange_out_of_the_record(store_url: str, run: Run, model: str) -> None:
+    """What a database cannot keep is kept as its escape, and covered."""
+    records = Records(store_url, every_s=0.001)
+    records.open()
+    values = row(id := new_request_id())
+    records.add(tuple(model if value == "gpt" else value for value in values))
+    records.close()
+    assert records.shed == 0
+    found = execute(store_url, f"SELECT model FROM exchanges WHERE request_id = '{id}'")
+    assert len(found) == 1
+    done = run("verify")
+    assert (done.exit_code, "cover 1 of exchanges" in done.stdout) == (0, True)
 
 
 def test_another_key_fits_nothing(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +408,7 @@ def verified(url: str, tmp_path: Path, *options: str) -> Result:
 def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What was recorded without a key is not covered, and nobody is said to have inserted it."""
+    """What was recorded without a key is covered from then on."""
     monkeypatch.delenv(KEY_VARIABLE)
     record(postgres_url, 30)
     monkeypatch.setenv(KEY_VARIABLE, "later")
@@ -358,7 +419,7 @@ def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
     record(postgres_url, 2)
     after = verified(postgres_url, tmp_path)
     assert after.exit_code == 0
-    assert "30 rows are from before the chain began" in after.stdout
+    assert "cover 32 of exchanges" in after.stdout
     assert "nothing was changed" in after.stdout
 
 

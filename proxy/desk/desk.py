@@ -23,6 +23,7 @@ from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
 from proxy.desk.waiting_calls import Doubts, WaitingCall, calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.json_splice import json_object
+from proxy.store.database import storable
 from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import (
     EXPIRED,
@@ -31,7 +32,6 @@ from proxy.store.held_replies import (
     RELEASED,
     HeldReply,
     state_name,
-    storable,
     stored_state,
 )
 from proxy.store.outbox import delivery_counts

@@ -7,7 +7,9 @@ its `mac` binds them to the entry before:
     digest = SHA-256(covers)        mac = HMAC-SHA-256(key, [sequence, at, kind, table, digest,
                                                              previous mac])
 
-The first entry says how many rows there were before it. The key is `PINOCCHIO_CHAIN_KEY`, else for
+The first entry is followed by some that cover the rows that were there before it. What a running
+proxy has written last it knows: where that is gone from the database, the log says so, and the next
+entry does, in the chain itself. The key is `PINOCCHIO_CHAIN_KEY`, else for
 SQLite a random one in a file beside the database; PostgreSQL without a key has no chain.
 """
 
@@ -19,7 +21,7 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +36,11 @@ log = structlog.get_logger(__name__)
 
 KEY_VARIABLE: Final = "PINOCCHIO_CHAIN_KEY"
 BEGUN, FORGOTTEN = "begun", "forgotten"
+FOUND: Final = "found"  # of rows that were there before the chain
+CUT: Final = "cut"  # in place of entries that a running proxy knew
+BOUND: Final = "bound"  # in the first entry: rows from before it are covered
+_FOUND_AT_ONCE: Final = 500
+_WRITTEN: Final = "pinocchio_audit_head"  # of a connection's transaction, until it is committed
 CHAINED: Final = (
     *("exchanges", "held_replies", "verdicts", "feedback"),
     *("withdrawn_grants", "client_keys"),
@@ -64,9 +71,16 @@ class Chain:
     def __init__(self, url: str) -> None:
         self._url = url
         self._key: bytes | None = None
+        self._known: tuple[int, str] | None = None  # the last entry that was written here
 
     def attach(self, engine: sa.Engine) -> None:
         engine.update_execution_options(**{_OPTION: self})
+        sa.event.listen(engine, "commit", self._committed)
+        sa.event.listen(engine, "rollback", lambda connection: connection.info.pop(_WRITTEN, None))
+
+    def _committed(self, connection: sa.Connection) -> None:
+        if (head := connection.info.pop(_WRITTEN, None)) is not None:
+            self._known = head
 
     def append(self, connection: sa.Connection, kind: str, of: str, covers: bytes) -> None:
         """Adds an entry, last in a transaction that has written something."""
@@ -76,10 +90,7 @@ class Chain:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         last = connection.execute(_last).one_or_none()
         sequence, previous = (last.sequence, last.mac) if last else (0, "")
-        entries = [(kind, of, covers)]
-        if last is None:
-            entries.insert(0, (BEGUN, "", orjson.dumps(_counts(connection))))
-        for each_kind, each_of, each_covers in entries:
+        for each_kind, each_of, each_covers in self._entries(connection, last, kind, of, covers):
             sequence += 1
             values = {
                 "sequence": sequence,
@@ -92,6 +103,30 @@ class Chain:
             }
             previous = mac_of(key, values)
             connection.execute(audit_chain.insert().values(**values, mac=previous))
+        connection.info[_WRITTEN] = sequence, previous
+
+    def _entries(
+        self, connection: sa.Connection, last: Any, kind: str, of: str, covers: bytes
+    ) -> Iterator[tuple[str, str, bytes]]:
+        """What is added for a change: kind, table and rows."""
+        if (lost := self._lost(connection, last)) is not None:
+            log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
+            if last is not None:
+                yield CUT, "", orjson.dumps({"after": lost})
+        if last is None:
+            told = {BOUND: True} | ({"after": lost} if lost is not None else {})
+            yield BEGUN, "", orjson.dumps(told)
+            yield from _there_before(connection, of, orjson.loads(covers))
+        yield kind, of, covers
+
+    def _lost(self, connection: sa.Connection, last: Any) -> str | None:
+        """The entry that was written here last, where the database has it no more."""
+        known = self._known
+        if known is None or (last is not None and (last.sequence, last.mac) == known):
+            return None
+        sequence, mac = known
+        its = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
+        return None if connection.execute(its).scalar() == mac else f"{sequence}:{mac}"
 
     def _its_key(self) -> bytes | None:
         if self._key is None:
@@ -178,14 +213,26 @@ def _hashed(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-def _counts(connection: sa.Connection) -> dict[str, int]:
-    """How many rows each table has."""
+def _there_before(
+    connection: sa.Connection, of: str, covers: Mapping[str, str]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Entries that cover the rows of all tables, but for those of `of` that are covered anyway."""
     from proxy.store.schema import all_tables  # which imports this module
 
-    tables, count = all_tables().tables, sa.select(sa.func.count())
-    return {
-        name: connection.execute(count.select_from(tables[name])).scalar_one() for name in CHAINED
-    }
+    for name in CHAINED:
+        table = all_tables().tables[name]
+        [key], last = table.primary_key.columns, None
+        while True:
+            query = sa.select(table).order_by(key).limit(_FOUND_AT_ONCE)
+            rows = connection.execute(query if last is None else query.where(key > last)).all()
+            if not rows:
+                break
+            last = rows[-1][_place_of_key(table)]
+            fresh = [
+                row for row in rows if name != of or str(row[_place_of_key(table)]) not in covers
+            ]
+            if fresh:
+                yield FOUND, name, covered(table, fresh)
 
 
 # --- the key -------------------------------------------------------------------------------------

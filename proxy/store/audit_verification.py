@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,13 +21,26 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from proxy.store.audit_chain import BEGUN, CHAINED, FORGOTTEN, audit_chain, digest_of, mac_of
+from proxy.store.audit_chain import (
+    BEGUN,
+    BOUND,
+    CHAINED,
+    CUT,
+    FORGOTTEN,
+    audit_chain,
+    digest_of,
+    mac_of,
+)
 from proxy.store.findings import reading
-from proxy.store.records import exchanges
+from proxy.store.records import exchanges, first_id
 from proxy.store.schema import all_tables
 
 MOST_TOLD: Final = 100
 _AT_ONCE: Final = 500
+_TIMES: Final = {  # when a row was made, in seconds since the epoch
+    **dict.fromkeys(("held_replies", "client_keys"), "created_at"),
+    "verdicts": "given_at",
+}
 _HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
 
@@ -57,9 +71,9 @@ class Break:
 class Findings:
     """`head` names the last entry, as SEQUENCE:MAC; rows are counted by table.
 
-    `earlier` are rows from before the chain began, `forgotten` those that retention deleted. Of the
-    first `unverified` entries nothing is known: they were made with another key, and this one has
-    been in use since `verified_since`, in seconds since the epoch.
+    `earlier` are rows from before a chain that did not cover them, `forgotten` those that retention
+    deleted. Of the first `unverified` entries nothing is known: they were made with another key,
+    and this one has been in use since `verified_since`, in seconds since the epoch.
     """
 
     entries: int = 0
@@ -134,6 +148,8 @@ class _Verification:
         self._before_chain: Counter[str] = Counter()
         self._oldest = ""  # exchanges before it were deleted in their time
         self._oldest_at = 0.0
+        self._begun_at = math.inf  # when the first entry was made
+        self._is_bound = False  # whether entries cover what was there before them
         self._first_at: float | None = None  # when the first entry was made with this key
 
     def run(self, head: str | None) -> Findings:
@@ -222,17 +238,29 @@ class _Verification:
     def _take_in(self, entry: Mapping[str, Any]) -> None:
         covers = json.loads(entry["covers"] or "{}")
         if entry["kind"] == BEGUN:
-            self._before_chain.update(covers)
+            if after := covers.get("after"):
+                self._add_cut(after)
+            self._begun_at = entry["at"]
+            self._is_bound = BOUND in covers
+            counts = {name: count for name, count in covers.items() if name in CHAINED}
+            self._before_chain.update(counts)
+            return
+        if entry["kind"] == CUT:
+            self._add_cut(covers["after"])
             return
         if entry["kind"] == FORGOTTEN:
             return
-        if entry["sequence"] == 2:  # these were counted as being there
+        if entry["sequence"] == 2 and not self._is_bound:  # these were counted as being there
             self._before_chain[entry["of"]] -= len(covers)
         if entry["of"] == exchanges.name:
             self._compare_exchanges(entry["sequence"], covers)
         else:
             told = {id: (digest, entry["sequence"]) for id, digest in covers.items()}
             self._latest.setdefault(entry["of"], {}).update(told)
+
+    def _add_cut(self, head: str) -> None:
+        """A running proxy knew this entry, and found it gone."""
+        self._found.add(int(head.partition(":")[0]), "tail_cut", "")
 
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
         ids = iter(covers)
@@ -255,6 +283,7 @@ class _Verification:
         uncovered = there - self._found.rows.get(exchanges.name, 0)
         if uncovered <= self._before_chain[exchanges.name]:
             self._found.earlier += max(0, uncovered)
+            self._look_for_later_exchanges(uncovered)
             return
         covered = set()
         for entry in self._entries(audit_chain.c.of == exchanges.name):
@@ -262,6 +291,21 @@ class _Verification:
         query = sa.select(exchanges.c.request_id).order_by(exchanges.c.request_id.desc())
         for (id,) in self._connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
             if id not in covered:
+                self._found.add(None, "row_inserted", exchanges.name, id)
+
+    def _look_for_later_exchanges(self, uncovered: int) -> None:
+        """Uncovered rows may be from before the chain, but not from after it began."""
+        if uncovered <= 0 or self._begun_at == math.inf:
+            return
+        began = first_id(self._begun_at)
+        covered = set()
+        for entry in self._entries(audit_chain.c.of == exchanges.name):
+            covered |= {id for id in json.loads(entry["covers"] or "{}") if id >= began}
+        later = sa.select(exchanges.c.request_id).where(exchanges.c.request_id >= began)
+        options = {"yield_per": _AT_ONCE}
+        for (id,) in self._connection.execute(later, execution_options=options):
+            if id not in covered and self._oldest_at <= self._begun_at:
+                self._found.earlier -= 1
                 self._found.add(None, "row_inserted", exchanges.name, id)
 
     def _compare_table(self, table: sa.Table) -> None:
@@ -273,7 +317,11 @@ class _Verification:
             for row in rows:
                 id = str(row[place])
                 if id not in latest:
-                    uncovered.append(id)
+                    at = row._mapping.get(_TIMES.get(table.name, ""))
+                    if at is not None and at > self._begun_at:
+                        self._found.add(None, "row_inserted", table.name, id)
+                    else:
+                        uncovered.append(id)
                     continue
                 digest, sequence = latest.pop(id)
                 self._found.count_row(table.name)

@@ -8,7 +8,10 @@ The driver of PostgreSQL is an extra, and imported where such a URL is opened.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 metadata = sa.MetaData()
+_one_maker = threading.Lock()  # of a file, before anybody has it open
 
 CONNECT_TIMEOUT_S = 10
 _SQLITE = "sqlite:///"
@@ -53,6 +57,7 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     from proxy.store.schema import prepare
 
     engine = _engine(url, is_durable)
+    _keep_private(path_of(url))
     try:
         prepare(engine)
     except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
@@ -72,6 +77,22 @@ def open_async_engine(url: str) -> AsyncEngine:
     return engine
 
 
+def _keep_private(path: Path | None) -> None:
+    """Prompts and replies are in the file: only its owner reads it, and what SQLite puts beside it,
+    which gets the same mode. Where that cannot be, another user's file is as its owner wants.
+
+    A file that is there is never opened: closing it would end the locks that SQLite has on it.
+    """
+    if path is None:
+        return
+    with _one_maker, contextlib.suppress(OSError):
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if each.exists() and each.stat().st_mode & 0o077:
+                each.chmod(0o600)
+
+
 def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert | sqlite.Insert:
     """An insert that may say what is done `on_conflict`, which is no common SQL."""
     if connection.dialect.name == "postgresql":
@@ -81,6 +102,13 @@ def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert
     from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
     return sqlite_insert(table)
+
+
+def storable(value: Any) -> Any:
+    """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return value
+    return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def cause(error: Exception) -> str:

@@ -17,9 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, insert_into, metadata, open_engine
+from proxy.store.database import cause, insert_into, metadata, open_engine, storable
 from proxy.store.findings import reading
-from proxy.store.held_replies import held_replies, storable
+from proxy.store.held_replies import held_replies
 from proxy.store.polls import polls
 from proxy.store.records import exchanges, first_id
 

@@ -21,7 +21,7 @@ from proxy.errors import StoreError, TooManyHeldError
 from proxy.store.audit_chain import note_change
 from proxy.store.bound_replies import BoundReplies
 from proxy.store.client_keys import client_keys
-from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of
+from proxy.store.database import cause, metadata, open_async_engine, open_engine, place_of, storable
 from proxy.store.review_events import happened, noted, review_events
 
 if TYPE_CHECKING:
@@ -303,10 +303,3 @@ def stored_state(name: str) -> str | None:
 def row_of(held: HeldReply) -> dict[str, Any]:
     """What is inserted for a reply."""
     return {column.name: storable(getattr(held, column.name)) for column in _held.columns}
-
-
-def storable(value: Any) -> Any:
-    """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
-    if not isinstance(value, str):
-        return value
-    return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_rows
-from proxy.store.database import cause, metadata, open_engine
+from proxy.store.database import cause, metadata, open_engine, storable
 from proxy.store.polls import Poll, put_polls
 
 log = structlog.get_logger(__name__)
@@ -190,7 +190,7 @@ class Records:
     def _write(self, batch: list[Row | Poll]) -> None:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
         again = [each for each in batch if isinstance(each, Poll)]
-        rows = [each for each in batch if not isinstance(each, Poll)]
+        rows = [tuple(map(storable, each)) for each in batch if not isinstance(each, Poll)]
         try:
             with self._engine.begin() as connection:
                 if again:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, open_engine
+from proxy.store.database import cause, open_engine, storable
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import (
     AUDIT,
@@ -29,7 +29,6 @@ from proxy.store.held_replies import (
     expire_some,
     held_replies,
     row_of,
-    storable,
 )
 from proxy.store.records import DAY_S, exchanges, first_id
 from proxy.store.review_events import KEPT_S, Event, event_columns, happened, review_events
