@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any, Final
 
-from proxy.apart import apart
 from proxy.asgi import Request
-from proxy.completion_request import CompletionRequest, parse_large_object
+from proxy.completion_request import CompletionRequest
 from proxy.config import Config
 from proxy.encoding import can_decode, decoded
 from proxy.errors import BadRequestError, NotFoundError, UpstreamBrokenError
@@ -24,7 +23,6 @@ from proxy.exchange import hash_key
 from proxy.formats import CHAT, RESPONSES
 from proxy.held import held_format
 from proxy.json_splice import json_object
-from proxy.large_json import has_many
 from proxy.named_ids import Place, ids_in_body, ids_in_query, place_in
 from proxy.spelling import names_in
 from proxy.sse import data_of
@@ -108,20 +106,18 @@ class Ownership:
     async def _in_body(self, request: Request) -> set[str]:
         if not request.body:
             return set()
-        body, encoding = request.body, request.header(b"content-encoding")
-        if encoding is not None:
-            if not can_decode(encoding):
-                message = f"a body with content-encoding {encoding!r} is not read; send it plain"
-                raise BadRequestError(message, code="unsupported_encoding")
-            try:
-                body = await decoded(body, encoding)
-            except (DecodedTooLargeError, UpstreamBrokenError) as error:
-                message = f"the body cannot be read as {encoding}"
-                raise BadRequestError(message, code="invalid_encoding") from error
-        if not has_many(body):
-            return ids_in_body(body)
-        await apart(parse_large_object, body)  # raises where it has more than is read
-        return await apart(ids_in_body, body)
+        encoding = request.header(b"content-encoding")
+        if encoding is None:
+            return await ids_in_body(request.body)
+        if not can_decode(encoding):
+            message = f"a body with content-encoding {encoding!r} is not read; send it plain"
+            raise BadRequestError(message, code="unsupported_encoding")
+        try:
+            body = await decoded(request.body, encoding)
+        except UpstreamBrokenError as error:
+            message = f"the body is no valid {encoding}, or too large"
+            raise BadRequestError(message, code="invalid_encoding") from error
+        return await ids_in_body(body)
 
     async def _check(
         self,
