@@ -9,7 +9,7 @@ What is wrong with an image costs the number and nothing else, and has a word (`
     image            the calibrator reads no images
     image_missing    a part without an image: a file that upstream keeps, or one not remembered here
     image_url        it is elsewhere, and may not be fetched from there
-    image_fetch      it was not to be had from there
+    image_fetch      it could not be downloaded
     image_format     no base64, no image of a known kind, damaged, or not what it says
     image_size       too many bytes or pixels, or too many images
     image_shape      far longer than wide, or the other way round

@@ -264,7 +264,7 @@ class App:
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever opens the address in a browser, or probes it, hears where to go."""
-        places = "the API is under /v1/, how the proxy is stands at /readyz"
+        places = "the API is under /v1/, the proxy's state is at /readyz"
         if self._admin_url and self._parts.is_loopback:
             places += f", the review desk is {self._admin_url}"
         error = NotFoundError(f"there is nothing at {scope['path']}; {places}", code="unknown_url")

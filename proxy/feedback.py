@@ -68,15 +68,15 @@ def _several(body: Any) -> list[Any]:
 
 def _label(item: Any, at: int) -> Feedback:
     if not isinstance(item, dict):
-        raise BadRequestError(f"label {at} is no object", param=f"feedback[{at}]")
+        raise BadRequestError(f"label {at}: it is no object", param=f"feedback[{at}]")
     for name in item:
         if name not in _KEYS:
             meant = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
-            text = f"label {at} has an unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
+            text = f"label {at}: unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
             raise BadRequestError(text, param=str(name))
     id, correct, note = (item.get(name) for name in _KEYS)
     if not isinstance(id, str) or not id:
-        text = f"label {at} has no request_id; a reply has it in the header x-pinocchio-request-id"
+        text = f"label {at}: no request_id; a reply has it in the header x-pinocchio-request-id"
         raise BadRequestError(text, param="request_id")
     if not (isinstance(correct, bool) or correct in (0, 1)):
         raise BadRequestError(f"label {at}: 'correct' must be true or false", param="correct")

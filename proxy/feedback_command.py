@@ -67,9 +67,11 @@ def feedback(
         typer.echo(text, err=True)
     if len(told) > MOST_TOLD:
         typer.echo(f"and {len(told) - MOST_TOLD} more", err=True)
-    typer.echo(f"{counts['kept']} labels kept, {len(told)} not")
+    labels_kept = "1 label" if counts["kept"] == 1 else f"{counts['kept']} labels"
+    typer.echo(f"{labels_kept} kept, {len(told)} not")
     if told:
-        raise stop(ExitStatus.FAILED, f"{len(told)} lines of {file} were not kept")
+        lines_told = "1 line" if len(told) == 1 else f"{len(told)} lines"
+        raise stop(ExitStatus.FAILED, f"not kept: {lines_told} of {file}")
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:

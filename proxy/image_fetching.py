@@ -108,4 +108,6 @@ class ImageFetcher:
 
 def _unreachable(url: httpx.URL, why: str) -> NotScorableError:
     """The error; of the URL only the host is told, the rest may be a secret."""
-    return NotScorableError("image_fetch", f"an image was not to be had from {url.host}: {why}")
+    return NotScorableError(
+        "image_fetch", f"an image could not be downloaded from {url.host}: {why}"
+    )

@@ -164,10 +164,16 @@ def _explained(
         yield f"      escalated from {recorded.escalated_from}; below is what its reply led to"
     for rule, action in recorded.shadowed:
         yield f"      rule {rule} in shadow would {action}"
+    lacks = sorted(recorded.lacks & policy.looks_at)
+    if lacks and recorded.is_by(policy):
+        yield f"now   the same version of the policy; its rules look at {', '.join(lacks)},"
+        yield "      which the record does not keep, so they are not tried again"
+        yield "the same decision"
+        return
     for index, explanation in enumerate(explanations):
         choice = f" choice {index}," if len(explanations) > 1 else ""
         yield f"now{choice}  {explanation}"
-    if lacks := sorted(recorded.lacks & policy.looks_at):
+    if lacks:
         yield f"the record lacks what a rule looks at: {', '.join(lacks)}"
     now = strictest(each.decision for each in explanations)
     yield "the same decision" if _is_same(recorded, now) else "another decision than then"
@@ -178,18 +184,21 @@ def _explained_values(
 ) -> dict[str, object]:
     from policies import facts_as_values, strictest
 
+    lacks = sorted(recorded.lacks & policy.looks_at)
+    then = {"policy": recorded.policy, "action": _then(recorded)}
+    facts = [facts_as_values(facts) for facts in recorded.facts]
+    said = {"request_id": recorded.request_id, "then": then, "facts": facts, "lacks": lacks}
+    if lacks and recorded.is_by(policy):
+        return {**said, "now": then, "is_same": True, "rules": []}
     now = strictest(each.decision for each in explanations) if explanations else None
     return {
-        "request_id": recorded.request_id,
-        "then": {"policy": recorded.policy, "action": _then(recorded)},
+        **said,
         "now": {"policy": now.label, "action": now.action.name} if now else None,
         "is_same": _is_same(recorded, now) if now else None,
-        "facts": [facts_as_values(facts) for facts in recorded.facts],
         "rules": [
             [{"rule": r.rule, "verdict": r.verdict, "reasons": r.reasons} for r in each.rules]
             for each in explanations
         ],
-        "lacks": sorted(recorded.lacks & policy.looks_at),
     }
 
 

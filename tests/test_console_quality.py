@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from policies import parse_policy
 from proxy.console import quality
 from proxy.console.pages import count
 from proxy.console.quality import Weighed, bands, ece, over_time, tradeoff, warnings, weighed
+from proxy.console.rules import policy_views
 from proxy.store.statistics import Labelled, Sample, Sampled, Window
 
 
@@ -118,3 +120,14 @@ def test_means_are_by_slice_and_by_model() -> None:
         "a": [0.2, None, 0.8],
         "b": [0.6, None, None],
     }
+
+
+def test_a_policy_that_is_also_a_teams_stands_once() -> None:
+    """What its rules decided is not shown a second time, as nothing."""
+    policy = parse_policy("version: 1\nname: desk\nrules: []\ndefault: deliver\n", "desk.yaml")
+    row = seen(0.9, policy=f"desk/default@{policy.digest}", action="deliver")
+    views, others = policy_views([policy, policy], [row])
+    assert [(view.name, view.is_default, view.rules[-1].count) for view in views] == [
+        ("desk", True, 1.0)
+    ]
+    assert others == []

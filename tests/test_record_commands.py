@@ -118,6 +118,31 @@ def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Pat
     assert "yes  pay: hold" in done.stdout, "what nobody can read is not waved through"
 
 
+def test_what_the_same_version_decided_stands_without_its_facts(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """A rule on arguments, which are not recorded, is not tried again: it would match anything."""
+    rule = "{name: pay, when: {tools: [{name: pay, arguments: {amount: {above: 9}}}]}, then: hold}"
+    text = f"version: 1\nname: desk\nrules: [{rule}]\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: desk.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    try:
+        fields: Any = {"tools": [{"type": "function", "function": {"name": "pay"}}]}
+        answer = proxy.ask("p=0.9", "tools", **fields)
+        id = answer.headers["x-pinocchio-request-id"]
+        proxy.recorded(id, "facts")
+    finally:
+        proxy.stop()
+    done = run("explain", id)
+    assert "now   the same version of the policy; its rules look at arguments" in done.stdout
+    assert done.stdout.splitlines()[-1] == "the same decision"
+    found = json.loads(run("explain", id, "--json").stdout)
+    assert found["now"] == found["then"]
+    assert (found["is_same"], found["lacks"]) == (True, ["arguments"])
+
+
 def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
     """Each choice has its own way through the rules; the strictest decision counts."""
     id = ask("p=0.2|p=0.9", n=2)

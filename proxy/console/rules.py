@@ -65,8 +65,9 @@ def policy_views(
             for name in _shadowed(row):
                 _add(shadowed, key, name, row.weight)
     views = []
-    for at, policy in enumerate(book):
-        key = policy.name, policy.digest
+    # a policy that is both the default and a team's stands in the book twice
+    loaded = {(policy.name, policy.digest): policy for policy in book}
+    for at, (key, policy) in enumerate(loaded.items()):
         earlier = sum(
             sum(counts.pop(other).values())
             for other in list(counts)

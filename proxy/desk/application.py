@@ -70,7 +70,9 @@ async def _unusable(request: Request, error: Exception) -> Response:
     found = error.errors()[0]
     if found["type"] == "json_invalid":
         return await envelope(request, _no_json(error))
-    where = ".".join(str(part) for part in found["loc"] if part != "body")
+    # pydantic ends the place of a wrong choice with the choices, which its sentence has anyway
+    places = (str(part) for part in found["loc"] if part != "body")
+    where = ".".join(place for place in places if not place.startswith("literal["))
     text = f"{where}: {found['msg']}" if where else found["msg"]
     return await envelope(request, UnusableBodyError(text, param=where or None))
 

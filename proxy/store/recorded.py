@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from policies import Exchange, Facts
+from policies import Exchange, Facts, Policy
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import held_replies
 from proxy.store.polls import poll_by
@@ -65,6 +65,11 @@ class Recorded:
     def rule(self) -> str:
         """The rule in the label, as it is written there."""
         return (self.policy or "").partition("/")[2].partition("@")[0]
+
+    def is_by(self, policy: Policy) -> bool:
+        """Whether this very version of the policy decided."""
+        digest = (self.policy or "").rpartition("@")[2]
+        return (self.policy_name, digest) == (policy.name, policy.digest)
 
     def exchanges(self) -> list[Exchange]:
         """What a replay looks at; a verdict is about a reply that has one choice."""
