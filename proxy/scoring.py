@@ -257,8 +257,11 @@ def _item(
 ) -> Item:
     if (beyond := unread_part(message)) is not None:
         raise NotScorableError(beyond, "an answer that is more than text and known calls")
-    tool_use = asked.tool_use(message)
-    return Item(asked.text, message_text(message), model, None, domain, (), tool_use)
+    try:
+        text = message_text(message)
+    except ValueError as error:
+        raise NotScorableError("content", str(error)) from error
+    return Item(asked.text, text, model, None, domain, (), asked.tool_use(message))
 
 
 def _step_back() -> None:

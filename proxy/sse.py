@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from proxy.json_splice import json_object
+
 MAX_EVENT_BYTES = 16 * 2**20
 MAX_EVENTS = 2**18  # of one stream that is kept; ten times those of the longest answers
 DONE = "[DONE]"
@@ -73,6 +75,9 @@ def hides_data(event: Event) -> bool:
         return False
     if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
         raw = raw[len(_BOM) :]  # the stream's first
+    data_lines = event.data.split("\n") if event.data is not None else []
+    if len(data_lines) > 1 and any(json_object(line) is not None for line in data_lines):
+        return True  # some readers take each line by itself
     lines = [line for line in re.split(rb"\r\n|\n|\r", raw) if not line.startswith(b"data")]
     return any(
         (b"data" in line or b"{" in line)

@@ -26,7 +26,7 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
             old.append(value)
         elif isinstance(value, str):
             message[key] = Pieces([value])
-        elif isinstance(value, list) and isinstance(old, list):
+        elif isinstance(value, list) and type(old) is list:
             old.extend(value)
         elif isinstance(value, dict):
             if not isinstance(old, dict):

@@ -190,7 +190,8 @@ class MessagesAssembler(Assembler):
         if isinstance(delta, dict):
             _update(message, delta)
         if isinstance(usage := data.get("usage"), dict):  # totals, not parts
-            message["usage"] = dict(message.get("usage") or {})
+            before = message.get("usage")
+            message["usage"] = dict(before) if isinstance(before, dict) else {}
             _update(message["usage"], usage)
         left_out = ("type", "delta", "usage", MEMBER)
         message.update({key: value for key, value in data.items() if key not in left_out})

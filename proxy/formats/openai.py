@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import ProxyError
-from proxy.formats.called import has_call
+from proxy.formats.called import has_call, is_stray, seems_call
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import index_of
 from proxy.json_splice import dumps, json_object, may_be_object, member_bytes
 from proxy.sse import DONE, Event, event_bytes, name_of
 
 _BOM = b"\xef\xbb\xbf"
+_NESTED = ("error", "detail")
+_WORDS = ("type", "code", "message", "param", "status")  # of an error
 _OF_ERRORS = frozenset(
     {
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
@@ -111,6 +113,15 @@ class ChunkAssembler(Assembler, ABC):
         """Takes in a chunk's `choices`."""
 
 
+def _of_error(told: Any) -> Any:
+    """What an error tells; of what looks like a part of an answer only the words."""
+    parts = told if isinstance(told, list) else [told]
+    if not any(seems_call(part) or (isinstance(part, dict) and is_stray(part)) for part in parts):
+        return told
+    words = told if isinstance(told, dict) else {}
+    return {key: words[key] for key in _WORDS if isinstance(words.get(key), str | int)}
+
+
 def unreadable(data: str) -> Sight:
     """An event whose data is no object for us."""
     return UNREAD if may_be_object(data) else NOTHING
@@ -118,8 +129,12 @@ def unreadable(data: str) -> Sight:
 
 def error_sight(told: Json, name: str | None = None) -> Sight:
     """An error; what else its event says may be a part of an answer, and is left out of `bare`."""
-    kept = {key: value for key, value in told.items() if key in _OF_ERRORS}
-    if len(kept) == len(told):
+    kept = {
+        key: _of_error(value)
+        for key, value in told.items()
+        if key in _OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list))
+    }
+    if kept == told:
         return Sight(is_end=True, is_error=True)
     bare = event_bytes(dumps(kept))
     if name is not None:

@@ -77,7 +77,7 @@ def _append(messages: list[Json], message: Json) -> None:
 
 
 def _messages_of(item: Mapping[str, Any]) -> list[Json]:
-    kind = item.get("type") or ("message" if "role" in item else "item_reference")
+    kind = str(item.get("type") or ("message" if "role" in item else "item_reference"))
     if kind == "message":
         return [{"role": item.get("role", "user"), "content": item.get("content")}]
     if kind in _LEFT_OUT:
