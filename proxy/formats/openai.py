@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import ProxyError
-from proxy.formats.called import has_call, is_stray, seems_call
+from proxy.formats.called import has_call, seems_call
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.merging import index_of
 from proxy.json_splice import dumps, json_object, may_be_object, member_bytes
@@ -16,6 +16,9 @@ from proxy.sse import DONE, Event, event_bytes, name_of
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")
 _WORDS = ("type", "code", "message", "param", "status")  # of an error
+_OF_ERROR_OBJECTS = frozenset(
+    {*_WORDS, "status_code", "metadata", "details", "innererror", "request_id", "error_type"}
+)
 _OF_ERRORS = frozenset(
     {
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
@@ -114,12 +117,14 @@ class ChunkAssembler(Assembler, ABC):
 
 
 def _of_error(told: Any) -> Any:
-    """What an error tells; of what looks like a part of an answer only the words."""
-    parts = told if isinstance(told, list) else [told]
-    if not any(seems_call(part) or (isinstance(part, dict) and is_stray(part)) for part in parts):
+    """What an error tells; of what may be a part of an answer only the words."""
+    if isinstance(told, str | int | float):
         return told
     words = told if isinstance(told, dict) else {}
-    return {key: words[key] for key in _WORDS if isinstance(words.get(key), str | int)}
+    if words and words.keys() <= _OF_ERROR_OBJECTS and not seems_call(words):
+        return told
+    kept = {key: words[key] for key in _WORDS if isinstance(words.get(key), str | int)}
+    return kept or {"message": "upstream failed"}
 
 
 def unreadable(data: str) -> Sight:
