@@ -26,7 +26,7 @@ LONGEST_HOST = 255 + len(":65535")
 _NAME = rb"[A-Za-z0-9._~!$&'()*+,;=%-]*"
 _ADDRESS = rb"\[[0-9A-Fa-f:.]+\]"
 _HOST = re.compile(rb"(?:%b|%b)(?::[0-9]{0,5})?" % (_NAME, _ADDRESS))
-_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00)[0-9A-Fa-f]{2})*"
+_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00))*"  # a broken percent sign stays as it is
 _QUERY = rb"(?:\?[!-\"$-~]*)?"
 _TARGET = re.compile(rb"(?:[Hh][Tt][Tt][Pp][Ss]?://([^/?]*))?%b%b|\*" % (_PATH, _QUERY))
 _REFUSED_METHODS = (b"CONNECT", b"PRI", b"TRACE")

@@ -392,7 +392,7 @@ def test_a_broken_policy_keeps_no_key_from_being_revoked(
     [line] = run_cli("keys", "list", "--config", path, "--json").stdout.splitlines()
     assert run_cli("keys", "revoke", json.loads(line)["id"], "--config", path).returncode == 0
     listed = run_cli("reviews", "list", "--config", path)
-    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "no reply is held\n")
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "no reply is open\n")
     labelled = run_cli("reviews", "verdict", "req_1", "wrong", "--config", path)
     assert "there is no record of req_1" in labelled.stderr
 
