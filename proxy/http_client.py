@@ -6,14 +6,16 @@ starts a task, a timer or a timeout context: silence is found by whoever compare
 the clock now and then (`pool.py`).
 
 What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`,
-folded or malformed fields, a protocol that nobody asked for (101). What sloppy servers do without
-harm is accepted: line ends without CR, spaces after a chunk's size.
+folded or malformed fields, transfer codings with `chunked` not at their end, line ends before a
+reply, a protocol that nobody asked for (101). What sloppy servers do without harm is accepted: line
+ends without CR, spaces after a chunk's size.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import re
 import select
 import sys
 from collections.abc import Callable, Coroutine
@@ -29,6 +31,7 @@ MAX_FIELDS = 512
 HIGH_WATER = 256 * 1024  # unread bytes of a body beyond which upstream has to wait
 JOINED = 64 * 1024  # a request body up to here is copied behind its head: one write, one packet
 WRITTEN_AT_ONCE = 256 * 1024
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
 
 
@@ -253,6 +256,9 @@ class Connection(asyncio.Protocol):
         if exchange is None:  # nobody asked: whatever this is, it must not answer the next request
             self._transport.abort()
             return
+        if not exchange.has_begun and data[:1] != b"H":  # the parser would pass over line ends
+            self._refuse("no status line")
+            return
         exchange.has_begun = True
         self.deadline = self._clock() + self._timeout_s
         self._overhead += len(data)
@@ -392,6 +398,7 @@ class Connection(asyncio.Protocol):
             if status < 100 or status == 101:
                 raise ValueError(f"status {status}")
             return
+        _check_codings(fields)
         exchange.status = status
         exchange.headers = fields
         self._is_reusable = self._parser.should_keep_alive()
@@ -414,7 +421,19 @@ def _size(fields: Headers) -> int:
 
 def _has_no_length(fields: Headers) -> bool:
     """RFC 9112, 6.3: whether the body goes on until the connection ends."""
-    codings = [value for name, value in fields if name == b"transfer-encoding"]
-    if codings:
-        return codings[-1].rpartition(b",")[2].strip().lower() != b"chunked"
+    if codings := _codings(fields):
+        return codings[-1] != b"chunked"
     return all(name != b"content-length" for name, _ in fields)
+
+
+def _check_codings(fields: Headers) -> None:
+    """Raises ValueError for transfer codings that are read in several ways: `chunked` twice or
+    before another one, an element that is empty or no token."""
+    codings = _codings(fields)
+    if b"chunked" in codings[:-1] or not all(map(_TOKEN.fullmatch, codings)):
+        raise ValueError("its transfer codings are no list with 'chunked' at its end")
+
+
+def _codings(fields: Headers) -> list[bytes]:
+    values = [value for name, value in fields if name == b"transfer-encoding"]
+    return [coding.strip(b" \t").lower() for value in values for coding in value.split(b",")]

@@ -723,6 +723,11 @@ NOT_HTTP = {
     "interim only": b"HTTP/1.1 100 Continue\r\n\r\n",
     "switching": b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
     "switching silently": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    "a line before it": b"\r\n" + OK,
+    "chunks twice": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+    b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks and nothing": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked,\r\n\r\n0\r\n\r\n",
+    "chunks before another": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
     "bad length": b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
     "length and chunks": STREAM[:-2] + b"content-length: 4\r\n\r\n0\r\n\r\n",

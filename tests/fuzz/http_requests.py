@@ -101,7 +101,7 @@ def one_stream(chance: random.Random) -> bytes:
     choices = Choices(chance)
     requests = [_request(choices) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
     stream = b"".join(requests) + END
-    return _damaged(chance, stream) if choices.is_odd() else stream
+    return damaged(chance, stream) if choices.is_odd() else stream
 
 
 def pieces(chance: random.Random, stream: bytes) -> list[bytes]:
@@ -116,7 +116,7 @@ def _request(choices: Choices) -> bytes:
     chance = choices.chance
     body = chance.choice((b"", b"hi", MORE, MORE, b"0\r\n\r\n", b"\r\n", b"a=b"))
     framing, sent = _framed(choices, body)
-    host = _named(choices, b"host", choices.of(b"x", HOSTS))
+    host = named(choices, b"host", choices.of(b"x", HOSTS))
     fields = choices.of([host], [[], [host, host], [host, b"host: y"]], 0.5) + framing
     if choices.is_odd(2):
         fields.append(b"connection: " + chance.choice(CONNECTIONS))
@@ -133,11 +133,11 @@ def _request(choices: Choices) -> bytes:
 
 def _framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
     """Fields that say how long the body is, and the body as it is sent."""
-    length, other_length = _length(choices, body), _length(choices, body)
-    coding = _named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))
+    length, other_length = length_of(choices, body), length_of(choices, body)
+    coding = named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))
     if choices.is_odd():
-        other = _named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))
-        chunks = _chunks(choices, body)
+        other = named(choices, b"transfer-encoding", choices.of(b"chunked", CODINGS))
+        chunks = chunked(choices, body)
         return choices.chance.choice(
             (
                 ([], body),
@@ -151,22 +151,22 @@ def _framed(choices: Choices, body: bytes) -> tuple[list[bytes], bytes]:
         return [], b""
     if choices.chance.random() < 0.5:
         return [length], body
-    return [coding], _chunks(choices, body)
+    return [coding], chunked(choices, body)
 
 
-def _named(choices: Choices, name: bytes, value: bytes) -> bytes:
+def named(choices: Choices, name: bytes, value: bytes) -> bytes:
     shown = name.decode().title() if choices.chance.random() < 0.3 else name.decode()
     written = choices.of("{}", NAMES, 0.5).format(shown).encode("latin-1")
     return written + choices.of(b": ", BETWEEN, 0.5) + value
 
 
-def _length(choices: Choices, body: bytes) -> bytes:
+def length_of(choices: Choices, body: bytes) -> bytes:
     n = len(body)
     text = choices.of("{n}", LENGTHS).format(n=n, m=n + 1, k=max(0, n - 1))
-    return _named(choices, b"content-length", text.encode("latin-1"))
+    return named(choices, b"content-length", text.encode("latin-1"))
 
 
-def _chunks(choices: Choices, body: bytes) -> bytes:
+def chunked(choices: Choices, body: bytes) -> bytes:
     ends = [b"\n", b"\r", b"", b"\r\n\r\n", b"  \r\n", b"\r\r\n", b"\n\r"]
     half = choices.chance.randrange(len(body) + 1)
     said = b""
@@ -177,7 +177,7 @@ def _chunks(choices: Choices, body: bytes) -> bytes:
     return said + choices.of(b"", TRAILERS, 2) + choices.of(b"\r\n", ends, 0.5)
 
 
-def _damaged(chance: random.Random, stream: bytes) -> bytes:
+def damaged(chance: random.Random, stream: bytes) -> bytes:
     at = chance.randrange(len(stream))
     return chance.choice(
         (
