@@ -26,6 +26,7 @@ from proxy.connections import connections_of
 from proxy.errors import BusyError, HeadTooLargeError, ProxyError, TooSlowError
 from proxy.http_cycle import Cycle, Outlet
 from proxy.request_heads import check_head, read_target, refusal, without_upgrade
+from proxy.upstream import Headers
 
 HEAD_BYTES = 64 * 1024  # of target, names and values; or in a row without any of a body
 LINE_BYTES = 1_024  # what else a head has
@@ -50,7 +51,8 @@ class HttpProtocol(HttpToolsProtocol):
     is_upgrading = False  # then what follows is for another protocol
     has_ended = False  # nothing more is read
     _ignores_upgrade = False
-    _head_size = 0
+    _segment = 0  # bytes that came at once
+    _most_of_head = 0  # bytes that the head can have, at most
     _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
     _last_words = b""  # once those before have their replies
     _unread = (0, math.inf)  # bytes that the client left, and since when
@@ -76,7 +78,9 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
             return
-        self._idle_bytes += len(data)
+        self._segment = len(data)
+        self._idle_bytes += self._segment
+        self._most_of_head += self._segment
         try:
             self._feed(data)
             if self._idle_bytes > HEAD_BYTES + LINE_BYTES:
@@ -118,27 +122,22 @@ class HttpProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.is_in_head = True
-        self._head_size = 0
+        self._most_of_head = self._segment
         if self.running is None:
             self.until = self.loop.time() + HEAD_S
 
     def on_url(self, url: bytes) -> None:
         self.url += url
-        self._head_size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.is_in_head:
-            return  # a trailer
-        headers = self.headers
-        headers.append((name.lower(), value))
-        self._head_size += len(name) + len(value) + 4  # as it is written
-        if self._head_size > HEAD_BYTES or len(headers) > HEAD_FIELDS:
-            raise HeadTooLargeError(_TOO_LARGE)
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Begins to answer, or queues the request behind the one that is being answered."""
         self.is_in_head, self._idle_bytes = False, 0
         parser, headers = self.parser, self.headers
+        if len(headers) > HEAD_FIELDS or self._most_of_head > HEAD_BYTES:
+            self._check_size(headers)
         method, version = parser.get_method(), parser.get_http_version()
         check_head(method, self.url, version, headers)
         path, raw_path, query = read_target(self.url)
@@ -161,6 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.is_upgrading = self.running is None and self._should_upgrade()
             self._ignores_upgrade = not self.is_upgrading
             return
+        self.headers = []  # of trailers, which are nobody's
         self.cycle: Any = Cycle(self, version != "1.0" and parser.should_keep_alive())
         scope[CLIENT] = self.cycle
         if self.running is None:
@@ -168,6 +168,12 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+
+    def _check_size(self, headers: Headers) -> None:
+        """A part of what came may have been another request's body, and only this is the head."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
+        if len(headers) > HEAD_FIELDS or size > HEAD_BYTES:
+            raise HeadTooLargeError(_TOO_LARGE)
 
     def _should_upgrade(self) -> bool:
         """A handshake is a GET; one with a body is refused by whoever reads it."""

@@ -53,26 +53,35 @@ def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> 
         raise _unreadable("its version is neither HTTP/1.1 nor HTTP/1.0")
     if method in _REFUSED_METHODS:
         raise _unreadable("its method is none for an API")
-    hosts = []
-    for name, value in headers:
-        if name == b"host":
-            hosts.append(value)
-        elif name == b"transfer-encoding" and (version == "1.0" or value.lower() != b"chunked"):
-            raise _unreadable("its transfer coding is not 'chunked' alone, in HTTP/1.1")
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
-        raise _unreadable("it has not one Host")
-    if hosts and not is_host(hosts[0]):
+    values = dict(headers)
+    host, coding = values.get(b"host"), values.get(b"transfer-encoding")
+    if len(values) < len(headers):
+        _check_once(headers)
+    if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
+        raise _unreadable("its transfer coding is not 'chunked' alone, in HTTP/1.1")
+    if host is None:
+        if version == "1.1":
+            raise _unreadable("it has no Host")
+    elif not is_host(host):
         raise _unreadable("its Host is no host")
     if target[:1] != b"/":
-        _check_other_forms(method, target, hosts)
+        _check_other_forms(method, target, host)
 
 
-def _check_other_forms(method: bytes, target: bytes, hosts: list[bytes]) -> None:
+def _check_once(headers: Headers) -> None:
+    """Several fields of a name are mostly well; of these they are not."""
+    names = [name for name, _ in headers]
+    for name in (b"host", b"transfer-encoding"):
+        if names.count(name) > 1:
+            raise _unreadable(f"it has several fields {name.decode()}")
+
+
+def _check_other_forms(method: bytes, target: bytes, host: bytes | None) -> None:
     """`*` is for OPTIONS, and a target with a host names the one that `Host` names."""
     if target == b"*" and method == b"OPTIONS":
         return
     found = _TARGET.fullmatch(target)
-    if found is None or found[1] is None or [found[1].lower()] != [host.lower() for host in hosts]:
+    if found is None or found[1] is None or host is None or found[1].lower() != host.lower():
         raise _unreadable("its target is no path on its Host")
 
 
