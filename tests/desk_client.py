@@ -19,11 +19,11 @@ DESK: dict[str, Any] = {"has_desk": True, "admin": {"token": TOKEN}}
 API = "/pinocchio/v1"
 
 
-def make_key(proxy: LiveProxy, role: Role, name: str) -> str:
+def make_key(proxy: LiveProxy, role: Role, name: str, queues: str | None = None) -> str:
     """A new key, as `pinocchio keys create` makes it."""
     secret, store = new_secret(), KeyStore(proxy.config.store)
     digest = digest_of(secret.encode())
-    store.add(ClientKey(new_key_id(), digest, time.time(), name=name, role=role))
+    store.add(ClientKey(new_key_id(), digest, time.time(), name=name, role=role, queues=queues))
     store.close()
     return secret
 

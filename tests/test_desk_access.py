@@ -290,3 +290,38 @@ def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]
         me = other.get(f"{API}/me", headers=bearer(secret)).json()
         assert (me["name"], me["role"]) == ("eve", "admin")
     assert found[2].partition("=")[2] not in proxy.stderr()
+
+
+def test_a_reviewer_can_be_bound_to_queues(proxy: LiveProxy) -> None:
+    """Reviews of other queues are not there, in the API and the console, to read or to decide on;
+    pages about all traffic are for others."""
+    id = held_id(proxy)
+    bound = bearer(make_key(proxy, "reviewer", "bound", queues="juniors,legal"))
+    senior = bearer(make_key(proxy, "reviewer", "senior", queues="seniors"))
+    with stranger(proxy) as client:
+        for path in (f"{API}/reviews/{id}", f"/console/reviews/{id}"):
+            assert client.get(path, headers=bound).status_code == 404
+            assert client.get(path, headers=senior).status_code == 200
+        verdict = {"verdict": "approve"}
+        refused = client.post(f"{API}/reviews/{id}/verdict", json=verdict, headers=bound)
+        assert code_of(refused) == (404, "review_not_found")
+        label = client.post(f"{API}/reviews/{id}/label", json={"correct": True}, headers=bound)
+        assert label.status_code == 404
+        assert client.get(f"{API}/reviews", headers=bound).json()["items"] == []
+        listed = client.get(f"{API}/reviews", headers=senior).json()["items"]
+        assert id in [each["id"] for each in listed]
+        assert client.get(STATS, headers=bound).json()["open"] == 0
+        assert client.get(STATS, headers=senior).json()["open"] > 0
+        for path in ("/console/quality", "/console/traffic", f"{API}/events", f"{API}/feedback"):
+            assert client.get(path, headers=bound).status_code == 403
+        assert client.get(f"{API}/me", headers=bound).json()["name"] == "bound"
+
+
+def test_a_reviewer_is_no_admin(proxy: LiveProxy, alice: str) -> None:
+    """Where webhooks go, and what is wrong with the configuration, is for admins."""
+    with stranger(proxy) as client:
+        for_admin = client.get(STATS, headers=bearer(proxy.config.admin.token.get_secret_value()))
+        for_reviewer = client.get(STATS, headers=bearer(alice))
+    assert "pending" in str(for_admin.json()["webhooks"]) or for_admin.json()["webhooks"] == {}
+    assert for_reviewer.json()["webhooks"] == {}
+    assert for_reviewer.json()["configuration"]["problems"] == []

@@ -37,7 +37,7 @@ from proxy.store.held_replies import (
 from proxy.store.outbox import delivery_counts
 from proxy.store.recorded import find
 from proxy.store.records import DAY_S
-from proxy.store.review_queue import Listed, Place, ReviewQueue
+from proxy.store.review_queue import SEEN_QUEUES, Listed, Place, ReviewQueue
 
 if TYPE_CHECKING:
     from proxy.generation import Setup
@@ -222,7 +222,16 @@ class Desk:
                 "webhooks": delivery_counts(self.queue.engine),
             }
             self._stats = time.monotonic(), stats
-        return stats | {"configuration": self._configuration()}
+        stats = stats | {"configuration": self._configuration()}
+        if (seen := SEEN_QUEUES.get()) is None:
+            return stats
+        waiting = [row for row in stats["queues"] if row["queue"] in seen]
+        return stats | {
+            "open": sum(row["count"] for row in waiting),
+            "oldest_at": min((row["oldest_at"] for row in waiting), default=None),
+            "queues": waiting,
+            "decided": [],
+        }
 
     def _configuration(self) -> dict[str, Any]:
         """Whether what the files say is in force."""

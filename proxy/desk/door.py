@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.errors import InvalidKeyError, RateLimitedError
@@ -36,6 +36,7 @@ class Visitor:
     role: Role
     digest: str | None = None  # of the key that let them in; None: the token or the login link
     csrf: str | None = None
+    queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
 
     @property
     def is_admin(self) -> bool:
@@ -87,7 +88,8 @@ class Door:
         key = self._keys.find(digest)
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
-        return Visitor(key.name or key.id, key.role, digest)
+        queues = None if key.queues is None else frozenset(key.queues.split(","))
+        return Visitor(key.name or key.id, key.role, digest, queues=queues)
 
     def _redeemed(self, digest: str) -> Visitor | None:
         if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):
@@ -107,7 +109,7 @@ class Door:
     def open_session(self, visitor: Visitor) -> str:
         """The secret of a new session, for a cookie."""
         secret = secrets.token_urlsafe(32)
-        known = Visitor(visitor.name, visitor.role, visitor.digest, secrets.token_urlsafe(32))
+        known = replace(visitor, csrf=secrets.token_urlsafe(32))
         self._sessions[digest_of(secret.encode())] = _Session(known)
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)

@@ -25,12 +25,15 @@ from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError
 from proxy.host_check import check_host
 from proxy.routes import ASGIApplication
 from proxy.session_cookie import NAME, SECURE_NAME
+from proxy.store.review_queue import SEEN_QUEUES
 
 CSRF_HEADER: Final = "x-csrf-token"
 CSRF_FIELD: Final = "csrf"
 LOGIN: Final = "/pinocchio/login"
 STATIC: Final = "/static/"
 API: Final = "/pinocchio/v1/"
+_OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
+_OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
 READING: Final = ("GET", "HEAD", "OPTIONS")
 MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes
 _VISITOR: Final = "pinocchio.visitor"
@@ -61,6 +64,7 @@ class Guard:
                 await send_reply(error_reply(error), scope, send)
             return
         scope[_VISITOR] = visitor
+        SEEN_QUEUES.set(None if visitor is None else visitor.queues)
         if visitor is not None and CLIENT in scope:
             scope[CLIENT].note_known()
         limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
@@ -73,6 +77,8 @@ class Guard:
         visitor = await asyncio.to_thread(self._visitor, request)
         if visitor is None and not is_for_strangers(request.scope["path"]):
             raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
+        if visitor is not None and visitor.queues is not None:
+            _check_bound(request.scope["path"], visitor)
         if request.method not in READING and (visitor is None or visitor.csrf is not None):
             check_site(request, visitor)
         return visitor
@@ -121,6 +127,13 @@ def admin_of(request: Request) -> Visitor:
     if not visitor.is_admin:
         raise NotAllowedError(f"{visitor.name} is a reviewer; this is for admins")
     return visitor
+
+
+def _check_bound(path: str, visitor: Visitor) -> None:
+    """Raises NotAllowedError for what shows more than the queues that a reviewer is bound to."""
+    is_of_queue = any(path == place or path.startswith(f"{place}/") for place in _OF_QUEUES)
+    if not (is_of_queue or path in _OF_ALL or is_for_strangers(path)):
+        raise NotAllowedError(f"{visitor.name} sees reviews of their queues only")
 
 
 async def checked_form(request: Request) -> dict[str, str]:

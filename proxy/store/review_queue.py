@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,8 @@ _LISTED = (
     *("request_id", "created_at", "expires_at", "on_expiry"),
     *("decided_at", "decided_by", "path"),
 )
+SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
+"""The queues that whoever asks may see; None: all."""
 MOST_LISTED = 65_536  # bytes of a request, or of a reply, that a line of the queue comes with
 _BEGINNING = sa.func.substr(held_replies.c.question, 1, 500)
 Place = tuple[float | None, float, str]
@@ -119,6 +122,8 @@ class ReviewQueue:
         columns = [*(table[name] for name in _LISTED), *map(_small, ("request", "revised"))]
         columns.append(sa.func.coalesce(_small("reply"), b"").label("reply"))
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
+        if (seen := SEEN_QUEUES.get()) is not None:
+            query = query.where(table.queue.in_(sorted(seen)))
         if state == HELD:
             query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
         for name, value in narrowed.items():
@@ -152,7 +157,8 @@ class ReviewQueue:
         if found is not None and found.state == HELD and found.expires_at <= time.time():
             self._expire(found)
             return self.get(id)
-        return found
+        seen = SEEN_QUEUES.get()
+        return found if found is None or seen is None or found.queue in seen else None
 
     def labels(self, held: HeldReply) -> list[Label]:
         """What reviewers said of a reply, the first first."""
