@@ -1,0 +1,43 @@
+"""The threat model: every line names its test, and each of these tests is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from scripts.audit_pins import differences, pins
+from tests.live_proxy import ROOT
+
+PAGE = (ROOT / "SECURITY.md").read_text()
+
+
+def test_every_threat_names_a_test_that_exists() -> None:
+    """A line without one, or with one that was renamed, is a promise that nobody keeps."""
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    threats = [line for line in lines if not line.startswith("| threat")]
+    named = [re.search(r"`(tests/\w+\.py)::(\w+)` \|$", line) for line in threats]
+    assert len(threats) >= 35
+    assert [line for line, found in zip(threats, named, strict=True) if not found] == []
+    for found in named:
+        assert found is not None
+        file, test = found.groups()
+        tree = ast.parse((ROOT / file).read_text())
+        functions = ast.FunctionDef | ast.AsyncFunctionDef
+        assert test in {node.name for node in tree.body if isinstance(node, functions)}, found[0]
+
+
+def test_every_kind_of_attacker_has_a_part() -> None:
+    kinds = "Clients", "Upstreams", "Web pages", "Reviewers", "Other tenants", "Local users"
+    for kind in (*kinds, "The supply chain"):
+        assert f"### {kind}\n" in PAGE
+
+
+def test_pins_that_differ_are_named() -> None:
+    """Another version, and what nobody pinned; not the packages that pip comes with."""
+    pinned = pins("# Exact\nA.b_c==1.0\nd==2.0\n")
+    assert differences(pinned, {"a-b-c": "1.0", "d": "2.0", "pip": "9"}) == []
+    found = differences(pinned, {"a-b-c": "1.1", "e": "3"})
+    assert [sentence.split(",")[0] for sentence in found] == [
+        "a-b-c 1.1 is installed",
+        "e 3 is installed",
+    ]
