@@ -83,7 +83,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
     @api.get("/stats")
     def stats(who: Who) -> dict[str, Any]:
-        """What waits, what was decided in 30 days, what is refused; for admins why, and webhooks."""
+        """What waits, was decided in 30 days, is refused; for admins why, and webhooks."""
         return desk.stats() if who.is_admin else _for_reviewers(desk.stats())
 
     @api.get("/events", response_class=StreamingResponse)
