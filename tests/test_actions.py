@@ -194,10 +194,16 @@ def test_a_held_reply_is_for_the_key_that_asked(holding: LiveProxy) -> None:
         decide(holding, id, RELEASED)
 
 
-def test_other_ids_are_upstreams_business(holding: LiveProxy, upstream: FaultyUpstream) -> None:
-    """An id that is not ours is asked for upstream."""
-    holding.http.get("/v1/chat/completions/chatcmpl-abc?x=1")
+def test_other_ids_are_upstreams_business(
+    holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """An id that is not ours is asked for upstream, unless a policy decides: then nobody reads what
+    was not made here by the same key."""
+    proxy.http.get("/v1/chat/completions/chatcmpl-abc?x=1")
     assert upstream.last.target == "/v1/chat/completions/chatcmpl-abc?x=1"
+    upstream.requests.clear()
+    refused = holding.http.get("/v1/chat/completions/chatcmpl-abc?x=1")
+    assert (refused.status_code, upstream.requests) == (404, [])
 
 
 def test_a_held_stream_is_replaced_by_a_placeholder(holding: LiveProxy) -> None:

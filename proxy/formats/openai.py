@@ -121,10 +121,15 @@ def _of_error(told: Any) -> Any:
     if isinstance(told, str | int | float):
         return told
     words = told if isinstance(told, dict) else {}
-    if words and words.keys() <= _OF_ERROR_OBJECTS and not seems_call(words):
+    unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
+    if words and all(map(_is_no_text, unknown)) and not seems_call(words):
         return told
     kept = {key: words[key] for key in _WORDS if isinstance(words.get(key), str | int)}
     return kept or {"message": "upstream failed"}
+
+
+def _is_no_text(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float)
 
 
 def unreadable(data: str) -> Sight:
