@@ -18,7 +18,7 @@ from policies import Facts, parse_policy
 from policies import decide as decide_on
 from proxy.approvals import Approvals, digest_of_calls, digest_of_request
 from proxy.asgi import Request
-from proxy.completion_request import parse_completion_request
+from proxy.completion_request import CompletionRequest, parse_json_object
 from proxy.exchange import hash_key
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
 from proxy.store.held_replies import REJECTED, RELEASED, Store
@@ -431,8 +431,8 @@ def approvals(text: str, path: Path) -> Approvals:
     return Approvals([parse_policy(text, "p.yaml")], Store(f"sqlite:///{path}/held.db"))
 
 
-def request_of(body: bytes, format: Format = CHAT) -> Any:
-    return parse_completion_request(Request("POST", "/v1/x", "", [], body), format)
+def request_of(body: bytes, format: Format = CHAT) -> CompletionRequest:
+    return CompletionRequest(format, body, parse_json_object(body), "", is_stream=False)
 
 
 @pytest.mark.parametrize(
