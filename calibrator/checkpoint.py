@@ -129,12 +129,20 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
     return CheckpointConfig(
         encoder=encoder,
         layout=layout,
-        labels=tuple(values.pop("labels")),
-        source_models=tuple(values.pop("source_models")),
-        benchmarks=tuple(values.pop("benchmarks")),
+        labels=_texts(values, "labels"),
+        source_models=_texts(values, "source_models"),
+        benchmarks=_texts(values, "benchmarks"),
         recalibration=Platt.from_dict(recalibration) if recalibration else None,
         **values,
     )
+
+
+def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
+    """A list of texts, taken out of the values; raises TypeError for any other."""
+    given = values.pop(name)
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"{name} must be a list of texts")
+    return tuple(given)
 
 
 def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:

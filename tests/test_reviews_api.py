@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -164,10 +166,27 @@ def test_a_list_that_nobody_can_give(proxy: LiveProxy, query: Any, where: str) -
     assert answer.json()["error"]["param"] == where
 
 
-@pytest.mark.parametrize("after", ["x", "e30", "W10", "WzEsMiwzLDRd", "%00", "ä"])
+HUGE = [
+    base64.urlsafe_b64encode(each).decode().rstrip("=")
+    for each in (b"[1%b,1,1]" % (b"0" * 400), b"[" * 3_000 + b"]" * 3_000, b'[1,1,"\\ud800"]')
+]
+
+
+@pytest.mark.parametrize("after", ["x", "e30", "W10", "WzEsMiwzLDRd", "%00", "ä", *HUGE])
 def test_a_cursor_that_is_none(proxy: LiveProxy, after: str) -> None:
     answer = proxy.desk.get(f"{API}/reviews", params={"after": after})
     assert code_of(answer) == (400, "invalid_cursor")
+
+
+@pytest.mark.parametrize("heard", [2**63, 10**30])
+def test_events_after_a_number_that_nobody_has(proxy: LiveProxy, heard: int) -> None:
+    """Who has heard more than there is hears what comes, and the stream does not break off."""
+    query = {"heard": str(heard)}
+    with proxy.desk.stream("GET", f"{API}/events", params=query, timeout=0.3) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            for _ in answer.iter_raw():
+                pass
 
 
 def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:

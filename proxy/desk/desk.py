@@ -8,7 +8,6 @@ as the console does: what a client has seen cannot be undone here.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -341,7 +340,8 @@ def _place(cursor: str) -> Place:
         padded = cursor + "=" * (-len(cursor) % 4)
         confidence, created_at, id = json.loads(base64.urlsafe_b64decode(padded))
         place = (None if confidence is None else float(confidence), float(created_at), str(id))
-    except (ValueError, TypeError, binascii.Error) as error:
+        str(id).encode()
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         message = "'after' is the 'next' of the page before"
         raise BadRequestError(message, param="after", code="invalid_cursor") from error
     return place

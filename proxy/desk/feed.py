@@ -92,7 +92,7 @@ class Feed:
 
     def _missed(self, heard: int | None) -> list[bytes]:
         """What was told after the number `heard`, before this stream began; on a thread."""
-        if heard is None:
+        if heard is None or heard >= self._last:
             return []
         told = [event for event in self._queue.events_after(heard) if event.number <= self._last]
         return [MISSED] if len(told) == MOST_TURNS else [_review(event) for event in told]
