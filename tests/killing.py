@@ -41,6 +41,8 @@ store: "{store}"
 """
 HOLD = "version: 1\nname: hold\nrules: []\ndefault: {hold: {expires: 1h}}\n"
 
+KEY = {"authorization": "Bearer sk-agent"}  # approvals are for those who present one
+
 
 class Killed:
     """`told` and `handed` are what clients saw: by request, the ids of replies held and released.
@@ -81,7 +83,7 @@ class Killed:
             proxy.wait(within_s=20)
 
     def _ask(self, client: int, base_url: str, is_over: threading.Event) -> None:
-        with httpx.Client(base_url=base_url, trust_env=False, timeout=20) as http:
+        with httpx.Client(base_url=base_url, trust_env=False, timeout=20, headers=KEY) as http:
             while not is_over.is_set():
                 text = self._pending[client] or f"{next(self._numbers)} p=0.1"
                 self._pending[client] = text
@@ -183,7 +185,7 @@ class Killed:
         again = []
         with (
             ProxyProcess(self._folder, self._config) as proxy,
-            httpx.Client(base_url=proxy.base_url, trust_env=False, timeout=20) as http,
+            httpx.Client(base_url=proxy.base_url, trust_env=False, timeout=20, headers=KEY) as http,
         ):
             for text, [*ids] in self.handed.items():
                 if self._post(http, text) in (None, *ids):
