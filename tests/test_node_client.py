@@ -87,7 +87,7 @@ def is_case(request: Received, beginning: str) -> bool:
 
 def crossing(request: Received) -> dict[str, str]:
     """The header fields that are not of one connection, nor the mark of the case."""
-    own = ("host", "connection", "keep-alive", "x-case")
+    own = ("host", "connection", "keep-alive", "x-case", "x-pinocchio-via")
     return {name: value for name, value in request.headers if name not in own}
 
 
