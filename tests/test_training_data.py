@@ -241,7 +241,9 @@ def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
         load_labelled([bad])
     assert str(caught.value) == (
         f"no labelled row in {bad}: {bad}:1: 'response' is missing; "
-        f"{bad}:5: 'correct' is missing; and 3 more"
+        f"{bad}:5: 'correct' is missing; and 3 more; a row is "
+        '{"question": "..", "response": "..", "correct": 1}, a sample '
+        "examples/labelled/rows.jsonl"
     )
     one = write(tmp_path / "one.jsonl", [row(1)])
     with pytest.raises(TrainingError, match="too few questions: all of them fell to validation"):
