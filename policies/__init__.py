@@ -29,6 +29,7 @@ from policies.asking import Asking, surest
 from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
 from policies.confidence import MaxError
 from policies.costs import Costs
+from policies.counting import counted
 from policies.decision import (
     Decision,
     Shadowed,
@@ -72,9 +73,10 @@ if TYPE_CHECKING:
     from policies.histograms import Distance, distance
     from policies.linting import circles, lint
     from policies.matches import risk_of, threshold_of
+    from policies.possible import possible_decisions
     from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
-    from policies.replays import Exchange, Replay, replay
+    from policies.replays import LEAST_DAYS, Exchange, Replay, replay, shown_decisions
     from policies.schema import json_schema
     from policies.workflow_tables import workflow_report
     from policies.workflows import Outcome
@@ -92,7 +94,9 @@ _LAZY = {
     "GRID": "policies.certification",
     "Labelled": "policies.certification",
     "Needed": "policies.certification",
+    "LEAST_DAYS": "policies.replays",
     "Replay": "policies.replays",
+    "shown_decisions": "policies.replays",
     "Study": "policies.certification_study",
     "certify": "policies.certification",
     "circles": "policies.linting",
@@ -104,6 +108,7 @@ _LAZY = {
     "json_schema": "policies.schema",
     "lint": "policies.linting",
     "load_fixtures": "policies.fixtures",
+    "possible_decisions": "policies.possible",
     "promoted": "policies.promotion",
     "risk_of": "policies.matches",
     "threshold_of": "policies.matches",
@@ -125,6 +130,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CALIBRATION_DRIFTED",
     "GRID",
+    "LEAST_DAYS",
     "Action",
     "Annotate",
     "Asking",
@@ -172,6 +178,7 @@ __all__ = [
     "certify",
     "check_fixtures",
     "circles",
+    "counted",
     "decide",
     "decide_calls",
     "decision_as_values",
@@ -192,11 +199,13 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "possible_decisions",
     "promoted",
     "reaches",
     "replay",
     "risk_of",
     "rule_slug",
+    "shown_decisions",
     "stream_mode",
     "stream_report",
     "strictest",

@@ -22,6 +22,9 @@ from policies.policy import Mode, Policy
 from policies.rules import slug
 
 Because: TypeAlias = Literal["rule", "default", "score_error"]
+Match: TypeAlias = tuple[int, bool, tuple[tuple[int, bool], ...]]
+"""The index of the rule that decides (-1: none), whether it lacks the score, and the same of the
+rules in shadow before it that matched."""
 
 _MAX_REMEMBERED: Final = 10_000
 
@@ -174,7 +177,11 @@ def _severities(decision: Decision) -> tuple[float, float]:
 
 
 def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Decision:
-    match = _first_match(policy, facts, calls)
+    return decision_at(policy, _first_match(policy, facts, calls))
+
+
+def decision_at(policy: Policy, match: Match) -> Decision:
+    """Return the decision of a match, made once."""
     known = policy.decisions.get(match)
     if known is None:
         known = _new_decision(policy, *match)
@@ -183,11 +190,8 @@ def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Deci
     return known
 
 
-def _first_match(
-    policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]
-) -> tuple[int, bool, tuple[tuple[int, bool], ...]]:
-    """The index of the rule that decides (-1: none), whether it lacks the score, and the same of
-    the rules in shadow before it that matched."""
+def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Match:
+    """Which rule decides; see `Match`."""
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
     for low, high, tests, index, needs_score, is_shadow in policy.compiled:

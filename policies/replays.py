@@ -5,28 +5,35 @@
     print(result)
 
 A policy in shadow is replayed as if it were enforced. What an escalation or a clarification would
-have led to is not known: such replies count as that and nothing else.
+have led to is not known: such replies count as that and nothing else. Where a record lacks what a
+rule looks at, the decision that the same policy made stands; any other is a range.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from policies.actions import Hold
 from policies.binomial import interval
 from policies.confidence import LowestShare
 from policies.costs import Costs
-from policies.decision import Decision, decide
+from policies.counting import counted
+from policies.decision import Decision
 from policies.facts import Facts
 from policies.independence import SeenConversations
 from policies.policy import Policy
+from policies.possible import possible_decisions
 from policies.ranking import RecentConfidences
 
 DAY_S = 86_400.0
 LEAST_DAYS = 0.8
+"""Of a shorter time nothing is said about a day."""
+Possible: TypeAlias = tuple[Decision, ...]
+"""One decision, or those among which the record does not tell; never none."""
 Z_95 = 1.959964
 
 
@@ -35,13 +42,15 @@ class Exchange:
     """A recorded reply; `is_correct` is its label or a reviewer's verdict, None for none.
 
     `at_s` is when it was, in seconds since the epoch. `lacks` names the facts that were not
-    recorded, which then stand at their defaults.
+    recorded, which then stand at their defaults. `label` is that of the decision at the time, None
+    where it is not known or was not made of these facts alone.
     """
 
     facts: Facts
     is_correct: bool | None = None
     at_s: float | None = None
     lacks: frozenset[str] = frozenset()
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one policy makes of the replies: counts by action, by rule and by queue."""
+    """What one policy makes of the replies: counts by action, by rule and by queue.
+
+    `unknown` replies have more than one possible action, because the record lacks facts: they are
+    in none of `actions` and `queues`, and in `errors` not either. What they may come to makes the
+    most that is delivered, waits in a queue (`most_queued`) and is paid (`most_cost`).
+    """
 
     policy: str
     replies: int
@@ -95,45 +109,80 @@ class Side:
     cost: float | None = None
     manual_cost: float | None = None
     currency: str = ""
+    unknown: int = 0
+    lacks: tuple[str, ...] = ()
+    delivered: int = 0
+    most_delivered: int = 0
+    most_queued: Mapping[str, int] = field(default_factory=dict)
+    most_cost: float | None = None
 
     @property
     def coverage(self) -> float:
-        """The share of the replies that goes out by itself."""
-        delivered = self.actions.get("deliver", 0) + self.actions.get("annotate", 0)
-        return delivered / self.replies if self.replies else 0.0
+        """The share of the replies that surely goes out by itself."""
+        return self.delivered / self.replies if self.replies else 0.0
+
+    @property
+    def most_coverage(self) -> float:
+        """The share of the replies that may go out by itself."""
+        return self.most_delivered / self.replies if self.replies else 0.0
 
     def __str__(self) -> str:
-        lines = [f"{self.policy}: {self.coverage:.1%} of {self.replies} replies delivered"]
-        lines.append(f"  errors delivered, one reply of each conversation: {self.errors}")
-        for queue, count in sorted(self.queues.items()):
-            a_day = f", {count / self.days:.1f} a day" if self.days else ""
-            lines.append(f"  review queue {queue}: {count} ({count / self.replies:.1%}{a_day})")
+        share, surely = f"{self.coverage:.1%}", ""
+        if self.unknown:
+            share = f"between {share} and {self.most_coverage:.1%}"
+            surely = "surely "
+        lines = [f"{self.policy}: {share} of {counted(self.replies, 'reply', 'replies')} delivered"]
+        if self.unknown:
+            lacks = " and ".join(map(repr, self.lacks))
+            lines.append(f"  {self.unknown} of them cannot be told: the record lacks {lacks}")
+        lines.append(f"  errors {surely}delivered, one reply of each conversation: {self.errors}")
+        lines += [self._queue(queue) for queue in sorted(self.most_queued)]
         if self.cost is not None and self.manual_cost is not None:
+            most = f" to {self.most_cost:,.2f}" if self.most_cost != self.cost else ""
             lines.append(
-                f"  cost: {self.cost:,.2f} {self.currency}; "
+                f"  cost: {self.cost:,.2f}{most} {self.currency}; "
                 f"all by hand: {self.manual_cost:,.2f} {self.currency}"
             )
         lines += [f"  {count:7}  {rule}" for rule, count in self.rules.items()]
         return "\n".join(lines)
 
+    def _queue(self, queue: str) -> str:
+        low, high = self.queues.get(queue, 0), self.most_queued[queue]
+
+        def shown(numbers: Sequence[str]) -> str:
+            return " to ".join(dict.fromkeys(numbers))
+
+        both = (low, high)
+        parts = [shown([f"{each / self.replies:.1%}" for each in both])]
+        if self.days:
+            parts.append(f"{shown([f'{each / self.days:.1f}' for each in both])} a day")
+        return f"  review queue {queue}: {shown([str(each) for each in both])} ({', '.join(parts)})"
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Both sides and every way from one decision to another, the most frequent first."""
+    """Both sides and every way from one decision to another, the most frequent first.
+
+    Of `unknown` replies it cannot be told whether they are treated differently.
+    """
 
     before: Side | None
     after: Side
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     lacks: Mapping[str, int] = field(default_factory=dict)
+    unknown: int = 0
 
     def __str__(self) -> str:
         lines = [str(side) for side in (self.before, self.after) if side is not None]
         if self.before is not None:
-            changed = sum(self.changes.values())
-            lines.append(f"{changed} of {self.after.replies} replies are treated differently")
+            changed, all_replies = sum(self.changes.values()), self.after.replies
+            most = f" to {changed + self.unknown}" if self.unknown else ""
+            are = "reply is" if all_replies == 1 else "replies are"
+            lines.append(f"{changed}{most} of {all_replies} {are} treated differently")
         lines += [f"  {n:7}  {old} -> {new}" for (old, new), n in self.changes.items()]
         lines += [
-            f"{n} replies lack {name!r}, which a rule looks at" for name, n in self.lacks.items()
+            f"{counted(n, 'reply lacks', 'replies lack')} {name!r}, which a rule looks at"
+            for name, n in self.lacks.items()
         ]
         return "\n".join(lines)
 
@@ -147,19 +196,39 @@ def replay(
 ) -> Replay:
     """Decide on every exchange; `costs` take the place of those that the policies state."""
     read = _ranked(exchanges, [policy, before] if before else [policy])
-    after = [decide(policy, exchange.facts) for exchange in read]
+    after = _decided(policy, read)
+    lacks = _lacking(policy, read, after)
     sides = [_side(policy, read, after, costs)]
-    changes: Counter[tuple[str, str]] = Counter()
-    if before is not None:
-        earlier = [decide(before, exchange.facts) for exchange in read]
-        sides.append(_side(before, read, earlier, costs or policy.costs))
-        changes.update(
-            (shown_decision(old), shown_decision(new))
-            for old, new in zip(earlier, after, strict=True)
-            if old.action != new.action
-        )
-    lacks = _lacking(read, [policy, before] if before else [policy])
-    return Replay(sides[1] if before else None, sides[0], dict(changes.most_common()), lacks)
+    if before is None:
+        return Replay(None, sides[0], {}, dict(lacks.most_common()))
+    earlier = _decided(before, read)
+    sides.append(_side(before, read, earlier, costs or policy.costs))
+    changes, unknown = _changes(list(zip(earlier, after, strict=True)), policy == before)
+    lacks |= _lacking(before, read, earlier)  # the larger count of both
+    return Replay(sides[1], sides[0], changes, dict(lacks.most_common()), unknown)
+
+
+def _decided(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
+    return [possible_decisions(policy, each.facts, each.lacks, each.label) for each in exchanges]
+
+
+def _is_known(possible: Possible) -> bool:
+    """Whether what happens is the same, whatever the record lacks."""
+    return all(each.action == possible[0].action for each in possible)
+
+
+def _changes(
+    pairs: Sequence[tuple[Possible, Possible]], is_same_policy: bool
+) -> tuple[dict[tuple[str, str], int], int]:
+    """What surely changes, and of how many replies it cannot be told."""
+    changes, unknown = Counter[tuple[str, str]](), 0
+    for old, new in () if is_same_policy else pairs:
+        old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
+        if old_actions.isdisjoint(new_actions):
+            changes[shown_decisions(old), shown_decisions(new)] += 1
+        elif not (_is_known(old) and _is_known(new)):
+            unknown += 1
+    return dict(changes.most_common()), unknown
 
 
 def shown_decision(decision: Decision) -> str:
@@ -169,36 +238,66 @@ def shown_decision(decision: Decision) -> str:
     return f"{decision.action.name} by {decision.rule}"
 
 
+def shown_decisions(possible: Possible) -> str:
+    """The same of all that are possible: `hold by rule 'unsure' or deliver by default`."""
+    return " or ".join(map(shown_decision, possible))
+
+
 def _side(
     policy: Policy,
     exchanges: Sequence[Exchange],
-    decisions: Sequence[Decision],
+    decisions: Sequence[Possible],
     costs: Costs | None,
 ) -> Side:
     costs = costs or policy.costs
-    delivered = [
-        exchange
-        for exchange, decision in zip(exchanges, decisions, strict=True)
-        if decision.action.name in ("deliver", "annotate")
-    ]
-    price = manual = None
+    known = [each[0] for each in decisions if _is_known(each)]
+    pairs = list(zip(exchanges, decisions, strict=True))
+    delivered = [each for each, possible in pairs if all(map(_is_delivered, possible))]
+    maybe = [each for each, possible in pairs if any(map(_is_delivered, possible))]
+    price = most = manual = None
     if costs is not None:
-        of_all = _errors(delivered)
-        wrong = of_all.wrong if of_all.labelled else of_all.expected
-        price = math.fsum(costs.of(decision.action) for decision in decisions) + costs.error * wrong
+        price = _price(costs, decisions, delivered, min)
+        most = _price(costs, decisions, maybe, max)
         manual = costs.manual * len(decisions)
     return Side(
         f"{policy.name}@{policy.digest}",
         len(decisions),
-        dict(Counter(decision.action.name for decision in decisions)),
-        dict(Counter(map(shown_decision, decisions)).most_common()),
-        dict(Counter(d.action.queue for d in decisions if isinstance(d.action, Hold))),
+        dict(Counter(each.action.name for each in known)),
+        dict(Counter(map(shown_decisions, decisions)).most_common()),
+        dict(Counter(d.action.queue for d in known if isinstance(d.action, Hold))),
         _errors(_one_per_conversation(delivered)),
         _days(exchanges),
         price,
         manual,
         costs.currency if costs else "",
+        len(decisions) - len(known),
+        tuple(_lacking(policy, exchanges, decisions)),
+        len(delivered),
+        len(maybe),
+        dict(Counter(queue for each in decisions for queue in _queues(each))),
+        most,
     )
+
+
+def _is_delivered(decision: Decision) -> bool:
+    return decision.action.name in ("deliver", "annotate")
+
+
+def _queues(possible: Possible) -> set[str]:
+    return {each.action.queue for each in possible if isinstance(each.action, Hold)}
+
+
+def _price(
+    costs: Costs,
+    decisions: Sequence[Possible],
+    delivered: Sequence[Exchange],
+    which: Callable[[Iterable[float]], float],
+) -> float:
+    """What all of it costs, the cheapest or the dearest (`which`) of what is possible."""
+    errors = _errors(delivered)
+    wrong = errors.wrong if errors.labelled else errors.expected
+    each = (which([costs.of(decision.action) for decision in possible]) for possible in decisions)
+    return math.fsum(each) + costs.error * wrong
 
 
 def _errors(delivered: Sequence[Exchange]) -> Errors:
@@ -226,11 +325,12 @@ def _days(exchanges: Sequence[Exchange]) -> float | None:
     return span if span >= LEAST_DAYS else None
 
 
-def _lacking(exchanges: Sequence[Exchange], policies: Sequence[Policy]) -> dict[str, int]:
-    """How many exchanges lack each fact that a rule looks at."""
-    looked_at = frozenset[str]().union(*(policy.looks_at for policy in policies))
-    counts = Counter(name for each in exchanges for name in each.lacks & looked_at)
-    return dict(counts.most_common())
+def _lacking(
+    policy: Policy, exchanges: Sequence[Exchange], decisions: Sequence[Possible]
+) -> Counter[str]:
+    """How many exchanges lack each fact on which it depends what happens to them."""
+    unknown = (e for e, possible in zip(exchanges, decisions, strict=True) if len(possible) > 1)
+    return Counter(name for each in unknown for name in sorted(each.lacks & policy.looks_at))
 
 
 def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:

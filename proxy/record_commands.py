@@ -175,8 +175,20 @@ def _explained(
         yield f"now{choice}  {explanation}"
     if lacks:
         yield f"the record lacks what a rule looks at: {', '.join(lacks)}"
+    if open_ones := _undecided(recorded, policy):
+        yield "what it would be depends on that: " + "; ".join(open_ones)
+        yield "whether the decision is the same cannot be told"
+        return
     now = strictest(each.decision for each in explanations)
     yield "the same decision" if _is_same(recorded, now) else "another decision than then"
+
+
+def _undecided(recorded: Recorded, policy: Policy) -> list[str]:
+    """What each choice may come to of which the record lacks too much for one decision."""
+    from policies import possible_decisions, shown_decisions
+
+    every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
+    return [shown_decisions(possible) for possible in every if len(possible) > 1]
 
 
 def _explained_values(
@@ -191,6 +203,8 @@ def _explained_values(
     if lacks and recorded.is_by(policy):
         return {**said, "now": then, "is_same": True, "rules": []}
     now = strictest(each.decision for each in explanations) if explanations else None
+    if _undecided(recorded, policy):
+        now = None
     return {
         **said,
         "now": {"policy": now.label, "action": now.action.name} if now else None,

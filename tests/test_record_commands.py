@@ -116,6 +116,11 @@ def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Pat
     done = run("explain", id)
     assert "the record lacks what a rule looks at: arguments" in done.stdout
     assert "yes  pay: hold" in done.stdout, "what nobody can read is not waved through"
+    told, last = done.stdout.splitlines()[-2:]
+    assert told == "what it would be depends on that: hold by rule 'pay' or deliver by default"
+    assert last == "whether the decision is the same cannot be told"
+    found = json.loads(run("explain", id, "--json").stdout)
+    assert (found["now"], found["is_same"], found["lacks"]) == (None, None, ["arguments"])
 
 
 def test_what_the_same_version_decided_stands_without_its_facts(
@@ -299,7 +304,48 @@ def test_a_replay_of_older_records_says_what_they_lack(
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         connection.execute("UPDATE exchanges SET facts = NULL")
     done = run("replay", "--policies", "healthcare", "--since", "1h", "--before", "observe")
-    assert "1 replies lack 'tools', which a rule looks at" in done.stdout
+    assert "1 reply lacks 'tools', which a rule looks at" in done.stdout
+
+
+GATE = """
+version: 1
+name: gate
+rules:
+  - name: large
+    when: {tools: [{name: "pay*", arguments: {amount: {above: 9}}}]}
+    then: {hold: {queue: approvals}}
+default: deliver
+"""
+
+
+def test_a_replay_takes_no_missing_argument_for_a_match(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """The same version's decisions stand; what another one would say of a call is a range."""
+    (tmp_path / "gate.yaml").write_text(GATE)
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: gate.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "gate.yaml")
+    tools: Any = {"tools": [{"type": "function", "function": {"name": "pay"}}]}
+    try:
+        answers = [proxy.ask(text, "tools", **tools) for text in ("p=0.9", "p=0.8", "p=0.7")]
+        answers.append(proxy.ask("p=0.9"))
+        for each in answers:
+            proxy.recorded(each.headers["x-pinocchio-request-id"], "facts")
+    finally:
+        proxy.stop()
+    assert {each.headers["x-pinocchio-action"] for each in answers} == {"deliver"}
+    whole = "100.0% of 4 replies delivered"
+    same = run("replay", "--policies", tmp_path / "gate.yaml", "--since", "1h")
+    assert same.stdout.count(whole) == 2, same.output
+    assert "0 of 4 replies are treated differently" in same.stdout
+    assert "lack" not in same.stdout
+    (tmp_path / "other.yaml").write_text(GATE.replace("above: 9", "above: 99"))
+    other = run("replay", "--policies", tmp_path / "other.yaml", "--since", "1h").stdout
+    assert "between 25.0% and 100.0% of 4 replies delivered" in other
+    assert "3 of them cannot be told: the record lacks 'arguments'" in other
+    assert "review queue approvals: 0 to 3 (0.0% to 75.0%)" in other
+    assert "0 to 3 of 4 replies are treated differently" in other
 
 
 # --- promote ------------------------------------------------------------------------------------

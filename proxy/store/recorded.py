@@ -72,9 +72,19 @@ class Recorded:
         return (self.policy_name, digest) == (policy.name, policy.digest)
 
     def exchanges(self) -> list[Exchange]:
-        """What a replay looks at; a verdict is about a reply that has one choice."""
-        label = self.is_correct if len(self.facts) == 1 else None
-        return [Exchange(facts, label, self.started_at, self.lacks) for facts in self.facts]
+        """What a replay looks at; a verdict, and a decision, are about a reply of one choice."""
+        is_correct = self.is_correct if len(self.facts) == 1 else None
+        label = self.decided_as
+        return [
+            Exchange(facts, is_correct, self.started_at, self.lacks, label) for facts in self.facts
+        ]
+
+    @property
+    def decided_as(self) -> str | None:
+        """The label of the decision, where it was made of these facts and nothing else: not of
+        several choices, and not of another reply after an escalation."""
+        is_of_these = len(self.facts) == 1 and self.escalated_from is None
+        return self.policy if is_of_these else None
 
 
 def find(engine: sa.Engine, id: str) -> Recorded | None:
