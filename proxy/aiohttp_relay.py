@@ -17,6 +17,7 @@ from yarl import URL
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.headers import with_header
+from proxy.http_client import has_chunks
 from proxy.upstream import UpstreamReply, UpstreamRequest
 
 CONNECT_TIMEOUT_S = 15
@@ -73,6 +74,14 @@ class AiohttpRelay:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _translated(error, url) from error
         fields = [(name.lower(), value) for name, value in response.raw_headers]
+        try:
+            has_chunks(fields)
+        except ValueError as error:
+            response.close()
+            where = f"{url.scheme}://{url.raw_authority}"
+            raise UpstreamBrokenError(
+                f"upstream {where} did not answer in HTTP ({error})"
+            ) from error
 
         async def close() -> None:
             response.close()  # also cancels what upstream is still generating

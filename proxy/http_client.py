@@ -5,17 +5,16 @@ its reply as far as it has arrived. Nothing here waits on more than one future a
 starts a task, a timer or a timeout context: silence is found by whoever compares `deadline` with
 the clock now and then (`pool.py`).
 
-What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`,
-folded or malformed fields, transfer codings with `chunked` not at their end, line ends before a
-reply, a protocol that nobody asked for (101). What sloppy servers do without harm is accepted: line
-ends without CR, spaces after a chunk's size.
+What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`, any
+transfer coding but one `chunked`, folded or malformed fields, line ends before a reply, a protocol
+that nobody asked for (101). What sloppy servers do without harm is accepted: lines
+of a head that end without CR, spaces after a chunk's size.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import re
 import select
 import sys
 from collections.abc import Callable, Coroutine
@@ -31,7 +30,6 @@ MAX_FIELDS = 512
 HIGH_WATER = 256 * 1024  # unread bytes of a body beyond which upstream has to wait
 JOINED = 64 * 1024  # a request body up to here is copied behind its head: one write, one packet
 WRITTEN_AT_ONCE = 256 * 1024
-_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
 
 
@@ -189,6 +187,7 @@ class Connection(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
+        self._is_strict = False
 
     # the owner's side
 
@@ -198,6 +197,8 @@ class Connection(asyncio.Protocol):
         exchange.connection = self
         self._overhead = 0
         self._fields = []
+        if self._is_strict:
+            self._demand_cr(False)
         self.deadline = self._clock() + self._timeout_s
         if len(body) <= JOINED:
             self._transport.write(head + body)
@@ -398,15 +399,24 @@ class Connection(asyncio.Protocol):
             if status < 100 or status == 101:
                 raise ValueError(f"status {status}")
             return
-        _check_codings(fields)
+        is_chunked = has_chunks(fields)
+        if is_chunked:
+            self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
         exchange.status = status
         exchange.headers = fields
         self._is_reusable = self._parser.should_keep_alive()
+        if is_chunked and self._parser.get_http_version() == "1.0":
+            self._is_reusable = False  # RFC 9112, 6.1: its framing is faulty
         if exchange.is_head:  # the parser cannot be told that there is no body
             exchange.is_complete = True
             self._is_reusable = False
         elif not self._is_reusable:
-            exchange.ends_with_connection = _has_no_length(fields)
+            has_length = any(name == b"content-length" for name, _ in fields)
+            exchange.ends_with_connection = not (is_chunked or has_length)
+
+    def _demand_cr(self, is_strict: bool) -> None:
+        self._is_strict = is_strict
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=not is_strict)
 
     def on_message_complete(self) -> None:
         exchange = self.exchange
@@ -419,21 +429,14 @@ def _size(fields: Headers) -> int:
     return sum(len(name) + len(value) + 4 for name, value in fields)
 
 
-def _has_no_length(fields: Headers) -> bool:
-    """RFC 9112, 6.3: whether the body goes on until the connection ends."""
-    if codings := _codings(fields):
-        return codings[-1] != b"chunked"
-    return all(name != b"content-length" for name, _ in fields)
+def has_chunks(fields: Headers) -> bool:
+    """Whether a body comes in chunks; names in lower case.
 
-
-def _check_codings(fields: Headers) -> None:
-    """Raises ValueError for transfer codings that are read in several ways: `chunked` twice or
-    before another one, an element that is empty or no token."""
-    codings = _codings(fields)
-    if b"chunked" in codings[:-1] or not all(map(_TOKEN.fullmatch, codings)):
-        raise ValueError("its transfer codings are no list with 'chunked' at its end")
-
-
-def _codings(fields: Headers) -> list[bytes]:
-    values = [value for name, value in fields if name == b"transfer-encoding"]
-    return [coding.strip(b" \t").lower() for value in values for coding in value.split(b",")]
+    Raises ValueError for any other transfer coding, a list of them or several fields: one parser
+    looks for `chunked` anywhere in the value, another at its end, a third reads until the
+    connection ends.
+    """
+    codings = [value for name, value in fields if name == b"transfer-encoding"]
+    if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
+        raise ValueError("its transfer coding is not 'chunked' alone")
+    return bool(codings)
