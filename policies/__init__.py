@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from policies.possible import possible_decisions
     from policies.promotion import promoted
     from policies.recorded import facts_as_values, facts_from_values
-    from policies.replays import LEAST_DAYS, Exchange, Replay, replay, shown_decisions
+    from policies.replays import Exchange, Replay, replay, shown_decisions, telling_days
     from policies.schema import json_schema
     from policies.workflow_tables import workflow_report
     from policies.workflows import Outcome
@@ -94,9 +94,9 @@ _LAZY = {
     "GRID": "policies.certification",
     "Labelled": "policies.certification",
     "Needed": "policies.certification",
-    "LEAST_DAYS": "policies.replays",
     "Replay": "policies.replays",
     "shown_decisions": "policies.replays",
+    "telling_days": "policies.replays",
     "Study": "policies.certification_study",
     "certify": "policies.certification",
     "circles": "policies.linting",
@@ -130,7 +130,6 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CALIBRATION_DRIFTED",
     "GRID",
-    "LEAST_DAYS",
     "Action",
     "Annotate",
     "Asking",
@@ -211,6 +210,7 @@ __all__ = [
     "strictest",
     "study",
     "surest",
+    "telling_days",
     "threshold_of",
     "with_asked",
     "withdrawal",

@@ -31,7 +31,6 @@ from policies.ranking import RecentConfidences
 
 DAY_S = 86_400.0
 LEAST_DAYS = 0.8
-"""Of a shorter time nothing is said about a day."""
 Possible: TypeAlias = tuple[Decision, ...]
 """One decision, or those among which the record does not tell; never none."""
 Z_95 = 1.959964
@@ -318,11 +317,15 @@ def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
     return [each for each in labelled_first if seen.is_first(each.facts.conversation)]
 
 
+def telling_days(span_s: float) -> float | None:
+    """The days in a span of traffic; None for so short a time that it says nothing about a day."""
+    days = span_s / DAY_S
+    return days if days >= LEAST_DAYS else None
+
+
 def _days(exchanges: Sequence[Exchange]) -> float | None:
-    """The days that they span; None for so short a time that it says nothing about a day."""
     times = [each.at_s for each in exchanges if each.at_s is not None]
-    span = (max(times) - min(times)) / DAY_S if times else 0.0
-    return span if span >= LEAST_DAYS else None
+    return telling_days(max(times) - min(times)) if times else None
 
 
 def _lacking(

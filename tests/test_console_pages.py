@@ -377,6 +377,9 @@ def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
     assert "score distribution" in page
     assert "quiet" in page
     assert "There are not yet two stretches of time to compare" in page
+    assert "To review of these exchanges" in page
+    assert "a day</small>" not in page, "a minute of traffic says nothing about a day"
+    assert "To review a day" not in page
 
 
 AXE = Path(__file__).parent / "node" / "node_modules" / "axe-core" / "axe.min.js"

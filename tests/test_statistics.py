@@ -68,7 +68,7 @@ def test_little_traffic_is_shown_whole(engine: sa.Engine) -> None:
     assert (found.total, found.is_exact) == (8, True)
     assert {(row.at, row.model, row.weight) for row in found.rows} == {(5, "a", 1), (29, "b", 1)}
     assert names(found.rows) == (["b", "a"], ["t"])
-    assert found.a_day == pytest.approx(8 / 25)
+    assert found.a_day == pytest.approx(8 / 24.5, rel=1e-6)
 
 
 def test_much_traffic_is_counted_and_sampled(engine: sa.Engine) -> None:
@@ -81,9 +81,20 @@ def test_much_traffic_is_counted_and_sampled(engine: sa.Engine) -> None:
     assert not found.is_exact
 
 
+@pytest.mark.parametrize(("window", "hours"), [(1, 0.1), (7, 5), (30, 12)])
+def test_minutes_of_traffic_say_nothing_about_a_day(
+    engine: sa.Engine, window: int, hours: float
+) -> None:
+    """Whatever the window, and wherever its slices begin: as a replay has it."""
+    recorded(engine, 3, NOW - hours * DAY_S / 24)
+    assert sample(engine, Window(NOW - window * DAY_S, NOW)).a_day is None
+    recorded(engine, 3, NOW - 0.95 * DAY_S)
+    assert sample(engine, Window(NOW - window * DAY_S, NOW)).a_day == pytest.approx(6 / 0.95)
+
+
 def test_an_empty_record_is_no_error(engine: sa.Engine) -> None:
     found = sample(engine, Window(NOW - DAY_S, NOW))
-    assert (found.total, found.rows, found.a_day) == (0, (), 0.0)
+    assert (found.total, found.rows, found.a_day) == (0, (), None)
     assert (latest(engine), labelled(engine, 0), calibrator_in_force(engine)) == ([], [], None)
 
 

@@ -106,9 +106,8 @@ class Facts:
         labels = quality.weighed(given, scores)
         total = sum(row.weight for row in rows)
         scored = sum(row.weight for row in rows if row.confidence is not None)
-        of_all = seen.a_day / (seen.total or 1)
-        a_day = of_all * total
-        points = quality.tradeoff(labels, scores, of_all * scored)
+        of_all = None if seen.a_day is None else seen.a_day / seen.total
+        points = quality.tradeoff(labels, scores, scored if of_all is None else of_all * scored)
         threshold = _threshold(request)
         bands = quality.bands(labels)
         enough = len(labels) >= quality.LEAST
@@ -126,7 +125,7 @@ class Facts:
             teams=teams[:50],
             total=total,
             conversations=sum(row.weight for row in scores),
-            a_day=a_day,
+            a_day=None if of_all is None else of_all * total,
             is_exact=seen.is_exact,
             most_of_a_slice=MOST_OF_A_SLICE,
             slices=window.slices,

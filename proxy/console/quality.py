@@ -51,7 +51,7 @@ class Point:
     """What a threshold comes to: `coverage` of the scored traffic is delivered.
 
     `risk` of that is wrong, None with too few labels; `errors` are delivered and `load` is left to
-    reviewers a day.
+    reviewers.
     """
 
     threshold: float
@@ -147,8 +147,8 @@ def ece(found: Sequence[Band]) -> float | None:
     return sum(gaps) / total
 
 
-def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float) -> list[Point]:
-    """What each of the thresholds 0, 0.01 .. 1 comes to, of `a_day` exchanges a day.
+def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], count: float) -> list[Point]:
+    """What each of the thresholds 0, 0.01 .. 1 comes to, of `count` exchanges.
 
     Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least, and labels
     of the least sure that would be delivered: it is not drawn out to where nobody has looked.
@@ -162,7 +162,7 @@ def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
     wrong = _sums_from([label.weight * (not label.is_correct) for label in ranked])
     lowest = at_least[0] if at_least else 1.0
     looked_at = above[bisect_left(confidences, lowest)] / above[0] if above[0] else 0.0
-    a_day *= above[0] / max(sum(row.weight for row in traffic), 1e-9)
+    count *= above[0] / max(sum(row.weight for row in traffic), 1e-9)
     points = []
     for step in range(STEPS + 1):
         threshold = step / STEPS
@@ -172,8 +172,8 @@ def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], a_day: float
             risk = wilson(
                 min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first]
             )
-        errors = None if risk is None else risk.value * coverage * a_day
-        points.append(Point(threshold, coverage, risk, errors, (1 - coverage) * a_day))
+        errors = None if risk is None else risk.value * coverage * count
+        points.append(Point(threshold, coverage, risk, errors, (1 - coverage) * count))
     return points
 
 

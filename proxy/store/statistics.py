@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from policies import SeenConversations
+from policies import SeenConversations, telling_days
 from proxy.store.findings import reading, verdicts
 from proxy.store.held_replies import AUDIT
 from proxy.store.labels import Stratum, held_replies
 from proxy.store.polls import counted_polls
-from proxy.store.records import DAY_S, exchanges, first_id, is_first_request
+from proxy.store.records import exchanges, first_id, is_first_request
 
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
@@ -87,11 +87,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What there was in a window: the number of exchanges of each slice, and some of them."""
+    """What there was in a window: the number of exchanges of each slice, and some of them.
+
+    `first_at` is when the first of all was, None where there is none.
+    """
 
     window: Window
     counts: tuple[int, ...]
     rows: tuple[Sampled, ...]
+    first_at: float | None = None
 
     @property
     def total(self) -> int:
@@ -102,13 +106,12 @@ class Sample:
         return len(self.rows) == self.total
 
     @property
-    def a_day(self) -> float:
-        """Exchanges a day, from the first slice that has any to the end."""
-        first = next((at for at, count in enumerate(self.counts) if count), None)
-        if first is None:
-            return 0.0
-        days = (self.window.until - self.window.edges[first]) / DAY_S
-        return self.total / max(days, 1 / 24)
+    def a_day(self) -> float | None:
+        """Exchanges a day, from the first one to the end; None of too short a time to tell."""
+        if self.first_at is None:
+            return None
+        days = telling_days(self.window.until - self.first_at)
+        return None if days is None else self.total / days
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     with reading(engine) as connection:
         counts: dict[int, int] = {row[0]: row[1] for row in connection.execute(counting)}
         rows = connection.execute(looking).all()
+        first_at = connection.execute(_first(window)).scalar()
     found: dict[int, int] = {}
     for row in rows:
         found[row[0]] = found.get(row[0], 0) + 1
@@ -172,7 +176,14 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
         window,
         tuple(counts[at] for at, _ in slices),
         tuple(Sampled(row[0], weights[row[0]], *row[1:]) for row in rows),
+        first_at,
     )
+
+
+def _first(window: Window) -> sa.Select[Any]:
+    inside = _in_slice(first_id(window.since), first_id(window.until))
+    row = exchanges.c
+    return sa.select(row.started_at).where(inside).order_by(row.request_id).limit(1)
 
 
 def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
