@@ -59,11 +59,10 @@ class Labelled:
 class Needed:
     """How many labels, of questions of the same kind, are missing.
 
-    `at_least` are enough if none of the surest replies is wrong. `expected` is an estimate from
-    the errors seen so far, None where no threshold has come near the error rate asked for: then
-    either `is_hopeless`, as the errors seen exclude that rate at every threshold, or there are too
-    few labels to tell, and `at_least` counts those that are enough if none of them is wrong.
-    `surest` and `wrong` tell where the search ended: at the first threshold, of so many replies.
+    `at_least` are enough if none of them is wrong, those seen so far counted. `expected` is an
+    estimate from the errors seen so far, None where no threshold has come near the error rate asked
+    for: then either `is_hopeless`, as the errors seen exclude that rate at every threshold that the
+    search can come to, or there are too few labels to tell. `surest` and `wrong` tell where the search ended: at the first threshold, of so many replies.
     """
 
     at_least: int
@@ -197,11 +196,11 @@ def _needed(counts: _Counts, max_error: float, confidence: float) -> Needed:
             if labels < fewest:
                 fewest, best = labels, (accepted, rate)
     accepted, rate = best
-    if not accepted:
-        fewest_more = _fewest_more(counts, max_error, confidence)
+    fewest_more = _fewest_more(counts, max_error, confidence)
+    if not accepted or fewest_more is None:
         return Needed(fewest_more or at_least, None, is_hopeless=fewest_more is None)
     labels = -(-_enough(rate, max_error, 1.0 - confidence) * counts.labels // accepted)
-    return Needed(at_least, max(labels - counts.labels, at_least))
+    return Needed(fewest_more, max(labels - counts.labels, fewest_more))
 
 
 def _fewest_more(counts: _Counts, max_error: float, confidence: float) -> int | None:
@@ -209,21 +208,30 @@ def _fewest_more(counts: _Counts, max_error: float, confidence: float) -> int | 
 
     Looked at are the thresholds whose errors so far do not exclude the rate asked for, which is
     then within their Clopper-Pearson interval. Of the labels to come, the same share will be
-    accepted there.
+    accepted there; and a threshold has to pass before a higher one has labels enough to be the
+    first that is tested.
     """
+    fewest_accepted = least_labels(max_error, confidence)
     if not counts.labels:
-        return least_labels(max_error, confidence)
-    delta, fewest = 1.0 - confidence, None
+        return fewest_accepted
+    delta, fewest, before_higher = 1.0 - confidence, None, math.inf
     for threshold in GRID:
         accepted, wrong = counts.at_or_above(threshold)
-        # at the rate asked for, so many errors or more would have had this probability
-        if not accepted or lower_tail(accepted - wrong, accepted, 1.0 - max_error) < delta / 2:
+        if not accepted:
             continue
-        passing = _enough(0.0, max_error, delta, wrong)
-        more = max(-(-(passing - accepted) * counts.labels // accepted), 1)
-        if more < _MOST_LABELS:
-            fewest = more if fewest is None else min(fewest, more)
+        # at the rate asked for, so many errors or more would have had this probability
+        if lower_tail(accepted - wrong, accepted, 1.0 - max_error) >= delta / 2:
+            passing = _enough(0.0, max_error, delta, wrong)
+            more = max(_more(passing, accepted, counts.labels), 1)
+            if more < min(before_higher, _MOST_LABELS):
+                fewest = more if fewest is None else min(fewest, more)
+        before_higher = min(before_higher, _more(fewest_accepted, accepted, counts.labels))
     return fewest
+
+
+def _more(wanted: int, accepted: int, labels: int) -> int:
+    """How many more labels bring those accepted to a number."""
+    return -(-(wanted - accepted) * labels // accepted)
 
 
 def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:

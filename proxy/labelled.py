@@ -22,8 +22,11 @@ from calibrator import (
 from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
 from proxy.formats.called import tool_calls
 
-UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal", "tools"})
-"""Facts that a labelled row does not tell, unless it carries them under `facts`."""
+UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal"})
+"""Facts that a labelled row does not tell, unless it carries them under `facts`.
+
+The calls of tools are part of a response: one of plain text has none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,15 @@ class ScoredRow:
             values = {**raw["facts"], "confidence": self.confidence, "calibrator": self.calibrator}
             source = f"row {raw.get('id', self.row.question_id)}"
             return Exchange(facts_from_values(values, source), self.is_correct, at_s)
-        calls = _tool_calls(raw["response"])
         facts = Facts(
             self.confidence,
             self.row.model or "",
-            tools=calls,
+            tools=_tool_calls(raw["response"]),
             domain=self.row.domain,
             length=len(self.row.answer),
             calibrator=self.calibrator,
         )
-        lacks = UNRECORDED - {"tools"} if calls else UNRECORDED
-        return Exchange(facts, self.is_correct, at_s, lacks)
+        return Exchange(facts, self.is_correct, at_s, UNRECORDED)
 
 
 def load_scored(

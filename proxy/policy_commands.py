@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calibrator import ROWS_HELP, file_option
+from policies import counted
 from proxy.commands import ConfigOption, errors_told
 from proxy.record_commands import opened_record, recorded_exchanges, seconds
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from policies import Certification, Exchange, Grant, Labelled, Policy, Scope
+    from policies import Certification, Exchange, Grant, Labelled, Needed, Policy, Scope
     from proxy.labelled import ScoredRow
 
 cli = typer.Typer(no_args_is_help=True)
@@ -226,26 +227,31 @@ def _print_certification(
         )
         return
     assert found.needed is not None
-    least, expected = found.needed.at_least, found.needed.expected
-    needed = (
-        f"About {expected} more labels are needed, going by the errors so far; at least {least}."
-    )
-    if found.needed.is_hopeless:
-        needed = "Too many of the surest replies are wrong: more labels will hardly help."
-    elif expected is None:
-        needed = (
-            f"They are too few: with at least {least} more, none of them wrong, it could be proved."
-        )
-    elif expected == least == 1:
-        needed = (
-            f"There would be enough labels, but {found.needed.wrong} of the {found.needed.surest} "
-            "surest replies are wrong, and the search ends at the first threshold that fails. Look "
-            "at them, recalibrate, or allow a higher --max-error."
-        )
     typer.echo(
         f"No threshold found for {scope}: {found.labels:,} labelled questions do not prove that at "
-        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
+        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{_needed(found.needed)}"
     )
+
+
+def _needed(needed: Needed) -> str:
+    """What would prove a threshold, or why nothing will."""
+    which = "too many of the surest replies are wrong"
+    if needed.wrong:
+        are = "is" if needed.wrong == 1 else "are"
+        which = f"{needed.wrong:,} of the {needed.surest:,} surest replies {are} wrong"
+    least = f"at least {needed.at_least:,}, if none of them is wrong"
+    if needed.expected is not None:
+        more = counted(needed.expected, "more label is", "more labels are")
+        text = f"About {more} needed, going by the errors so far; {least}."
+        if not needed.wrong:
+            return text
+        return f"{text} The search ends at the first threshold that fails, and {which}."
+    if needed.is_hopeless:
+        return (
+            f"More labels will hardly help: {which}. Look at those replies, recalibrate, or allow "
+            "a higher --max-error."
+        )
+    return f"They are too few: with {least}, it could be proved."
 
 
 def _print_study(

@@ -123,7 +123,9 @@ def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
     assert found.threshold is None
     assert found.needed is not None
     assert found.needed.expected is not None
-    assert found.needed.at_least == 1
+    least = found.needed.at_least
+    assert certify(rows((0.9, 96 + least, 4)), 0.05).threshold is not None
+    assert certify(rows((0.9, 95 + least, 4)), 0.05).threshold is None
     share = found.needed.expected / 100
     more = rows((0.9, round(96 * (1 + share)), round(4 * (1 + share))))
     assert certify(more, 0.05).threshold is not None

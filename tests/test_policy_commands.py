@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     done = run("certify", rows, "--max-error", 0.05)
     assert done.exit_code == 3
     assert (
-        "About 19 more labels are needed, going by the errors so far; at least 19." in done.stdout
+        "About 19 more labels are needed, going by the errors so far; at least 19, "
+        "if none of them is wrong." in done.stdout
     )
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (
@@ -138,7 +140,28 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
         {"at_least": 19, "expected": 19, "surest": 0, "wrong": 0, "is_hopeless": False},
     )
     hopeless = write(tmp_path / "bad.jsonl", labelled(400, confidence=0.9, correct=0))
-    assert "will hardly help" in run("certify", hopeless, "--max-error", 0.05).stdout
+    assert "More labels will hardly help" in run("certify", hopeless, "--max-error", 0.05).stdout
+
+
+def test_enough_labels_with_errors_are_told_the_number_that_proves_it(tmp_path: Path) -> None:
+    """100 labels, 4 of them wrong: not "at least 1 more", but as many as do prove 5 %."""
+    path = tmp_path / "some.jsonl"
+
+    def told(right: int, wrong: int, *surest: Json) -> Result:
+        rows = labelled(2 * (right + wrong), confidence=0.9, correct=1)[::2]  # one of a question
+        for row in rows[:wrong]:
+            row["correct"] = 0
+        return run("certify", write(path, [*rows, *surest]), "--max-error", 0.05)
+
+    found = re.search(r"at least (\d+), if none of them is wrong", told(96, 4).stdout)
+    assert found is not None
+    assert told(96 + int(found[1]), 4).exit_code == 0
+    assert told(95 + int(found[1]), 4).exit_code == 3
+    surest = labelled(120, confidence=0.97)[::2]  # they are often wrong, all others right
+    for at, row in enumerate(surest):
+        row.update(question_id=f"surest {at}", correct=int(at >= 12))
+    blocked = told(400, 0, *surest).stdout
+    assert "More labels will hardly help: 12 of the 60 surest replies are wrong." in blocked
 
 
 def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
@@ -148,7 +171,7 @@ def test_few_labels_with_an_error_are_called_few(tmp_path: Path) -> None:
         row["correct"] = 0
     done = run("certify", write(tmp_path / "few.jsonl", few), "--max-error", 0.1)
     assert done.exit_code == 3
-    told = "They are too few: with at least 36 more, none of them wrong, it could be proved."
+    told = "They are too few: with at least 36, if none of them is wrong, it could be proved."
     assert told in done.stdout
     assert "hardly help" not in done.stdout
 
@@ -192,7 +215,7 @@ def test_rows_without_a_confidence_are_scored_first(tmp_path: Path) -> None:
 
 
 def test_an_error_among_the_surest_is_said_where_labels_would_be_enough(tmp_path: Path) -> None:
-    """More labels of the same kind are not what is missing then."""
+    """With the number that proves it all the same."""
     surest = [
         row | {"question_id": f"surest {n}", "correct": int(n > 0)}
         for n, row in enumerate(labelled(70, confidence=0.95))
@@ -203,7 +226,8 @@ def test_an_error_among_the_surest_is_said_where_labels_would_be_enough(tmp_path
     ]
     done = run("certify", write(tmp_path / "rows.jsonl", surest + others), "--max-error", 0.05)
     assert done.exit_code == 3
-    assert "1 of the 70 surest replies are wrong" in done.stdout
+    assert "at least 352, if none of them is wrong" in done.stdout
+    assert "the first threshold that fails, and 1 of the 70 surest replies is wrong" in done.stdout
 
 
 def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
@@ -290,7 +314,7 @@ def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
 
 
 def test_a_replay_shows_what_would_change(rows: Path) -> None:
-    """Both policies, the ways between them, facts that the rows lack, and money."""
+    """Both policies, the ways between them, and money; rows of plain text call no tools."""
     done = run("replay", "--policies", "healthcare", "--before", "helpdesk", "--rows", rows)
     assert done.exit_code == 0, done.output
     for part in (
@@ -300,9 +324,15 @@ def test_a_replay_shows_what_would_change(rows: Path) -> None:
         "deliver by default -> hold by default",
         "review queue nurse",
         "USD; all by hand: 60,000.00 USD",
-        "2400 replies lack 'tools', which a rule looks at",
     ):
         assert part in done.stdout
+    assert "lack" not in done.stdout
+    rule = "{name: team, when: {team: support}, then: hold}"
+    policy = rows.with_name("team.yaml")
+    policy.write_text(f"version: 1\nname: team\nrules: [{rule}]\ndefault: deliver\n")
+    told = run("replay", "--policies", policy, "--rows", rows).stdout
+    assert "between 0.0% and 100.0% of 2,400 replies delivered" in told
+    assert "2,400 replies lack 'team', which a rule looks at" in told
 
 
 def test_a_replay_adds_the_papers_workflows(rows: Path) -> None:
