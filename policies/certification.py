@@ -62,7 +62,8 @@ class Needed:
     `at_least` are enough if none of them is wrong, those seen so far counted. `expected` is an
     estimate from the errors seen so far, None where no threshold has come near the error rate asked
     for: then either `is_hopeless`, as the errors seen exclude that rate at every threshold that the
-    search can come to, or there are too few labels to tell. `surest` and `wrong` tell where the search ended: at the first threshold, of so many replies.
+    search can come to, or there are too few labels to tell. `surest` and `wrong` tell where the
+    search ended: at the first threshold, of so many replies.
     """
 
     at_least: int

@@ -227,9 +227,10 @@ def _print_certification(
         )
         return
     assert found.needed is not None
+    needed = _needed(found.needed)
     typer.echo(
         f"No threshold found for {scope}: {found.labels:,} labelled questions do not prove that at "
-        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{_needed(found.needed)}"
+        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
     )
 
 
