@@ -155,8 +155,7 @@ async def test_answers_that_cannot_be_read() -> None:
     async with scoring_with(WordScorer()) as scoring:
         for content in (5, {"a": 1}, [5], True):
             [found] = await scoring.score(asked, [Choice(0, {"content": content})], "gpt")
-            assert found.value is None
-            assert found.status in (Status.ERROR, Status.NOT_SUPPORTED)
+            assert found == Confidence(None, Status.NOT_SUPPORTED, "content")
 
 
 async def test_before_the_scorer_is_there() -> None:
