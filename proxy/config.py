@@ -439,17 +439,14 @@ def load_policy_of(folder: Path, name: str) -> Policy:
     return load_policy(str(beside) if beside.is_file() else name)
 
 
-_LISTS = ("upstreams", "models", "teams", "webhooks", "shared_ids")
-
-
 def _prepared(value: dict[str, Any]) -> dict[str, Any]:
-    """YAML has lists, the immutable configuration has tuples; where all is commented out, null."""
+    """YAML has lists, the immutable configuration has tuples; an empty section is its default."""
     return {
         key: tuple(item)
         if key in ("models", "webhooks", "shared_ids") and isinstance(item, list)
         else item
         for key, item in value.items()
-        if item is not None or key not in _LISTS
+        if item is not None
     }
 
 

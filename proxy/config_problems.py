@@ -17,6 +17,18 @@ _KINDS: Final = {  # pydantic's words name classes of ours
     "model_attributes_type": "must be a mapping",
     "dict_type": "must be a mapping",
     "tuple_type": "must be a list",
+    "missing": "is missing",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "literal_error": "must be {expected}",
 }
 _SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # sections or true or false
 
@@ -43,7 +55,8 @@ def problem_of(document: Document, found: Any, known: Collection[str]) -> Proble
         return sentence(document, (*loc, "kind"), message)
     if found["type"] in _KINDS:
         switch = ", true or false" if loc in _SWITCHES else ""
-        return sentence(document, loc, _KINDS[found["type"]] + switch)
+        text = _KINDS[found["type"]].format(**found.get("ctx", {}))
+        return sentence(document, loc, text + switch)
     return sentence(document, loc, found["msg"].removeprefix("Value error, "))
 
 

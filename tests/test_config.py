@@ -81,7 +81,7 @@ def test_an_empty_file_is_the_defaults(load: Load, text: str) -> None:
     assert load(text) == Config() == load_config(None)
 
 
-SECTIONS = [name for name in Config.model_fields if name not in ("policies", "store", "keys")]
+SECTIONS = list(Config.model_fields)
 
 
 @pytest.mark.parametrize("text", [f"{name}:\n  # nothing\n" for name in SECTIONS], ids=SECTIONS)
@@ -204,7 +204,7 @@ MISTAKES = [
     (
         "calibrator:\n  engine:\n    kind: scorer",
         2,
-        "calibrator.engine.base_url: Field required",
+        "calibrator.engine.base_url: is missing",
     ),
     (
         "calibrator:\n  engine: {kind: scorer, base_url: 'http://sk-x@h'}",
@@ -298,7 +298,7 @@ MISTAKES = [
         3,
         "models[0].upstream: there is no upstream 'zzz'; known here: openai, demo",
     ),
-    ("models:\n  - {upstream: demo}", 2, "models[0].match: Field required"),
+    ("models:\n  - {upstream: demo}", 2, "models[0].match: is missing"),
     (
         "attach: {}\n" + LOCAL,
         2,
@@ -309,31 +309,31 @@ MISTAKES = [
     (
         "calibrator:\n  timeout_s: 0",
         2,
-        "calibrator.timeout_s: Input should be greater than 0",
+        "calibrator.timeout_s: must be more than 0",
     ),
     (
         "calibrator: {timeout_s: soon}",
         1,
-        "calibrator.timeout_s: Input should be a valid number",
+        "calibrator.timeout_s: must be a number",
     ),
     (
         "calibrator: {max_queue: 1.5}",
         1,
-        "calibrator.max_queue: Input should be a valid integer",
+        "calibrator.max_queue: must be a whole number",
     ),
-    ("attach: {body: no}", 1, "attach.body: Input should be a valid boolean"),
-    ("attach: {body: 1}", 1, "attach.body: Input should be a valid boolean"),
+    ("attach: {body: no}", 1, "attach.body: must be true or false"),
+    ("attach: {body: 1}", 1, "attach.body: must be true or false"),
     (
         "limits: {max_body: 1.5MB}",
         1,
         "limits.max_body: a size is a whole number with B, KB, MB or GB, not '1.5MB'",
     ),
-    ("limits: {max_body: 1.5}", 1, "limits.max_body: Input should be a valid integer"),
-    ("limits: {max_body: -1}", 1, "limits.max_body: Input should be greater than 0"),
+    ("limits: {max_body: 1.5}", 1, "limits.max_body: must be a whole number"),
+    ("limits: {max_body: -1}", 1, "limits.max_body: must be more than 0"),
     (
         "upstreams: {a: {base_url: http://x, via: magic}}",
         1,
-        "upstreams.a.via: Input should be 'relay' or 'litellm'",
+        "upstreams.a.via: must be 'relay' or 'litellm'",
     ),
     (
         "store: mysql://root:secret@x/y",
@@ -346,7 +346,7 @@ MISTAKES = [
         1,
         "keys: keys do not stand here; say 'required' and make them with `pinocchio keys create`",
     ),
-    ("keys: closed", 1, "keys: Input should be 'open' or 'required'"),
+    ("keys: closed", 1, "keys: must be 'open' or 'required'"),
     ("teams: {a: {}}", 1, "teams: teams are told apart by their keys: add 'keys: required'"),
     (
         "keys: required\n" + DEMO + "teams:\n  'a b': {}",
@@ -364,7 +364,7 @@ MISTAKES = [
         "upstreams.local: with 'keys: required' the client's key stays here; set api_key (any "
         "word, where upstream asks for none)",
     ),
-    ("policies: 5", 1, "policies: Input should be a valid string"),
+    ("policies: 5", 1, "policies: must be text"),
     *(
         (
             f"calibrator:\n  device: {device}",

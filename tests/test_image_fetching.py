@@ -372,11 +372,11 @@ def test_images_are_configured(tmp_path: Path, text: str, expected: ImagesConfig
         ("    fetsh: true\n", "unknown key 'fetsh'; did you mean 'fetch'?"),
         ("    fetch: {host: [a]}\n", "unknown key 'host'; did you mean 'hosts'?"),
         ("    fetch: {hosts: []}\n", "at least 1 item"),
-        ("    fetch: {allow_private: true}\n", "Field required"),
+        ("    fetch: {allow_private: true}\n", "is missing"),
         ("    fetch: {hosts: ['https://a.example/']}\n", "a host is a name such as"),
         ("    fetch: 5\n", "calibrator.images.fetch"),
         ("    max_bytes: 10 potatoes\n", "a size is a whole number"),
-        ("    max_count: 0\n", "greater than 0"),
+        ("    max_count: 0\n", "more than 0"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:

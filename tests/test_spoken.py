@@ -156,7 +156,7 @@ def loaded(folder: Path, upstream: str) -> Path:
         ),
         (
             "{base_url: 'http://x', speaks: claude}",
-            "Input should be 'openai', 'anthropic' or 'both'",
+            "must be 'openai', 'anthropic' or 'both'",
         ),
         ("{base_url: 'http://x', speak: both}", "unknown key 'speak'; did you mean 'speaks'?"),
         ("{speaks: anthropic}", "an upstream needs 'base_url', 'litellm' or 'demo: true'"),
