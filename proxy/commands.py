@@ -311,7 +311,6 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
     more = {
         "state": state_name(held.state),
         "on_expiry": held.on_expiry,
-        "standing": state_name(held.standing),
         "calls": calls or bound,
     }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}

@@ -112,6 +112,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
     from proxy.desk.editable import surface_of
     from proxy.formats import NoAnswerError
     from proxy.json_splice import json_object
+    from proxy.store.held_replies import state_name
 
     held = exported.held
     format, completion = format_of(surface_of(held)), json_object(held.reply)
@@ -143,7 +144,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "policy": held.policy,
         "action": exported.action,
         "kind": held.kind,
-        "state": held.standing,
+        "state": state_name(held.state),
         "share": held.share,
         "at_s": held.created_at,
         "reviewers": [_told(each) for each in exported.verdicts] or None,

@@ -79,7 +79,7 @@ def test_a_row_has_the_words_and_what_is_known_of_them(
     assert first["id"] == held.json()["id"]
     assert (first["question"], first["response"]["content"]) == ("why? p=0.1", "why? p=0.1")
     assert (first["correct"], first["confidence"], first["calibrator"]) == (0, 0.1, "words@1")
-    assert (first["kind"], first["state"], first["domain"]) == ("hold", "held", "math")
+    assert (first["kind"], first["state"], first["domain"]) == ("hold", "open", "math")
     assert [(each["reviewer"], each["correct"]) for each in first["reviewers"]] == [
         ("ada", 1),
         ("bob", 0),

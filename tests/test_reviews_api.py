@@ -331,7 +331,9 @@ def test_what_has_expired_is_not_decided(queue: ReviewQueue) -> None:
     with pytest.raises(DecidedError) as caught:
         Desk(queue).decide(REPLY.id, Verdict("reject", correct=False), "alice")
     assert caught.value.machine_code == "review_expired"
-    assert (caught.value.review["state"], caught.value.review["standing"]) == (EXPIRED, RELEASED)
+    review = caught.value.review
+    assert (review["state"], review["on_expiry"]) == (EXPIRED, "deliver")
+    assert "standing" not in review, "a state has one name"
     assert [each["event"] for each in caught.value.review["history"]] == ["held", "expired"]
 
 

@@ -272,7 +272,6 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         **{name: getattr(held, name) for name in names + more},
         **told,
         "state": facts["state"],
-        "standing": facts["standing"],
         "path": facts["path"],
         "is_audit": held.kind == AUDIT,
         "on_expiry": ON_EXPIRY[held.on_expiry],

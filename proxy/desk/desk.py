@@ -249,7 +249,6 @@ class Desk:
             **self.listed(held),
             "question": held.question,
             "doubts": self.doubts.of(held)[1],
-            "standing": state_name(held.standing),
             "path": path,
             "note": held.note,
             "share": held.share,
