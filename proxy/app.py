@@ -18,6 +18,7 @@ from calibrator import Scorer, load_scorer
 from policies import Policy, load_policy
 from proxy.asgi import (
     CLIENT,
+    METRICS,
     Client,
     Endpoint,
     Receive,
@@ -41,6 +42,7 @@ from proxy.images import Images
 from proxy.keys import masked
 from proxy.learning.drift_watch import DriftWatch
 from proxy.live_work import GONE
+from proxy.metrics import Metrics
 from proxy.model_lists import JSON
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets
@@ -147,6 +149,7 @@ def create_app_of(
         Buckets(),
         traffic,
         AuditWriter(config.store),
+        Metrics(),
         is_open,
     )
     return App(setup, parts, reload, admin)
@@ -184,6 +187,7 @@ class App:
         if kind == "lifespan":
             await self._lifespan(receive, send)
             return
+        scope[METRICS] = self._parts.metrics
         generation = self._reloading.current  # for this request, to its end
         generation.in_flight += 1
         try:

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -22,12 +22,17 @@ from proxy.json_splice import Pieces
 from proxy.remembering import remembers
 from proxy.upstream import Headers, WithHeaders, first_values
 
+if TYPE_CHECKING:
+    from proxy.metrics import Metrics
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 NOT_MODIFIED = 304
+METRICS = "pinocchio.metrics"
+"""Where the application puts what counts a request."""
 CLIENT = "pinocchio.client"
 """Where our own server puts the `Client` of a request into its scope. Whoever uses it takes it out,
 or it would keep the scope, and the scope it."""
@@ -64,6 +69,7 @@ class Request(WithHeaders):
     headers: Headers
     body: bytes = b""
     caller: Caller = ANYONE
+    metrics: Metrics | None = None  # that count it
     started: float = field(default_factory=time.perf_counter)
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
 
@@ -206,8 +212,8 @@ def request_of(scope: Scope) -> Request:
     """The request without its body."""
     path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
-    caller = scope.get(CALLER, ANYONE)
-    return Request(scope["method"], path, query, scope["headers"], b"", caller)
+    told = scope.get(CALLER, ANYONE), scope.get(METRICS)
+    return Request(scope["method"], path, query, scope["headers"], b"", *told)
 
 
 def raw_path_of(scope: Scope) -> str:

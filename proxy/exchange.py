@@ -207,6 +207,8 @@ class Exchange:
     def close(self, status: int, error: str | None = None) -> None:
         """Writes the request's line and its record."""
         self.status = status
+        if self.request.metrics is not None:
+            self.request.metrics.note(self)
         if self.records is not None:
             self.records.add(self._row(error) if self.asked_again is None else self._poll(error))
         if self.asked_again is not None and not self.asked_again.is_news(self._action, error):

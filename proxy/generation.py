@@ -26,6 +26,7 @@ from proxy.governing import Governing
 from proxy.host_check import check_local
 from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
 from proxy.loops import mark_of, pass_on
+from proxy.metrics import Metrics
 from proxy.permitted import check_surface
 from proxy.policy_book import PolicyBook
 from proxy.rates import Buckets, Rate
@@ -86,6 +87,7 @@ class Parts:
     buckets: Buckets
     traffic: Traffic
     audits: AuditWriter
+    metrics: Metrics
     is_loopback: bool
 
 

@@ -29,7 +29,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from proxy import headers as names
-from proxy.asgi import Receive, Reply, Request, Scope, Send, error_reply, place
+from proxy.asgi import METRICS, Receive, Reply, Request, Scope, Send, error_reply, place
 from proxy.callers import ANYONE, CALLER
 from proxy.config import Config, UpstreamConfig
 from proxy.errors import (
@@ -196,6 +196,7 @@ def _request_of(scope: Scope) -> Request:
         query.decode("latin-1"),
         scope["headers"],
         caller=scope.get(CALLER, ANYONE),
+        metrics=scope.get(METRICS),
     )
 
 

@@ -51,6 +51,7 @@ class Reloading:
         self._newest = first  # on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
         self.refusal: Refusal | None = None  # of what the files say now
+        self.taken_at = time.time()  # when the newest configuration that can be used was read
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
@@ -91,7 +92,7 @@ class Reloading:
         before = self._newest
         try:
             self._take(self._reload())
-            self.refusal = None
+            self.refusal, self.taken_at = None, time.time()
         except (StartupError, StoreError) as error:
             cause = error.__cause__
             problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()

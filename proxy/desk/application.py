@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from proxy.asgi import Receive, Scope, Send, place
 from proxy.console import routes
@@ -32,7 +34,14 @@ class DeskApplication:
     """What the listener serves; made by the first request for it."""
 
     def __init__(
-        self, desk: Desk, door: Door, feed: Feed, *, is_loopback: bool, max_body: int
+        self,
+        desk: Desk,
+        door: Door,
+        feed: Feed,
+        others: Sequence[Route] = (),
+        *,
+        is_loopback: bool,
+        max_body: int,
     ) -> None:
         self._desk, self._door, self._feed = desk, door, feed
         api = FastAPI(
@@ -49,6 +58,7 @@ class DeskApplication:
         api.include_router(review_routes(desk, feed), dependencies=[Depends(visitor_of)])
         api.router.routes.extend(login_routes(door))
         api.router.routes.extend(routes(desk))
+        api.router.routes.extend(others)
         demand_visitor(api.router.routes)
         self._guarded = Guard(api, door, is_loopback=is_loopback, max_body=max_body)
 

@@ -32,6 +32,7 @@ CSRF_FIELD: Final = "csrf"
 LOGIN: Final = "/pinocchio/login"
 STATIC: Final = "/static/"
 API: Final = "/pinocchio/v1/"
+METRICS: Final = "/metrics"
 _OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
 _OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
 READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -175,7 +176,7 @@ def address_of(request: Request) -> str:
 def is_api(request: Request) -> bool:
     """Whether a program asks, which has no use for a login page."""
     path: str = request.scope["path"]
-    return path.startswith(API)
+    return path.startswith(API) or path == METRICS
 
 
 def is_https(request: Request) -> bool:

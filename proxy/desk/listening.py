@@ -25,6 +25,7 @@ from proxy.errors import ExitStatus, StartupError
 from proxy.generation import Parts
 from proxy.host_check import is_loopback
 from proxy.http_server import HttpProtocol
+from proxy.metrics import ConfigurationState
 from proxy.reloading import Reloading
 
 log = structlog.get_logger(__name__)
@@ -186,6 +187,7 @@ class DeskServer:
         from proxy.desk.application import DeskApplication
         from proxy.desk.desk import Desk
         from proxy.desk.door import Door
+        from proxy.desk.exposition import metrics_route
         from proxy.desk.feed import Feed
         from proxy.store.client_keys import KeyStore
         from proxy.store.review_queue import ReviewQueue
@@ -201,15 +203,18 @@ class DeskServer:
             self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
             feed.wake()
 
+        holder = self._holder
+
+        def configuration() -> ConfigurationState:
+            refused = holder.refusal is not None
+            return ConfigurationState(holder.current.number, refused, holder.taken_at)
+
+        desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
         return DeskApplication(
-            Desk(
-                queue,
-                lambda: self._holder.current.setup,
-                on_decision,
-                lambda: self._holder.refusal,
-            ),
+            desk,
             Door(token, self._admin.login_code, KeyStore(config.store)),
             feed,
+            [metrics_route(desk, self._parts.metrics, configuration)],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
         )
