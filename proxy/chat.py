@@ -8,16 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from policies import (
-    Asking,
-    Block,
-    Clarify,
-    Decision,
-    Deliver,
-    Escalate,
-    Hold,
-    StreamMode,
-)
+from policies import Asking, Block, Clarify, Decision, Deliver, Escalate, Hold, StreamMode
 from proxy import actions
 from proxy.answer import (
     UNDECIDED,
@@ -40,6 +31,7 @@ from proxy.completion_request import CompletionRequest, read_completion_request
 from proxy.config import Config
 from proxy.conversations import Conversations
 from proxy.deadlines import Deadlines
+from proxy.domains import Domains
 from proxy.encoding import decoded
 from proxy.errors import ProxyError, StoreError, UnreadableReplyError, UpstreamBrokenError
 from proxy.escalation import escalate
@@ -89,6 +81,7 @@ class Completions:
     stream_waits: Deadlines = field(init=False)  # of finish events for their scores
     holding: Holding = field(init=False)
     ownership: Ownership = field(init=False)
+    domains: Domains = field(init=False)
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
     stricter: dict[str, Completions] = field(default_factory=dict, init=False)
 
@@ -98,6 +91,7 @@ class Completions:
         )
         owned, is_enforced = self.conversations.owned, self.governing.is_enforced
         self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
+        self.domains = Domains(self.config, self.router)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
         self.may_take_long = (
@@ -125,6 +119,7 @@ class Completions:
         with exchange:
             parts = self.asked_for(request)
             asked = await read_completion_request(request, format, self.config.limits.max_body)
+            asked.domain = self.domains.fact(asked.model, asked.caller.team, asked.domain)
             await parts.ownership.check_body(request)
             digest = await asked.apart(parts.holding.request_digest, asked, request)
             if digest and (earlier := await parts.holding.earlier(format, digest, request)):
@@ -280,11 +275,12 @@ class Way:
 
     async def _score(self, answer: Answer, model: str) -> None:
         """`model` is the one that was asked, for an answer that does not name its own."""
-        asked, model = self.asked, answer.model or model
+        asked, model, team = self.asked, answer.model or model, self.asked.caller.team
+        domain = self.parts.domains.of_curve(asked.model, team, asked.domain)
         began = time.perf_counter()
         try:
             answer.confidences = await self.parts.scoring.score(
-                asked.question, answer.choices, model, asked.domain, asked.caller.team
+                asked.question, answer.choices, model, domain, team
             )
         finally:
             self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began

@@ -122,9 +122,10 @@ def check(
 ) -> None:
     """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
     from policies import lint, stream_report
+    from proxy.app import load_recalibration
     from proxy.config_problems import located
     from proxy.loops import address_of, is_at
-    from proxy.server import check_setup, check_stored_keys, load_setup
+    from proxy.server import check_setup, check_stored_keys, load_setup, without_domains
     from proxy.upstream_lines import upstream_lines
 
     try:
@@ -154,6 +155,9 @@ def check(
             )
             place = located(setup.path, ("upstreams", name, "base_url"), text)
             typer.echo(f"  warning: {place}")
+    if text := without_domains(setup.config, load_recalibration(setup.config.calibrator)):
+        place = located(setup.path, ("calibrator", "recalibration"), text)
+        typer.echo(f"  warning: {place}")
     if not setup.config.models:
         name = next(iter(setup.config.upstreams), "NAME")
         text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'

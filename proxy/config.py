@@ -146,6 +146,7 @@ class ModelRoute(Section):
 
     match: str
     upstream: str
+    domain: str | None = Field(default=None, min_length=1)  # what they are asked about
 
 
 class CalibratorConfig(Section):
@@ -153,6 +154,7 @@ class CalibratorConfig(Section):
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
     recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
+    client_domains: bool = False  # whether x-pinocchio-domain picks one of its curves
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
@@ -222,6 +224,7 @@ class TeamConfig(Section):
     """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
 
     policy: str | None = Field(default=None, min_length=1)
+    domain: str | None = Field(default=None, min_length=1)  # what its questions are about
     requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
     max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
     attach: AttachConfig | None = None

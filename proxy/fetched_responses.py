@@ -66,6 +66,7 @@ async def fetch_response(parts: Completions, request: Request) -> Reply:
             exchange.conversation = asked.conversation
             return await _Fetched(parts, exchange, asked, upstream=remembered.upstream).go()
         unknown = _unknown(request, is_stream=is_stream)
+        unknown.domain = parts.domains.fact("", request.caller.team, unknown.domain)
         exchange.conversation = unknown.conversation = conversation_under(id)
         return await _Fetched(parts, exchange, unknown, upstream=parts.router.default()).go()
 

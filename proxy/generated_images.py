@@ -89,7 +89,8 @@ async def _confidences(
     """One for each image, each with its own question."""
     text, answer = depiction(prompt)
     choice = Choice(0, {"role": "assistant", "content": answer})
-    domain, team = request.header(DOMAIN), request.caller.team
+    team = request.caller.team
+    domain = parts.domains.of_curve(model, team, request.header(DOMAIN))
 
     async def score(image: Json) -> Confidence:
         question = Question(text, [image])

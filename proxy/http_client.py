@@ -6,9 +6,9 @@ starts a task, a timer or a timeout context: silence is found by whoever compare
 the clock now and then (`pool.py`).
 
 What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`, any
-transfer coding but one `chunked`, folded or malformed fields, line ends before a reply, a protocol
-that nobody asked for (101). What sloppy servers do without harm is accepted: lines
-of a head that end without CR, spaces after a chunk's size.
+transfer coding but one `chunked`, interim replies with either, folded or malformed fields, line
+ends before a reply, a protocol that nobody asked for (101). What sloppy servers do without harm is
+accepted: lines of a head that end without CR, spaces after a chunk's size.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from proxy.upstream import Headers, UpstreamReply, first_values, too_large
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
+FRAMING = (b"content-length", b"transfer-encoding")
 HIGH_WATER = 256 * 1024  # unread bytes of a body beyond which upstream has to wait
 JOINED = 64 * 1024  # a request body up to here is copied behind its head: one write, one packet
 WRITTEN_AT_ONCE = 256 * 1024
@@ -398,6 +399,8 @@ class Connection(asyncio.Protocol):
         if status < 200:
             if status < 100 or status == 101:
                 raise ValueError(f"status {status}")
+            if any(name in FRAMING for name, _ in fields):
+                raise ValueError(f"an interim reply, {status}, that has a body")
             return
         is_chunked = has_chunks(fields)
         if is_chunked:

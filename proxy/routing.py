@@ -32,6 +32,8 @@ class Router:
             for name, section in config.upstreams.items()
         }
         self._routes = [(re.compile(translate(r.match)), r.upstream) for r in config.models]
+        domains = {translate(route.match): route.domain for route in reversed(config.models)}
+        self._domains = domains if any(domains.values()) else {}
         self._local = [
             route.match
             for route in config.models
@@ -66,6 +68,10 @@ class Router:
             if pattern.match(model):
                 return pattern.pattern
         return self._routes[-1][0].pattern if self._routes and not model else ""
+
+    def domain_of(self, model: str) -> str | None:
+        """What the route that a model's name takes says its replies are about."""
+        return self._domains.get(self.route_of(model)) if self._domains else None
 
     def default_name(self) -> str | None:
         """Where requests without a model go: the upstream of the last, widest route."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import uvicorn
@@ -35,6 +36,7 @@ from proxy.config import (
 )
 from proxy.config_problems import located
 from proxy.desk.listening import bind_admin, check_admin
+from proxy.domains import NONE_PICKS, picks_curves
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.generation import Setup, problems_of
 from proxy.host_check import is_loopback
@@ -51,6 +53,9 @@ from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine, path_of
 from proxy.upstream_lines import upstream_lines
 from proxy.websocket_settings import websocket_settings
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
 
 log = structlog.get_logger(__name__)
 
@@ -205,7 +210,16 @@ def _told_of_calibrator(path: Path | None, key: str) -> Iterator[None]:
 def with_recalibration(setup: Setup) -> Setup:
     """The setup with what its configuration corrects confidences with; raises StartupError."""
     with _told_of_calibrator(setup.path, "recalibration"):
-        return replace(setup, recalibration=load_recalibration(setup.config.calibrator))
+        found = load_recalibration(setup.config.calibrator)
+    if text := without_domains(setup.config, found):
+        log.warning("recalibration_without_domains", hint=text)
+    return replace(setup, recalibration=found)
+
+
+def without_domains(config: Config, recalibration: Recalibration | None) -> str:
+    """A sentence about curves that no reply can get; empty where there are none."""
+    goes_by_domain = recalibration is not None and recalibration.by == "domain"
+    return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
 
 
 def check_models(setup: Setup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,12 @@ import pytest
 
 from calibrator.recalibration import Platt, Recalibration
 from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
+from policies import Facts
+from proxy.config import Config, ModelRoute
+from proxy.domains import Domains
 from proxy.learning.labels import read_labels
 from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
+from proxy.routing import Router
 from proxy.store.findings import Findings
 from tests.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_truth
 
@@ -177,3 +182,34 @@ def test_without_a_folder_of_versions_nothing_is_promoted(tmp_path: Path) -> Non
     done = traffic.run("recalibrate", "--from-store")
     assert done.returncode == 2
     assert "calibrator: {recalibration: recalibrations/current}" in done.stderr
+
+
+def test_a_curve_by_domain_needs_somebody_who_says_the_domain(labelled: Traffic) -> None:
+    """Else it would be fitted on what clients said, for replies that never get it."""
+    done = labelled.run("recalibrate", "--from-store", "--by", "domain", "--dry-run")
+    assert done.returncode == 2
+    assert "nothing says which domain a reply has" in done.stderr
+
+
+def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic) -> None:
+    """What a client said then counts for nothing, unless clients are trusted now."""
+    findings = Findings(labelled.url)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
+    findings.close()
+    told = replace(
+        labels,
+        replies=[
+            replace(each, team="b" if at % 2 else None, facts=Facts(0.5, "m", domain="told"))
+            for at, each in enumerate(labels.replies)
+        ],
+    )
+
+    def domains(**more: object) -> list[str | None]:
+        config = Config.model_validate({"teams": {"b": {"domain": "law"}}, **more})
+        found = told.in_domains(Domains(config, Router(config)))
+        return [each.domain for each in found.replies][:2]
+
+    assert domains() == [None, "law"]
+    assert domains(calibrator={"client_domains": True}) == ["told", "law"]
+    everything = ModelRoute(match="*", upstream="demo", domain="all")
+    assert domains(models=(everything,)) == ["all", "law"]

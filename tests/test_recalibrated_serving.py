@@ -20,13 +20,16 @@ from tests.live_proxy import ProxyProcess, question, run_cli, until
 
 BY_MODEL = Recalibration("platt", Platt(1.0, -1.0), "model", {"ok-2099": Platt(1.0, 2.0)}, 100)
 BY_DOMAIN = Recalibration("platt", Platt(1.0, -1.0), "domain", {"law": Platt(1.0, 2.0)}, 100)
+LAW = pytest.approx(BY_DOMAIN.groups["law"].apply(0.5), abs=1e-4)
+POOLED = pytest.approx(BY_DOMAIN.pooled.apply(0.5), abs=1e-4)
 CALIBRATOR = "calibrator: {checkpoint: 'fake:0.5', recalibration: recalibration.json}\n"
 
 
 def config_of(folder: Path, upstream: FaultyUpstream) -> str:
     return (
-        f"upstreams: {{faulty: {{base_url: '{upstream.base_url}'}}}}\n"
-        "models: [{match: '*', upstream: faulty}]\n"
+        f"upstreams: {{faulty: {{base_url: '{upstream.base_url}', api_key: sk-faulty}}}}\n"
+        "models:\n- {match: 'law-*', upstream: faulty, domain: Law}\n"
+        "- {match: '*', upstream: faulty}\n"
         f"store: sqlite:///{folder}/held.db\n{CALIBRATOR}"
     )
 
@@ -69,11 +72,72 @@ def test_the_confidence_is_the_recalibrated_one(by_domain: ProxyProcess) -> None
     assert name == f"fake:0.5+{BY_DOMAIN.name}"
 
 
-def test_a_domain_has_its_own_curve(by_domain: ProxyProcess) -> None:
-    """N05: the domain that a client tells picks the curve, in any case; another gets the pooled."""
-    law, _, _ = asked(by_domain, x_pinocchio_domain="Law")
-    assert law == pytest.approx(BY_DOMAIN.groups["law"].apply(0.5), abs=1e-4)
-    assert asked(by_domain, x_pinocchio_domain="physics") == asked(by_domain)
+def test_the_domain_of_a_route_has_its_own_curve(by_domain: ProxyProcess) -> None:
+    """N05: what the operator says a model is asked about picks the curve, in any case."""
+    law, _, _ = asked(by_domain, "law-1", x_faulty="ok")
+    assert law == LAW
+    assert asked(by_domain, "law-1", x_faulty="ok", x_pinocchio_domain="physics")[0] == LAW
+
+
+@pytest.mark.parametrize("told", ["law", "Law", "physics", ""])
+def test_a_client_picks_no_curve(by_domain: ProxyProcess, told: str) -> None:
+    """Or any client could choose its own confidence, and with it what becomes of the reply."""
+    assert asked(by_domain, x_pinocchio_domain=told) == asked(by_domain)
+
+
+def test_a_client_picks_a_curve_where_clients_are_trusted(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """`client_domains: true`; the route's domain still stands before the client's."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream).replace(
+        "{checkpoint", "{client_domains: true, checkpoint"
+    )
+    with ProxyProcess(tmp_path, config) as process:
+        assert asked(process, x_pinocchio_domain="LAW")[0] == LAW
+        assert asked(process, x_pinocchio_domain="physics") == asked(process)
+        assert asked(process, "law-1", x_faulty="ok", x_pinocchio_domain="physics")[0] == LAW
+
+
+def test_the_domain_of_a_team_has_its_own_curve(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """It stands before that of the route; rules see it, and the record keeps it."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream)
+    config += "keys: required\nteams: {lawyers: {domain: law}, physicists: {domain: physics}}\n"
+    path = tmp_path / "proxy.yaml"
+    path.write_text(config)
+    keys = {
+        team: run_cli("keys", "create", "--team", team, "--config", str(path)).stdout.split()[-1]
+        for team in ("lawyers", "physicists")
+    }
+    with ProxyProcess(tmp_path, config) as process:
+        told = {"x_pinocchio_domain": "other"}
+        assert asked(process, authorization=f"Bearer {keys['lawyers']}", **told)[0] == LAW
+        other = asked(process, "law-1", x_faulty="ok", authorization=f"Bearer {keys['physicists']}")
+        assert other[0] == POOLED
+    with closing(sqlite3.connect(tmp_path / "held.db")) as record:
+        facts = [row[0] for row in record.execute("SELECT facts FROM exchanges ORDER BY rowid")]
+    assert ['"law"' in facts[0], '"other"' in facts[0], '"physics"' in facts[1]] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_curves_that_no_reply_can_get_are_told(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """A recalibration by domain goes on to work, with its pooled curve, and a warning says so."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream).replace(", domain: Law", "")
+    with ProxyProcess(tmp_path, config) as process:
+        assert asked(process, "law-1", x_faulty="ok", x_pinocchio_domain="law")[0] == POOLED
+        assert process.lines("recalibration_without_domains")
+    checked = run_cli("check", "--config", str(tmp_path / "proxy.yaml"))
+    assert "warning: " in checked.stdout
+    assert "nothing says which domain a reply has" in checked.stdout
 
 
 def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from proxy.store.labels import (
 
 if TYPE_CHECKING:
     from calibrator import Interval
+    from proxy.domains import Domains
 
 Population = Literal["delivered", "held", "all"]
 POPULATIONS: tuple[Population, ...] = ("delivered", "held", "all")
@@ -58,6 +59,10 @@ class Labels:
             known = Totals(held=known.held)
         return replace(self, replies=kept, totals=known)
 
+    def in_domains(self, domains: Domains) -> Labels:
+        """The same with the domains that would pick curves now, whatever was told then."""
+        return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
+
     def weights(self) -> list[float]:
         """How many replies each one stands for; they add up to the totals of their strata."""
         known = {"audited": self.totals.delivered, "held": self.totals.held}
@@ -74,6 +79,14 @@ class Labels:
         return estimated_share(
             [Stratum(*_arrays(self.replies, name, of), known[name]) for name in STRATA[population]]
         )
+
+
+def _in_its_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
+    facts = reply.facts
+    if facts is None:
+        return reply
+    domain = domains.of_curve(facts.model, reply.team, facts.domain)
+    return replace(reply, facts=replace(facts, domain=domain))
 
 
 class Drawn(Protocol):

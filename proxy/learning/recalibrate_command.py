@@ -16,7 +16,7 @@ from proxy.record_commands import opened_record, seconds
 
 if TYPE_CHECKING:
     from calibrator import By, Kind, Recalibration, RecalibrationVersions
-    from proxy.config import CalibratorConfig
+    from proxy.config import Config
     from proxy.learning.recalibrating import Learnt
 
 cli = typer.Typer()
@@ -106,18 +106,18 @@ def recalibrate(
         from_files(files or [], output, calibrator, device, scores, kind, by, study, as_json)
 
 
-def _calibrator(config: Path | None) -> CalibratorConfig:
+def _configured(config: Path | None) -> Config:
     from proxy.server import load_store_config
 
     with errors_told():
-        return load_store_config(config).calibrator
+        return load_store_config(config)
 
 
 def _versions(config: Path | None) -> RecalibrationVersions:
     """The folder that the configuration names; ends the process where it names none."""
     from calibrator import RecalibrationVersions
 
-    path = _calibrator(config).recalibration
+    path = _configured(config).calibrator.recalibration
     if path is None or path.name != "current":
         message = (
             f"no versions are kept: let proxy.yaml say `{NAMED}` and start the proxy with it; "
@@ -139,18 +139,25 @@ def _learn(
 ) -> None:
     """Fits on verdicts, tries, and writes or promotes."""
     from calibrator import check_target, resolve_recalibration
+    from proxy.domains import NONE_PICKS, Domains, picks_curves
     from proxy.engines.opening import known_name
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration
+    from proxy.routing import Router
 
     check_target(output)
-    named = _calibrator(config)
+    whole = _configured(config)
+    named = whole.calibrator
+    if by == "domain" and not picks_curves(whole):
+        raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
     versions = None if dry_run or output else _versions(config)
     base = known_name(named)
     current = resolve_recalibration(named.recalibration) if named.recalibration else None
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = read_labels(findings.engine, start, base)
+    if "domain" in (by, current.by if current else None):
+        labels = labels.in_domains(Domains(whole, Router(whole)))
     learnt = learn_recalibration(
         labels,
         base,

@@ -64,7 +64,7 @@ class LabelledReply:
 
     @property
     def domain(self) -> str | None:
-        """What the client said the question is about."""
+        """What the question is about, as rules saw it."""
         return self.facts.domain if self.facts else None
 
     def is_by(self, calibrator: str) -> bool:

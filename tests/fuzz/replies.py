@@ -1,8 +1,9 @@
 """Upstream's replies as our pool, nginx and h11 read them: what two read, they must read alike.
 
 The same bytes answer all three. A finding is a reply whose status or body ours reads in another way
-than one of them, and bytes behind a reply that answer the next request. What ours alone reads, such
-as other transfer codings, is counted.
+than one of them, and bytes behind a reply that answer the next request. What ours alone reads is
+counted. Where nginx is known to be wrong it is not asked: it takes an interim reply (1xx) for the
+last one, and a length behind a tab for none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import random
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ Read = tuple[int, bytes]
 NEXT = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nthe next"
 PATIENCE_S = 0.15  # without a word from upstream
 NGINX_GAVE_UP = 502
+TAB = re.compile(rb"\ncontent-length: *\t", re.I)
 
 
 @contextmanager
@@ -47,6 +50,8 @@ def _case(chance: random.Random, upstream: _Upstream, nginx_port: int) -> str:
     assert after in (None, (200, b"the next")), f"the next request got {after!r}{told}"
     if ours is None:
         return "refused by all" if by_nginx is None and by_h11 is None else "ours refused"
+    if by_nginx is not None and (by_nginx[0] < 200 or TAB.search(reply)):
+        by_nginx = None
     for name, theirs in (("nginx", by_nginx), ("h11", by_h11)):
         assert theirs is None or ours == theirs, f"read differently by {name}{told}"
     if by_nginx is None and by_h11 is None:
@@ -153,7 +158,7 @@ def _read_by_nginx(port: int) -> Read | None:
         response = connection.getresponse()
         body = response.read()
         return None if response.status in (NGINX_GAVE_UP, 504) else (response.status, body)
-    except (http.client.HTTPException, OSError):
+    except (http.client.HTTPException, OSError, ValueError):  # for a chunk of a negative size
         return None
     finally:
         connection.close()
