@@ -1,4 +1,4 @@
-"""What the README promises can be looked up: every test that it names is there."""
+"""What README and docs promise can be looked up: every test that they name, and every page."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-README = (TESTS.parent / "README.md").read_text(encoding="utf-8")
-CHANGES = README[README.index("## What it changes") : README.index("## What it costs")]
-NAMED = sorted(set(re.findall(r"`(?:tests/)?(test_\w+\.py)(?:::(\w+))?`", README)))
+ROOT = TESTS.parent
+README = ROOT / "README.md"
+PAGES = {path: path.read_text(encoding="utf-8") for path in (README, *ROOT.glob("docs/*.md"))}
+CHANGES = PAGES[ROOT / "docs" / "changes.md"]
+_TEST = re.compile(r"`(?:tests/)?(test_\w+\.py)(?:::(\w+))?`")
+NAMED = sorted({named for text in PAGES.values() for named in _TEST.findall(text)})
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_a_test_that_the_readme_names_is_there(file: str, name: str) -> None:
+def test_a_test_that_a_page_names_is_there(file: str, name: str) -> None:
     """The file exists and, where one is named, has the test."""
     text = (TESTS / file).read_text(encoding="utf-8")
     assert not name or re.search(rf"^(async )?def {name}\(", text, re.MULTILINE)
@@ -25,3 +28,32 @@ def test_every_change_has_its_test() -> None:
     rows = [line for line in CHANGES.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10
     assert [row for row in rows if "`test_" not in row] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(path: Path) -> None:
+    """Files and folders are there, and headings that a link names."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[path]):
+        if target.startswith("http"):
+            continue
+        place, _, heading = target.partition("#")
+        found = (path.parent / place).resolve() if place else path
+        assert found.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
+
+
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    """It is read in minutes; its index names all pages of docs."""
+    text = PAGES[README]
+    assert len(text.splitlines()) <= 120
+    assert len(text.encode()) <= 8_000
+    table = text[text.index("## What it does") : text.index("## How good")]
+    assert len([line for line in table.splitlines() if line.startswith("| **")]) <= 10
+    index = PAGES[ROOT / "docs" / "README.md"]
+    assert [
+        path.name
+        for path in PAGES
+        if path not in (README, ROOT / "docs" / "README.md") and f"({path.name})" not in index
+    ] == []
