@@ -281,10 +281,23 @@ def train(
         else:
             config = _embedded_config(files, context.params)
             checkpoint = _trained(output, config, finish_now)
-            typer.echo(
-                f"the checkpoint is in {checkpoint}\njudge it on rows that it did not learn from: "
-                f"pinocchio evaluate TEST.jsonl --calibrator {checkpoint}"
-            )
+            typer.echo(f"the checkpoint is in {checkpoint}")
+            _print_what_to_do(checkpoint, config)
+
+
+def _print_what_to_do(checkpoint: Path, config: TrainConfig) -> None:
+    """What it is worth beside the shipped one, how to judge it and where to name it."""
+    from calibrator.beside_shipped import MOST_ROWS, beside_shipped
+
+    with Progress("comparing", 2 * MOST_ROWS) as bar:
+        lines = list(beside_shipped(checkpoint, config, bar.advance))
+    for line in (
+        *lines,
+        "judge it on rows that it did not learn from: "
+        f"pinocchio evaluate TEST.jsonl --calibrator {checkpoint}",
+        f"to serve it, say in proxy.yaml: calibrator: {{checkpoint: {checkpoint}}}",
+    ):
+        typer.echo(line)
 
 
 def _embedded_config(files: list[Path], given: dict[str, Any]) -> TrainConfig:

@@ -6,6 +6,7 @@ The base weights are the real ones, so the runs here are as small as a run can b
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import torch
 from safetensors.torch import load_file
 
 from calibrator import Item, TrainingError, load_scorer, tower_stage
+from calibrator.beside_shipped import AT_ONCE, beside_shipped
 from calibrator.checkpoint import read_config
+from calibrator.commands import _print_what_to_do
 from calibrator.digests import sha256_of
 from calibrator.embedded import EmbeddedCalibrator
 from calibrator.finishing import BASE_SHA256
@@ -24,7 +27,7 @@ from calibrator.layout import Layout
 from calibrator.recalibration import logit
 from calibrator.tower import tower_row
 from calibrator.tower_training import TowerConfig
-from calibrator.train import Run, TrainConfig, prepare, train
+from calibrator.train import Run, TrainConfig, prepare, selected, train
 from calibrator.training_data import Selection, share_of
 
 SHARE = 0.25
@@ -93,6 +96,35 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(
     weights, expected = (load_file(f / "model.safetensors") for f in (resumed, finished))
     assert [name for name in expected if not torch.equal(weights[name], expected[name])] == []
     assert read_config(resumed) == read_config(finished)
+
+
+def test_a_run_ends_beside_the_shipped_calibrator(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AUROC and ECE of both on the same held-out rows, and where the new one is named."""
+    config = config_of(write_rows(tmp_path / "rows.jsonl", questions=160))
+    _print_what_to_do(finished, config)
+    told = capsys.readouterr().out
+    found = re.fullmatch(
+        r"on (\d+) held-out rows, as served:\n"
+        r"  this one         AUROC (0\.\d{3}|1\.000), ECE 0\.\d{3}\n"
+        r"  the shipped one  AUROC 0\.\d{3}, ECE 0\.\d{3}\n"
+        r"judge it on rows .*: pinocchio evaluate TEST.jsonl --calibrator (\S+)\n"
+        r"to serve it, say in proxy.yaml: calibrator: {checkpoint: (\S+)}\n",
+        told,
+    )
+    assert found is not None, told
+    held = [row for row in selected(config)[1] if share_of(row.question_id) < SHARE]
+    assert int(found[1]) == len(held) >= 30
+    assert found[3] == found[4] == str(finished)
+
+
+def test_the_comparison_is_bounded_in_time(finished: Path, tmp_path: Path) -> None:
+    """With no time left it stops after a few rows, and says that they are too few."""
+    config = config_of(write_rows(tmp_path / "rows.jsonl", questions=160))
+    seen: list[int] = []
+    (line,) = beside_shipped(finished, config, seen.append, most_s=0)
+    assert (sum(seen), "too few held-out rows" in line) == (2 * AT_ONCE, True)
 
 
 def test_two_trainings_with_one_seed_are_one(
