@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from proxy.config import AdminConfig
+from proxy.console.shell import PAGES
 from proxy.desk.door import ATTEMPTS_A_MINUTE
 from proxy.desk.listening import DEFAULT_PORT, bind_admin
 from proxy.errors import StartupError
@@ -187,6 +189,31 @@ def test_strangers_send_little(proxy: LiveProxy) -> None:
             assert client.post("/pinocchio/login", content=body).status_code == 413
 
 
+@pytest.mark.parametrize("enters", ["with a key", "with a session"])
+def test_the_stream_of_events_ends_with_its_key(proxy: LiveProxy, enters: str) -> None:
+    """Within a second, also where nothing happens; that of another reviewer goes on."""
+    name = f"fred {enters}"
+    fred, greta = make_key(proxy, "reviewer", name), make_key(proxy, "reviewer", f"greta {enters}")
+    with logged_in(proxy, fred) as page, stranger(proxy) as client:
+        asked = page if enters == "with a session" else client
+        fields = {} if enters == "with a session" else bearer(fred)
+        with (
+            client.stream("GET", f"{API}/events", headers=bearer(greta)) as others,
+            asked.stream("GET", f"{API}/events", headers=fields) as his,
+        ):
+            lines = his.iter_lines()
+            assert next(lines) == ": ping"
+            revoke_key(proxy, name)
+            revoked_at = time.monotonic()
+            for line in lines:
+                assert not line.startswith("event: review")
+                assert time.monotonic() - revoked_at < 10
+            assert time.monotonic() - revoked_at < 4.0  # it is a second; others use the machine
+            id = held_id(proxy)
+            assert any(id in line for line in others.iter_lines())
+        assert asked.get(STATS, headers=fields).status_code == 401
+
+
 # Starting
 
 
@@ -325,3 +352,31 @@ def test_a_reviewer_is_no_admin(proxy: LiveProxy, alice: str) -> None:
     assert for_admin.json()["webhooks"] == {"waiting": 0, "given_up": 0}
     assert for_reviewer.json()["webhooks"] == {}
     assert for_reviewer.json()["configuration"]["problems"] == []
+
+
+def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
+    """Of all that can be read at the desk: strangers see the login page, those who are bound to
+    queues their reviews, other reviewers all but the metrics, and admins everything."""
+    with stranger(proxy) as client:
+        admin = bearer(proxy.config.admin.token.get_secret_value())
+        bound = bearer(make_key(proxy, "reviewer", "narrow", queues="juniors"))
+        described = client.get(f"{API}/openapi.json", headers=admin).json()["paths"]
+        paths = [path for path, methods in described.items() if "get" in methods]
+        paths = [path for path in paths if "{" not in path and not path.endswith("/events")]
+        paths += ["/metrics", "/pinocchio/login", f"{API}/openapi.json"]
+        paths += [page.path for page in PAGES]
+
+        def seen(headers: dict[str, str]) -> set[str]:
+            replies = {path: client.get(path, headers=headers) for path in paths}
+            strangely = [path for path, reply in replies.items() if reply.status_code >= 500]
+            assert strangely == []
+            return {path for path, reply in replies.items() if reply.status_code == 200}
+
+        assert seen({}) == {"/pinocchio/login"}
+        everything = seen(admin)
+        assert everything >= {"/metrics", f"{API}/stats", f"{API}/reviews", "/console/calibrator"}
+        assert seen(bearer(alice)) == everything - {"/metrics"}
+        of_queues = {"/console/reviews", f"{API}/reviews"}
+        assert seen(bound) == {*of_queues, "/pinocchio/login", f"{API}/me", f"{API}/stats"}
+        refused = client.get("/metrics", headers=bearer(alice))
+        assert code_of(refused) == (403, "not_allowed")

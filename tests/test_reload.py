@@ -21,7 +21,7 @@ from proxy.errors import StartupError
 from proxy.server import reload_setup
 from tests.client_keys import OWN_KEY, ask_with, make_key, revoke_key, wait_until_known
 from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import ProxyProcess, question, until
+from tests.live_proxy import ProxyProcess, question, run_cli, until
 
 PATIENCE_S = 20  # about half a second on an idle machine
 DELIVER = "{version: 1, name: lenient, default: deliver}"
@@ -295,6 +295,14 @@ def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
     assert ask_with(running.process.base_url, secret).status_code == 401
 
 
+def a_reviewer(running: Running) -> str:
+    """The key of a new reviewer, in the proxy's store."""
+    store = running.folder / "store.yaml"
+    store.write_text(f"store: sqlite:///{running.folder}/held.db\n")
+    made = run_cli("keys", "create", "--config", str(store), "--role", "reviewer", "--name", "ann")
+    return made.stdout.strip()
+
+
 def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """In the body of `/readyz`, without the reasons; at the desk on every page and in its figures,
     with them; and nowhere any more once it is mended."""
@@ -322,6 +330,11 @@ def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream)
             shown = desk.get(f"/console/{page}").text
             assert "The configuration on disk was refused" in shown
             assert "nonsense" in shown
+        reviewer = {"authorization": f"Bearer {a_reviewer(running)}"}
+        for page in ("reviews", "policies"):
+            shown = desk.get(f"/console/{page}", headers=reviewer).text
+            assert "The configuration on disk was refused" in shown
+            assert "nonsense" not in shown
         running.configure(more="admin: {token: tok}", policy="house.yaml")
         until(lambda: state()["configuration"] == "current", PATIENCE_S)
         assert "refused" not in desk.get("/console/reviews").text

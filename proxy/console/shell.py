@@ -53,6 +53,7 @@ def page(
         csrf=visitor.csrf or "",
         logout_path=LOGOUT,
         refusal=desk.refusal(),
+        sees_problems=visitor.is_admin,
         **values,
     )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
 from proxy.desk.door import Visitor
 from proxy.desk.feed import Feed
-from proxy.desk.guard import visitor_of
+from proxy.desk.guard import stays, visitor_of
 from proxy.feedback import keep_feedback
 from proxy.store.held_replies import state_name, stored_state
 
@@ -86,8 +86,18 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         """What waits, was decided in 30 days, is refused; for admins why, and webhooks."""
         return desk.stats() if who.is_admin else _for_reviewers(desk.stats())
 
+    return _with_feedback(_with_events(api, feed), desk)
+
+
+def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
+    configuration = {**stats["configuration"], "problems": []}
+    return {**stats, "configuration": configuration, "webhooks": {}}
+
+
+def _with_events(api: APIRouter, feed: Feed) -> APIRouter:
     @api.get("/events", response_class=StreamingResponse)
     async def events(
+        request: Request,
         heard: Annotated[int | None, Query(ge=0)] = None,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
     ) -> StreamingResponse:
@@ -95,18 +105,14 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         few seconds, `missed` for whoever reads too slowly.
 
         From now on, or from after the number `heard`; a reader that comes again says by
-        `Last-Event-ID` where it was.
+        `Last-Event-ID` where it was. It ends with the key or session that it was opened with.
         """
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        stream = await feed.watch(heard if last_event_id is None else last_event_id)
+        since = heard if last_event_id is None else last_event_id
+        stream = await feed.watch(since, stays(request))
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    return _with_feedback(api, desk)
-
-
-def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
-    configuration = {**stats["configuration"], "problems": []}
-    return {**stats, "configuration": configuration, "webhooks": {}}
+    return api
 
 
 def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:

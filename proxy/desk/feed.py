@@ -7,7 +7,8 @@
     event: traffic
     data: {"seconds": 60, "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
 
-One task asks the store each second, whichever process did what, and only while somebody watches.
+One task asks the store each second, whichever process did what, and only while somebody watches; a
+stream whose key was revoked, or whose session has ended, ends then.
 Who says which number they have heard last is first told what came after it, a turn twice rather
 than not at all.
 Who reads too slowly is not waited for: what they missed is dropped, and `event: missed` says so.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -30,12 +31,13 @@ from proxy.store.review_queue import MOST_TURNS, ReviewQueue
 
 log = structlog.get_logger(__name__)
 
-ASK_EVERY_S: Final = 1.0
+ASK_EVERY_S: Final = 0.9
 PING_EVERY_S: Final = 15.0
 TRAFFIC_S, TRAFFIC_EVERY_S = 60, 3.0  # of the last minute, told so often
 MOST_WATCHERS: Final = 50
 MOST_WAITING: Final = 100  # messages for one of them
 END: Final = b""
+_Waiting = asyncio.Queue[bytes]
 PING: Final = b": ping\n\n"
 MISSED: Final = b"event: missed\ndata: {}\n\n"
 
@@ -46,7 +48,7 @@ class Feed:
     def __init__(self, queue: ReviewQueue, every_s: float = ASK_EVERY_S) -> None:
         self._queue = queue
         self._every_s = every_s
-        self._watchers: set[asyncio.Queue[bytes]] = set()
+        self._watchers: dict[_Waiting, Callable[[], bool]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,8 +56,11 @@ class Feed:
         self._last = 0  # the number of the last event that was told
         self._traffic_at = 0.0  # when it is told next
 
-    async def watch(self, heard: int | None = None) -> AsyncIterator[bytes]:
-        """A stream of events from now on, or of those after the number `heard`.
+    async def watch(
+        self, heard: int | None = None, stays: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """A stream of events from now on, or of those after the number `heard`, while `stays`,
+        which is asked on a thread, says so.
 
         Raises RateLimitedError where too many watch, and StoreError.
         """
@@ -63,15 +68,15 @@ class Feed:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
         if not self._is_asking():
             self._last = await asyncio.to_thread(self._queue.last_event)
-        return self._messages(heard)
+        return self._messages(heard, stays)
 
     def _is_asking(self) -> bool:
         return self._asking is not None and not self._asking.done()
 
-    async def _messages(self, heard: int | None) -> AsyncIterator[bytes]:
+    async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Counts as watching once it is read from: a client may leave before."""
-        mine: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
-        self._watchers.add(mine)
+        mine: _Waiting = asyncio.Queue(MOST_WAITING)
+        self._watchers[mine] = stays
         if not self._is_asking():
             self._loop = asyncio.get_running_loop()
             self._asking = asyncio.create_task(self._ask())
@@ -88,7 +93,7 @@ class Feed:
                     return
                 yield message
         finally:
-            self._watchers.discard(mine)
+            self._watchers.pop(mine, None)
 
     def _missed(self, heard: int | None) -> list[bytes]:
         """What was told after the number `heard`, before this stream began; on a thread."""
@@ -117,6 +122,7 @@ class Feed:
     async def _ask(self) -> None:
         is_told = False
         while self._watchers and not self._is_closed:
+            await self._send_away()
             try:
                 self._tell(await asyncio.to_thread(self._news))
                 is_told = False
@@ -129,6 +135,15 @@ class Feed:
                 await asyncio.wait_for(self._wake.wait(), self._every_s)
             except TimeoutError:
                 continue
+
+    async def _send_away(self) -> None:
+        """Ends the streams of those who may watch no longer, before they are told more."""
+        asked = dict(self._watchers)
+        gone = await asyncio.to_thread(lambda: [each for each in asked if not asked[each]()])
+        for watcher in gone:
+            if self._watchers.pop(watcher, None) is not None:
+                _empty(watcher)
+                watcher.put_nowait(END)
 
     def _news(self) -> list[bytes]:
         """What happened since the last time, on a thread."""
@@ -146,11 +161,15 @@ class Feed:
     def _tell(self, messages: list[bytes]) -> None:
         for watcher in self._watchers:
             if watcher.qsize() + len(messages) > MOST_WAITING:
-                while not watcher.empty():
-                    watcher.get_nowait()
+                _empty(watcher)
                 watcher.put_nowait(MISSED)
             for message in messages[: MOST_WAITING - 1]:
                 watcher.put_nowait(message)
+
+
+def _empty(watcher: _Waiting) -> None:
+    while not watcher.empty():
+        watcher.get_nowait()
 
 
 def _review(event: Event) -> bytes:

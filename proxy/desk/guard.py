@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 
 from proxy.asgi import CLIENT, Message, Receive, Scope, Send, error_reply, send_reply
 from proxy.desk.door import Door, Visitor
-from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError
+from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError, StoreError
 from proxy.host_check import check_host
 from proxy.routes import ASGIApplication
 from proxy.session_cookie import NAME, SECURE_NAME
@@ -38,6 +39,7 @@ _OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me",
 READING: Final = ("GET", "HEAD", "OPTIONS")
 MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes
 _VISITOR: Final = "pinocchio.visitor"
+_STAYS: Final = "pinocchio.stays"
 # a strict cookie stays away when another site's link leads here; a page of ours asks again with it
 _ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>Pinocchio</title>'
 
@@ -65,6 +67,7 @@ class Guard:
                 await send_reply(error_reply(error), scope, send)
             return
         scope[_VISITOR] = visitor
+        scope[_STAYS] = partial(self._stays, request)
         SEEN_QUEUES.set(None if visitor is None else visitor.queues)
         if visitor is not None and CLIENT in scope:
             scope[CLIENT].note_known()
@@ -84,6 +87,15 @@ class Guard:
             check_site(request, visitor)
         return visitor
 
+    def _stays(self, request: Request) -> bool:
+        """Whether what let a visitor in still would; on a thread."""
+        try:
+            return self._visitor(request) is not None
+        except StoreError:
+            return True  # nobody knows, and there is nothing to tell
+        except ProxyError:
+            return False
+
     def _visitor(self, request: Request) -> Visitor | None:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and secret:
@@ -99,6 +111,12 @@ def visitor_of(request: Request) -> Visitor:
     if not isinstance(visitor, Visitor):
         raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
     return visitor
+
+
+def stays(request: Request) -> Callable[[], bool]:
+    """Tells, on a thread, whether the visitor of a long reply may go on to read it."""
+    found: Callable[[], bool] = request.scope[_STAYS]
+    return found
 
 
 def is_for_strangers(path: str) -> bool:
