@@ -70,7 +70,6 @@ class DeskApplication:
 
     def close(self) -> None:
         self._desk.queue.close()
-        self._desk.feedback.close()
         self._door.close()
 
 
