@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from calibrator.errors import JudgingError, MissingExtraError
+from calibrator.errors import JudgingError
+from calibrator.installing import check_scikit_learn
 from calibrator.metrics import Floats, Ints
 from calibrator.rows import Row
 
@@ -54,10 +55,9 @@ def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
 
 def _logistic(features: Floats, rows: Sequence[Row], test: Floats) -> Floats:
     """The paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02)."""
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
+    check_scikit_learn()
+    from sklearn.linear_model import LogisticRegression
+
     check_labels(rows)
     model = LogisticRegression(C=1.0, solver="lbfgs", max_iter=1_000)
     return np.asarray(model.fit(features, labels_of(rows)).predict_proba(test)[:, 1])
@@ -127,10 +127,9 @@ def stated_platt(train: Sequence[Row], test: Sequence[Row]) -> Floats:
 
 def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
     """Isotonic regression of the stated confidence, kept within 0.01 and 0.99 (I03)."""
-    try:
-        from sklearn.isotonic import IsotonicRegression
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
+    check_scikit_learn()
+    from sklearn.isotonic import IsotonicRegression
+
     check_labels(train)
     model = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")
     return np.asarray(

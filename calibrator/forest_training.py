@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.difficulty_training import fit_difficulty
-from calibrator.errors import MissingExtraError
 from calibrator.forest import NO_NAME, features_of
+from calibrator.installing import check_scikit_learn
 from calibrator.ngrams import PARTS
 from calibrator.topics import PREFIX as TOPICS
 from calibrator.topics import Topics
 from calibrator.tower import BUCKETS, TowerRow
-from calibrator.trees import tree_arrays
+from calibrator.tree_fitting import fit_trees
 from calibrator.weights import packed
 
 Array = NDArray[np.generic]
@@ -64,10 +64,7 @@ def fit_forest(
     Its log-odds come multiplied by `config.weight`. A target between 0 and 1 counts as both, in
     its proportion. Raises MissingExtraError without scikit-learn.
     """
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
+    check_scikit_learn()
     rng = np.random.default_rng(seed)
     tables = fit_topics(data.rows, config, rng)
     ability = abilities(data, names)
@@ -77,21 +74,12 @@ def fit_forest(
     others = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
     features = features_of(data.rows, Topics.from_state(tables), others)
     at, labels, weights = _as_labels(data.targets)
-    model = HistGradientBoostingClassifier(
-        max_iter=config.trees,
-        learning_rate=config.learning_rate,
-        max_leaf_nodes=config.leaves,
-        min_samples_leaf=config.leaf_rows,
-        l2_regularization=config.ridge,
-        max_features=config.feature_share,
-        early_stopping=False,
-        random_state=seed,
-    ).fit(features[at], labels, sample_weight=weights)
+    trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
     beside: dict[str, Array] = {
         "ability": ability.astype(np.float16),
         "share": np.array([config.share], np.float32),
     }
-    return {**tree_arrays(model, config.weight), **tables, **difficulty, **beside}
+    return {**trees, **tables, **difficulty, **beside}
 
 
 def fit_topics(

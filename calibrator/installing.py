@@ -25,6 +25,11 @@ def check_installed(module: str, package: str, extra: str) -> None:
         raise MissingExtraError(package, extra)
 
 
+def check_scikit_learn() -> None:
+    """Raises MissingExtraError without scikit-learn, by which the small parts are fitted."""
+    check_installed("sklearn", "scikit-learn", "train")
+
+
 def install_command(extra: str) -> str:
     """The command that adds an extra to this installation, whatever it came from.
 

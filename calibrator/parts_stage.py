@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from calibrator.calls.training import fit_calls
 from calibrator.inspection.training import fit_inspector
+from calibrator.npz import Arrays, load_arrays, save_arrays
 from calibrator.piece_vectors import piece_vectors
 
 if TYPE_CHECKING:
     from calibrator.rows import Row
     from calibrator.train import Run
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -> Arrays:
@@ -48,10 +44,7 @@ def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -
 
 
 def _kept(path: Path, fit: Callable[[], Arrays]) -> Arrays:
-    """What was fitted before, or is fitted now; writes all of it or nothing."""
+    """What was fitted before, or is fitted now."""
     if not path.exists():
-        partial = path.with_suffix(".tmp.npz")
-        np.savez(partial, allow_pickle=False, **fit())
-        partial.replace(path)
-    with np.load(path) as arrays:
-        return dict(arrays)
+        save_arrays(path, fit())
+    return load_arrays(path)

@@ -27,7 +27,7 @@ from calibrator.console import (
     writer,
 )
 from calibrator.errors import JudgingError
-from calibrator.installing import check_installed
+from calibrator.installing import check_installed, check_scikit_learn
 from calibrator.progress import Progress
 from calibrator.wording import bounds, figure
 
@@ -128,7 +128,7 @@ def _check(
     if learns and not given:
         raise JudgingError("there are no training rows; give them with --train")
     if learns:
-        check_installed("sklearn", "scikit-learn", "train")
+        check_scikit_learn()
     if learns and (method == "embedded" or name == "elicitations"):
         check_installed("torch", "torch", "train")
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from calibrator.baselines import TOKEN, check_labels, labels_of
-from calibrator.errors import JudgingError, MissingExtraError
+from calibrator.errors import JudgingError
+from calibrator.installing import check_scikit_learn
 from calibrator.metrics import Floats, Ints
 from calibrator.rows import Row, Tags
 
@@ -44,10 +45,9 @@ class WordCounts:
     """Counts of the words and pairs of words of all `rows`, (rows, vocabulary), sparse."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        try:
-            from sklearn.feature_extraction.text import CountVectorizer
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("scikit-learn", "train") from error
+        check_scikit_learn()
+        from sklearn.feature_extraction.text import CountVectorizer
+
         self.rows = rows
         self.labels = labels_of(rows)
         vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=TOKEN, dtype=np.int32)

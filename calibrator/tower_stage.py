@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calibrator.forest import PREFIX as FOREST
 from calibrator.forest import Forest
 from calibrator.forest_training import ForestData, fit_forest
+from calibrator.npz import load_arrays, save_arrays
 from calibrator.piece_vectors import piece_vectors
 from calibrator.tower import Tower, TowerRow, Weights
 from calibrator.tower_training import (
@@ -93,8 +94,8 @@ def fit_stage(
         if not (part := folder / MEMBER.format(number)).exists():
             seed = config.seed + 100 + number
             model = fit_tower(given, everything, len(names) + 1, config.tower, seed, count)
-            _save(part, export(model, rare))
-        members.append(dict(np.load(part)))
+            save_arrays(part, export(model, rare))
+        members.append(load_arrays(part))
         say(f"tower {number + 1} of {config.tower.members} is fitted")
     forest: Weights = {}
     if config.has_forest and not config.has_encoder:
@@ -114,11 +115,18 @@ def _grown(
     say: Callable[[str], None],
 ) -> Weights:
     """A forest of the same rows."""
+    say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
+    rows = forest_data(given, data, np.arange(len(given.rows)))
+    return fit_forest(rows, names, piece_vectors(base), config.forest, config.seed)
+
+
+def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
+    """The training rows in these places as a forest reads them."""
     benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
     questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
-    say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
-    rows = ForestData(given.rows, given.names, benchmarks, questions, given.targets)
-    return fit_forest(rows, names, piece_vectors(base), config.forest, config.seed)
+    own = np.unique(questions[at], return_inverse=True)[1]
+    rows = [given.rows[i] for i in at.tolist()]
+    return ForestData(rows, given.names[at], benchmarks[at], own, given.targets[at])
 
 
 def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
@@ -190,16 +198,9 @@ def _write(path: Path, stage: TowerStage) -> None:
         for name, value in member.items()
     }
     arrays |= {f"{FOREST}{name}": value for name, value in stage.forest.items()}
-    _save(path, arrays | {"train": stage.train_logits, "validation": stage.validation_logits})
+    save_arrays(path, arrays | {"train": stage.train_logits, "validation": stage.validation_logits})
     for part in path.parent.glob(MEMBER.format("*")):
         part.unlink()
-
-
-def _save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes all of it or nothing."""
-    partial = path.with_suffix(".tmp.npz")
-    np.savez(partial, allow_pickle=False, **arrays)
-    partial.replace(path)
 
 
 def _read(path: Path, config: TowerConfig) -> TowerStage:

@@ -39,7 +39,7 @@ from calibrator.extending import write_extended
 from calibrator.finishing import BASE_SHA256, finish
 from calibrator.forest_training import ForestConfig
 from calibrator.inspection.training import InspectorConfig
-from calibrator.installing import check_installed
+from calibrator.installing import check_scikit_learn
 from calibrator.layout import Layout, load_tokenizer
 from calibrator.opinion.folds import are_fitted, fit_folds, read_unseen
 from calibrator.opinion.training import OpinionConfig, chosen_rows, fit_second_stage
@@ -231,7 +231,7 @@ def _check(config: TrainConfig) -> None:
             "--start CHECKPOINT --opinion in a folder of its own"
         )
     if config.has_forest or config.has_inspector or config.has_calls or config.has_opinion:
-        check_installed("sklearn", "scikit-learn", "train")
+        check_scikit_learn()
     check_readable(map(Path, config.data))
 
 

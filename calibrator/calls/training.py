@@ -28,9 +28,10 @@ from calibrator.calls.model import CLAIMS, GENERAL, PREFIX, SPECIAL, WORDING, re
 from calibrator.calls.requests import CONTRARY
 from calibrator.calls.traits import NAMES as TRAIT_NAMES
 from calibrator.calls.wording import BUCKETS, Ints
-from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.errors import TrainingError
 from calibrator.rows import Row
-from calibrator.trees import Trees, tree_arrays
+from calibrator.tree_fitting import fit_trees
+from calibrator.trees import Trees
 
 Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
@@ -223,29 +224,16 @@ def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) -> State:
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
     counted = weights > 0
     found = [
-        tree_arrays(
-            HistGradientBoostingClassifier(
-                max_iter=config.trees,
-                learning_rate=config.learning_rate,
-                max_leaf_nodes=config.leaves,
-                min_samples_leaf=config.leaf_rows,
-                l2_regularization=config.ridge,
-                max_features=config.feature_share,
-                early_stopping=False,
-                monotonic_cst=[-1 if name in CONTRARY else 0 for name in TRAIT_NAMES],
-                random_state=seed + number,
-            ).fit(
-                material.traits[counted],
-                material.targets[counted],
-                sample_weight=weights[counted],
-            ),
-            1 / config.fits,
+        fit_trees(
+            material.traits[counted],
+            material.targets[counted],
+            weights[counted],
+            config,
+            seed + number,
+            directions=[-1 if name in CONTRARY else 0 for name in TRAIT_NAMES],
+            weight=1 / config.fits,
         )
         for number in range(config.fits)
     ]
@@ -294,10 +282,6 @@ def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
 
     More of what speaks against a reply never raises its number, also where no lesson has it.
     """
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
     traits = np.stack([claim_traits(each.used) for each in told])
     correct = np.array([each.correct for each in told])
     weights = np.ones(len(told))
@@ -307,18 +291,10 @@ def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
         for scene, mass in masses.items():
             here = (correct == label) & (is_scene == scene)
             weights[here] = share * mass * len(told) / max(1, here.sum())
-    model = HistGradientBoostingClassifier(
-        max_iter=config.claim_trees,
-        learning_rate=0.1,
-        max_leaf_nodes=config.claim_leaves,
-        min_samples_leaf=config.leaf_rows,
-        l2_regularization=config.ridge,
-        max_features=config.feature_share,
-        monotonic_cst=[-1 if name in AGAINST else 0 for name in NAMES],
-        early_stopping=False,
-        random_state=seed,
-    ).fit(traits, correct, sample_weight=weights)
-    return {CLAIMS + name: array for name, array in tree_arrays(model).items()}
+    small = replace(config, trees=config.claim_trees, leaves=config.claim_leaves, learning_rate=0.1)
+    directions = [-1 if name in AGAINST else 0 for name in NAMES]
+    trees = fit_trees(traits, correct, weights, small, seed, directions=directions)
+    return {CLAIMS + name: array for name, array in trees.items()}
 
 
 # --- how surely the parts speak -----------------------------------------------------------------

@@ -26,14 +26,14 @@ from tokenizers import Tokenizer
 
 from calibrator.corruptions import corrupted
 from calibrator.corruptions.sentences import OFF_TOPIC
-from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.errors import TrainingError
 from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, SEEN, Check, inspect
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
 from calibrator.layout import Layout, encode
 from calibrator.rows import Row
 from calibrator.stripping import stripped
-from calibrator.trees import tree_arrays
+from calibrator.tree_fitting import fit_trees
 from calibrator.weights import packed
 
 Array = NDArray[np.generic]
@@ -130,23 +130,9 @@ def fit_check(
     seed: int,
 ) -> dict[str, Array]:
     """The arrays of one check's `Trees`; raises MissingExtraError without scikit-learn."""
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
     used = np.flatnonzero(weights)
     is_right = np.array([not lesson.fault for lesson in lessons])
-    model = HistGradientBoostingClassifier(
-        max_iter=config.trees,
-        learning_rate=config.learning_rate,
-        max_leaf_nodes=config.leaves,
-        min_samples_leaf=config.leaf_rows,
-        l2_regularization=config.ridge,
-        max_features=config.feature_share,
-        early_stopping=False,
-        random_state=seed,
-    ).fit(seen[used], is_right[used], sample_weight=weights[used])
-    return tree_arrays(model)
+    return fit_trees(seen[used], is_right[used], weights[used], config, seed)
 
 
 def weights_of(check: Check, lessons: Sequence[Lesson], seen: Floats) -> NDArray[np.float64]:

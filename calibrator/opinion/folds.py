@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from calibrator.embedded import Checkpoint
 from calibrator.forest import PREFIX as FOREST
 from calibrator.forest import Forest
-from calibrator.forest_training import ForestData, fit_forest
+from calibrator.forest_training import fit_forest
 from calibrator.inspection import inspect
 from calibrator.layout import encode
+from calibrator.npz import load_arrays, save_arrays
 from calibrator.opinion.training import Unseen
 from calibrator.piece_vectors import piece_vectors
 from calibrator.recalibration import logit, sigmoid
 from calibrator.rows import Row
 from calibrator.stripping import stripped
 from calibrator.tower import Tower, TowerRow, tower_row
-from calibrator.tower_stage import fold_of_question, known_names, tower_data
+from calibrator.tower_stage import fold_of_question, forest_data, known_names, tower_data
 from calibrator.tower_training import export, fit_tower
 
 if TYPE_CHECKING:
     from calibrator.train import TrainConfig, TrainData
 
-Arrays = dict[str, NDArray[Any]]
 FOLD = "fold-{}.npz"
 UNSEEN = "unseen.npz"
 BATCH = 64
@@ -50,20 +50,16 @@ def fit_folds(
     start of the run fitted stays."""
     names, folds = known_names(data), config.opinion.folds
     given, rare = tower_data(data, names, folds)
-    benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
-    questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
     for fold in range(folds):
         path = folder / FOLD.format(fold)
         if path.exists():
             continue
         at, seed = np.flatnonzero(given.folds != fold), config.seed + fold
         tower = export(fit_tower(given, at, len(names) + 1, config.tower, seed), rare)
-        others = np.unique(questions[at], return_inverse=True)[1]
-        rows = [given.rows[i] for i in at.tolist()]
-        known = ForestData(rows, given.names[at], benchmarks[at], others, given.targets[at])
+        known = forest_data(given, data, at)
         forest = fit_forest(known, len(names) + 1, piece_vectors(base), config.forest, seed)
         arrays = {f"{_TOWER}0.{name}": array for name, array in tower.items()}
-        _save(path, arrays | {f"{FOREST}{name}": array for name, array in forest.items()})
+        save_arrays(path, arrays | {f"{FOREST}{name}": array for name, array in forest.items()})
         say(f"opinion: fold {fold + 1} of {folds}")
 
 
@@ -85,8 +81,7 @@ def read_unseen(
         odds, meanings = np.zeros((2, len(rows))), np.zeros((len(rows), 0), np.float32)
         done = 0
         for fold in range(folds):
-            with np.load(folder / FOLD.format(fold)) as arrays:
-                members = _members(dict(arrays))
+            members = _members(load_arrays(folder / FOLD.format(fold)))
             own = np.flatnonzero(fold_numbers == fold)
             own = own[np.argsort([len(rows[at].answer) for at in own.tolist()], kind="stable")]
             for start in range(0, len(own), BATCH):
@@ -99,9 +94,9 @@ def read_unseen(
                 odds[:, some], meanings[some] = found, means
                 done += len(some)
                 progress(done, len(rows))
-        _save(path, {"odds": odds, "meanings": meanings})
-    with np.load(path) as kept:
-        return Unseen(rows, kept["odds"], kept["meanings"])
+        save_arrays(path, {"odds": odds, "meanings": meanings})
+    kept = load_arrays(path)
+    return Unseen(rows, kept["odds"], kept["meanings"])
 
 
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
@@ -139,10 +134,3 @@ def _read(
         found.append(logit(np.clip(right * in_order, LEAST, 1 - LEAST)))
     own = checkpoint.parts.forest or forest  # its vectors are those that the stage will be given
     return np.stack(found), own.difficulty.meanings([each.asked for each in seen_by_tower])
-
-
-def _save(path: Path, arrays: Arrays) -> None:
-    """Writes all of it or nothing."""
-    partial = path.with_suffix(".tmp.npz")
-    np.savez(partial, allow_pickle=False, **arrays)
-    partial.replace(path)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.errors import TrainingError
 from calibrator.forest import NO_NAME
 from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import Opinion
@@ -24,7 +24,7 @@ from calibrator.opinion.second_stage import PREFIX, TRUST, Opinions, evidence_of
 from calibrator.recalibration import sigmoid
 from calibrator.rows import Row
 from calibrator.stripping import stripped
-from calibrator.trees import tree_arrays
+from calibrator.tree_fitting import fit_trees
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
@@ -97,10 +97,6 @@ def fit_second_stage(
     `abilities` of models by their names in lower case, as the forest has them. Raises TrainingError
     where no question has replies of two models, and MissingExtraError without scikit-learn.
     """
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("scikit-learn", "train") from error
     drawn = _Drawn(unseen, abilities, config, seed)
     if not drawn.replies:
         raise TrainingError("no question has replies of two models that can be compared")
@@ -109,18 +105,10 @@ def fit_second_stage(
     correct = np.array([unseen.rows[at].correct for at in drawn.at])
     if len(set(correct.tolist())) < 2:
         raise TrainingError("all replies that can be compared have the same label")
-    model = HistGradientBoostingClassifier(
-        max_iter=config.trees,
-        learning_rate=config.learning_rate,
-        max_leaf_nodes=config.leaves,
-        min_samples_leaf=config.leaf_rows,
-        l2_regularization=config.ridge,
-        max_features=config.feature_share,
-        monotonic_cst=[1] + [0] * (found.shape[1] - 1),
-        early_stopping=False,
-        random_state=seed,
-    ).fit(found, correct, sample_weight=_weights([unseen.rows[at] for at in drawn.at]))
-    state = tree_arrays(model) | _trust(unseen, drawn, correct)
+    weights = _weights([unseen.rows[at] for at in drawn.at])
+    directions = [1] + [0] * (found.shape[1] - 1)
+    trees = fit_trees(found, correct, weights, config, seed, directions=directions)
+    state = trees | _trust(unseen, drawn, correct)
     return {PREFIX + name: array for name, array in state.items()}
 
 
