@@ -32,6 +32,7 @@ from calibrator.progress import Progress
 from calibrator.wording import bounds, figure
 
 if TYPE_CHECKING:
+    from calibrator.opinion import OpinionReader
     from calibrator.rows import Row
     from calibrator.scorer import Scorer
     from calibrator.studies import Fit, Study
@@ -78,6 +79,14 @@ def study(
         Path | None, typer.Option(help="Keep the trained calibrators here, 100 MB each.")
     ] = None,
     rescore: Rescore = False,
+    leave_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="For `opinion`: judge each benchmark by a second stage that was fitted without "
+            "it, from this folder of `pinocchio train --opinion`.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
@@ -92,8 +101,10 @@ def study(
     with sentences(), resumable():
         _check(name, method, output, files, train)
         test, bad = load_labelled(files)
+        if leave_out and name != "opinion":
+            raise JudgingError("--leave-out goes with the study `opinion`")
         if name == "opinion":
-            _opinions(test, calibrator, device, rescore, output)
+            _opinions(test, calibrator, device, rescore, leave_out, output)
             report_bad(bad, len(test) + len(bad))
             return
         if name == "probes":
@@ -149,7 +160,12 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
 
 
 def _opinions(
-    rows: Sequence[Row], calibrator: str, device: str, is_renewed: bool, output: Path | None
+    rows: Sequence[Row],
+    calibrator: str,
+    device: str,
+    is_renewed: bool,
+    run: Path | None,
+    output: Path | None,
 ) -> None:
     from calibrator.embedded import EmbeddedCalibrator
     from calibrator.kept_scores import keeping
@@ -160,10 +176,11 @@ def _opinions(
     scorer = load_scorer(calibrator, device)
     if not isinstance(scorer, EmbeddedCalibrator):
         raise JudgingError(f"{scorer.name} does not read other replies")
+    left_out = _readers_without(rows, run, calibrator) if run is not None else None
     kept = keeping(scorer, device, is_renewed=is_renewed)
     with Progress("scoring", len(rows)) as progress:
         alone = score_items(kept, [row.item("served") for row in rows], progress.advance)
-    found = study_opinions(scorer, rows, alone, progress=say)
+    found = study_opinions(scorer, rows, alone, progress=say, left_out=left_out)
     if output:
         with writer(output) as stream:
             stream.write(found.as_json() + "\n")
@@ -183,6 +200,18 @@ def _opinions(
     ]
     head = ["AUROC", "mean", "within", "Brier", "ECE", "kept at 90 %", "kept at 95 %"]
     print_table(["others", "of", "replies", *head], lines)
+
+
+def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
+    from calibrator.checkpoint import resolve_checkpoint
+    from calibrator.embedded import read_checkpoint
+    from calibrator.opinion.leave_out import readers_without
+
+    benchmarks = {row.benchmark or "" for row in rows}
+    with Progress("fitting", len(benchmarks)) as progress:
+        return readers_without(
+            benchmarks, run, read_checkpoint(resolve_checkpoint(calibrator)), progress.update
+        )
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:

@@ -41,7 +41,7 @@ from calibrator.forest_training import ForestConfig
 from calibrator.inspection.training import InspectorConfig
 from calibrator.installing import check_scikit_learn
 from calibrator.layout import Layout, load_tokenizer
-from calibrator.opinion.folds import are_fitted, fit_folds, read_unseen
+from calibrator.opinion.folds import abilities_of, are_fitted, fit_folds, read_unseen
 from calibrator.opinion.training import OpinionConfig, chosen_rows, fit_second_stage
 from calibrator.outliers import OutlierSource
 from calibrator.parts_stage import fit_parts
@@ -270,6 +270,5 @@ def fit_opinion(
     chosen = chosen_rows(rows, config.opinion, config.seed)
     run.say(f"opinion: {len(chosen)} replies to read")
     unseen = read_unseen(run.folder, chosen, checkpoint, config.opinion.folds, progress)
-    names = enumerate(checkpoint.config.source_models, start=1)
-    abilities = {name: float(checkpoint.parts.forest.ability[at]) for at, name in names}
+    abilities = abilities_of(checkpoint)
     return fit_second_stage(unseen, abilities, config.opinion, config.seed, run.say)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.opinion.answers import Answer, Kind
-from calibrator.opinion.comparison import Comparison, compare
+from calibrator.opinion.comparison import Comparison, Outcome, compare
 
 Floats = NDArray[np.float32]
 
@@ -35,22 +35,44 @@ class Opinion:
     is_same_model: bool
 
 
-def evidence(
-    odds: float, ability: float, answer: Answer, characters: int, others: Sequence[Opinion]
-) -> list[float]:
-    """What is known of one reply that has at least one other, (EVIDENCE,).
+@dataclass(frozen=True, slots=True)
+class Opinions:
+    """One reply as the stage sees it: its log-odds of being correct by its text alone, how able its
+    model is, what it comes to, its length, and the other replies to its question.
 
-    `odds` are its log-odds of being correct by its text alone, `ability` that of its own model.
+    `comparisons` has one for each of the first `MAX_OTHERS` others, in their order.
     """
-    others = others[:MAX_OTHERS]
-    found = [compare(answer, other.answer) for other in others]
+
+    odds: float
+    ability: float
+    answer: Answer
+    characters: int
+    others: Sequence[Opinion]
+    comparisons: tuple[Comparison, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = tuple(compare(self.answer, each.answer) for each in self.others[:MAX_OTHERS])
+        object.__setattr__(self, "comparisons", found)
+
+    def outcomes(self) -> list[Outcome]:
+        """How each of the others compares with it, in their order."""
+        return [each.outcome for each in self.comparisons]
+
+    def can_be_told(self) -> bool:
+        """Whether it has a final answer and agrees with or differs from one of them at least."""
+        return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
+
+
+def evidence(reply: Opinions) -> list[float]:
+    """What the trees read of one reply that has at least one other, (EVIDENCE,)."""
+    others, found, answer = reply.others[:MAX_OTHERS], reply.comparisons, reply.answer
     agree = [o for o, c in zip(others, found, strict=True) if c.outcome == "agree"]
     differ = [o for o, c in zip(others, found, strict=True) if c.outcome == "differ"]
-    count = len(others)
+    count, length = len(others), math.log1p(reply.characters)
     rival = _largest_group(differ)
     return [
-        odds,
-        ability,
+        reply.odds,
+        reply.ability,
         len(agree) / count,
         len(differ) / count,
         math.log1p(len(agree)),
@@ -62,8 +84,8 @@ def evidence(
         _best(rival),
         sum(other.is_same_model for other in others) / count,
         *_alike(found),
-        math.log1p(characters),
-        math.log1p(characters) - sum(math.log1p(o.characters) for o in others) / count,
+        length,
+        length - sum(math.log1p(o.characters) for o in others) / count,
         *(float(answer.kind == kind) for kind in KINDS),
         sum(other.answer.kind == "none" for other in others) / count,
         sum(other.answer.kind == answer.kind for other in others) / count,
@@ -96,4 +118,4 @@ def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
 
 
 _NOBODY = Opinion(Answer("none"), 0.0, 0, is_same_model=False)
-EVIDENCE: Final = len(evidence(0.0, 0.0, Answer("none"), 0, [_NOBODY]))
+EVIDENCE: Final = len(evidence(Opinions(0.0, 0.0, Answer("none"), 0, [_NOBODY])))

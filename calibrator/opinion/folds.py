@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.embedded import Checkpoint
+from calibrator.errors import TrainingError
 from calibrator.forest import PREFIX as FOREST
 from calibrator.forest import Forest
 from calibrator.forest_training import fit_forest
@@ -36,7 +37,6 @@ FOLD = "fold-{}.npz"
 UNSEEN = "unseen.npz"
 BATCH = 64
 _TOWER = "tower."
-LEAST = 1e-6  # a probability is at least that far from 0 and 1
 
 
 def are_fitted(folder: Path, folds: int) -> bool:
@@ -96,7 +96,18 @@ def read_unseen(
                 progress(done, len(rows))
         save_arrays(path, {"odds": odds, "meanings": meanings})
     kept = load_arrays(path)
+    if kept["odds"].shape[1] != len(rows):
+        raise TrainingError(f"{path} is of other rows")
     return Unseen(rows, kept["odds"], kept["meanings"])
+
+
+def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
+    """How able the models are that a checkpoint knows, by their names in lower case; empty without
+    a forest."""
+    if (forest := checkpoint.parts.forest) is None:
+        return {}
+    names = enumerate(checkpoint.config.source_models, start=1)
+    return {name: float(forest.ability[at]) for at, name in names}
 
 
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
@@ -131,6 +142,6 @@ def _read(
         odds, _ = tower.read(seen_by_tower, numbers)
         right = sigmoid(forest.joined(odds, seen_by_tower, numbers))
         right = curve.apply_all(right) if curve else right
-        found.append(logit(np.clip(right * in_order, LEAST, 1 - LEAST)))
+        found.append(logit(right * in_order))
     own = checkpoint.parts.forest or forest  # its vectors are those that the stage will be given
     return np.stack(found), own.difficulty.meanings([each.asked for each in seen_by_tower])

@@ -11,13 +11,11 @@ from tokenizers import Tokenizer
 from calibrator.forest import Forest
 from calibrator.layout import Layout, encode
 from calibrator.opinion.answers import final_answer
-from calibrator.opinion.evidence import MAX_OTHERS, Opinion
-from calibrator.opinion.second_stage import Opinions, SecondStage
+from calibrator.opinion.evidence import MAX_OTHERS, Opinion, Opinions
+from calibrator.opinion.second_stage import SecondStage
 from calibrator.recalibration import logit, sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.stripping import stripped
-
-LEAST = 1e-6  # a confidence counts as at least that far from 0 and 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class OpinionReader:
 
     def _opinions(self, item: Item, confidence: float) -> Opinions:
         return Opinions(
-            float(logit(np.clip(confidence, LEAST, 1 - LEAST))),
+            float(logit(confidence)),
             self.ability(item.source_model),
             final_answer(item.question, stripped(item.answer), item.tool_use),
             len(item.answer),

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.opinion.answers import Answer
-from calibrator.opinion.comparison import Outcome, compare
-from calibrator.opinion.evidence import EVIDENCE, MAX_OTHERS, Opinion, evidence
+from calibrator.opinion.evidence import EVIDENCE, Opinions, evidence
 from calibrator.trees import Trees
 
 Array = NDArray[np.generic]
@@ -33,31 +30,6 @@ NEARNESS: Final = 0.05  # of a cosine: a question this much further away counts 
 PRIOR: Final = 0.01  # what all questions weigh beside those that are near
 DISTRUSTED: Final = 0.05  # a gain of agreement up to which nothing is changed
 TRUSTED: Final = 0.08  # one from which the trees are believed
-
-
-@dataclass(frozen=True, slots=True)
-class Opinions:
-    """One reply as the stage sees it: its own log-odds, how able its model is, what it comes to,
-    its length, and the other replies to its question."""
-
-    odds: float
-    ability: float
-    answer: Answer
-    characters: int
-    others: Sequence[Opinion]
-
-    def outcomes(self) -> list[Outcome]:
-        """How each of the others compares with it, in their order."""
-        return [compare(self.answer, other.answer).outcome for other in self.others[:MAX_OTHERS]]
-
-    def can_be_told(self) -> bool:
-        """Whether it has a final answer and agrees with or differs from one of them at least."""
-        return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
-
-
-def evidence_of(reply: Opinions) -> list[float]:
-    """What the trees read of one reply, (EVIDENCE,); it must have at least one other."""
-    return evidence(reply.odds, reply.ability, reply.answer, reply.characters, reply.others)
 
 
 class Trust:
@@ -104,7 +76,7 @@ class SecondStage:
     def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
         """New log-odds (B,); `meanings` (B, D) are those of the questions."""
         own = np.array([each.odds for each in replies])
-        found = np.array([evidence_of(each) for each in replies], dtype=np.float32)
+        found = np.array([evidence(each) for each in replies], dtype=np.float32)
         new = self.trees.read(found.reshape(-1, EVIDENCE))
         is_told = np.array([each.can_be_told() for each in replies])
         return np.asarray(own + np.where(is_told, self.trust.of(meanings), 0.0) * (new - own))

@@ -7,22 +7,21 @@ entry is judged with and without them on the same replies.
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrator.baselines import labels_of
-from calibrator.disagreement import disagreement
 from calibrator.errors import JudgingError
 from calibrator.evaluate import question_numbers
-from calibrator.metrics import Floats, auroc, brier, coverage_at, ece
+from calibrator.groups import groups_of
+from calibrator.metrics import Floats
 from calibrator.opinion.answers import final_answer
+from calibrator.results import Method, mean_over_benchmarks, result_of
 from calibrator.rows import Row
 from calibrator.scorer import Item, OtherReply, Score
 from calibrator.stripping import stripped
@@ -32,7 +31,13 @@ FEWEST = 20  # replies of a benchmark or kind that are judged apart
 STRONGER = 0.05  # of an ability, by which a model is stronger than another
 
 
-class ReadsOthers(Protocol):
+class Reader(Protocol):
+    """What reads the others of items beside their scores."""
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
+
+
+class ReadsOthers(Reader, Protocol):
     """A calibrator with a second stage."""
 
     @property
@@ -42,8 +47,6 @@ class ReadsOthers(Protocol):
     def opinion(self) -> str: ...
 
     def ability(self, model: str | None) -> float: ...
-
-    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,13 @@ def study_opinions(
     alone: Sequence[Score],
     seed: int = SEED,
     progress: Callable[[str], None] = lambda _: None,
+    left_out: Mapping[str, Reader] | None = None,
 ) -> OpinionStudy:
-    """Raises JudgingError for a calibrator that reads no others, or where there are none."""
+    """Judges the numbers with others beside those `alone`, (N,) as the rows.
+
+    `left_out` readers serve the replies of their benchmarks in the calibrator's place. Raises
+    JudgingError for a calibrator that reads no others, or where there are none.
+    """
     if not calibrator.opinion:
         raise JudgingError(
             f"{calibrator.name} does not read other replies: "
@@ -109,13 +117,37 @@ def study_opinions(
             continue
         at = [place for place, _ in drawn]
         own = [alone[place] for place in at]
-        told = calibrator.with_others([item for _, item in drawn], own)
         judged = [rows[place] for place in at]
+        told = _told(calibrator, left_out or {}, judged, [item for _, item in drawn], own)
         numbers = _confidences(own), _confidences(told)
         entries += _entries(label, judged, *numbers, has_parts=label == "one, at random")
     if not entries:
         raise JudgingError("no question has replies of two models")
-    return OpinionStudy(f"{calibrator.name}+{calibrator.opinion}", seed, entries)
+    method = f"{calibrator.name}+{calibrator.opinion}"
+    if left_out:
+        method += f", each of {len(left_out)} benchmarks left out of the second stage's fit"
+    return OpinionStudy(method, seed, entries)
+
+
+def _told(
+    calibrator: Reader,
+    left_out: Mapping[str, Reader],
+    rows: Sequence[Row],
+    items: Sequence[Item],
+    own: Sequence[Score],
+) -> list[Score]:
+    """The scores with others, each benchmark's by the reader that is for it."""
+    if not left_out:
+        return calibrator.with_others(items, own)
+    benchmarks = [row.benchmark or "" for row in rows]
+    found = list(own)
+    for benchmark in sorted(set(benchmarks)):
+        reader = left_out.get(benchmark, calibrator)
+        at = [place for place, each in enumerate(benchmarks) if each == benchmark]
+        told = reader.with_others([items[i] for i in at], [own[i] for i in at])
+        for place, score in zip(at, told, strict=True):
+            found[place] = score
+    return found
 
 
 def _drawn(
@@ -171,24 +203,19 @@ def _entries(
 
 
 def _figures(rows: Sequence[Row], confidence: Floats) -> Figures:
-    y = labels_of(rows)
-    mixed = disagreement(y, confidence, question_numbers(rows), permutations=0)
+    labels, questions = labels_of(rows), question_numbers(rows)
+    method = Method("", confidence)
+    *groups, everything = groups_of(rows)
+    own = [each for each in groups if each.kind == "benchmark"]
+    found = [result_of(each, method, labels, questions) for each in own]
+    mean = mean_over_benchmarks(found, method, len(rows))
+    pooled = result_of(everything, method, labels, questions)
     return Figures(
-        auroc(y, confidence),
-        _mean_over_benchmarks(rows, y, confidence),
-        mixed.auroc if mixed else math.nan,
-        brier(y, confidence),
-        ece(y, confidence),
-        coverage_at(y, confidence, 0.90),
-        coverage_at(y, confidence, 0.95),
+        pooled.auroc,
+        mean.auroc,
+        pooled.within,
+        pooled.brier,
+        pooled.ece,
+        pooled.coverage_90,
+        pooled.coverage_95,
     )
-
-
-def _mean_over_benchmarks(rows: Sequence[Row], y: NDArray[np.int64], confidence: Floats) -> float:
-    names = np.array([row.benchmark or "" for row in rows], dtype=object)
-    found = [
-        auroc(y[names == name], confidence[names == name])
-        for name in sorted(set(names.tolist()))
-        if len(set(y[names == name].tolist())) == 2
-    ]
-    return sum(found) / len(found) if found else math.nan

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from calibrator.errors import TrainingError
 from calibrator.forest import NO_NAME
 from calibrator.opinion.answers import final_answer
-from calibrator.opinion.evidence import Opinion
-from calibrator.opinion.second_stage import PREFIX, TRUST, Opinions, evidence_of
+from calibrator.opinion.evidence import Opinion, Opinions, evidence
+from calibrator.opinion.second_stage import PREFIX, TRUST
 from calibrator.recalibration import sigmoid
 from calibrator.rows import Row
 from calibrator.stripping import stripped
@@ -97,18 +97,57 @@ def fit_second_stage(
     `abilities` of models by their names in lower case, as the forest has them. Raises TrainingError
     where no question has replies of two models, and MissingExtraError without scikit-learn.
     """
+    lessons = draw_lessons(unseen, abilities, config, seed)
+    say(f"opinion: {len(lessons.at)} replies with others")
+    return fit_lessons(lessons, config, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Replies with some of the others to their questions: their places among the rows `at`, what
+    the trees read of them (N, EVIDENCE), and what the others say."""
+
+    unseen: Unseen
+    at: NDArray[np.intp]
+    evidence: NDArray[np.float32]
+    replies: Sequence[Opinions]
+
+    def without(self, benchmark: str) -> Lessons:
+        """All but those of a benchmark."""
+        own = [(self.unseen.rows[at].benchmark or "") != benchmark for at in self.at.tolist()]
+        left = np.flatnonzero(own)
+        replies = [self.replies[number] for number in left.tolist()]
+        return Lessons(self.unseen, self.at[left], self.evidence[left], replies)
+
+
+def draw_lessons(
+    unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
+) -> Lessons:
+    """Each reply that can be compared, with others that are drawn for it; the same seed, the same.
+
+    Raises TrainingError where no question has replies of two models.
+    """
     drawn = _Drawn(unseen, abilities, config, seed)
     if not drawn.replies:
         raise TrainingError("no question has replies of two models that can be compared")
-    say(f"opinion: {len(drawn.replies)} replies with others")
-    found = np.array([evidence_of(each) for each in drawn.replies], dtype=np.float32)
-    correct = np.array([unseen.rows[at].correct for at in drawn.at])
+    found = np.array([evidence(each) for each in drawn.replies], dtype=np.float32)
+    return Lessons(unseen, np.array(drawn.at), found, drawn.replies)
+
+
+def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
+    """The arrays of a `SecondStage` under their prefix.
+
+    Raises TrainingError where all lessons have one label, MissingExtraError without scikit-learn.
+    """
+    rows = [lessons.unseen.rows[at] for at in lessons.at.tolist()]
+    correct = np.array([row.correct for row in rows])
     if len(set(correct.tolist())) < 2:
         raise TrainingError("all replies that can be compared have the same label")
-    weights = _weights([unseen.rows[at] for at in drawn.at])
-    directions = [1] + [0] * (found.shape[1] - 1)
-    trees = fit_trees(found, correct, weights, config, seed, directions=directions)
-    state = trees | _trust(unseen, drawn, correct)
+    directions = [1] + [0] * (lessons.evidence.shape[1] - 1)
+    trees = fit_trees(
+        lessons.evidence, correct, _weights(rows), config, seed, directions=directions
+    )
+    state = trees | _trust(lessons, correct)
     return {PREFIX + name: array for name, array in state.items()}
 
 
@@ -176,13 +215,13 @@ def _weights(rows: Sequence[Row]) -> Floats:
     return np.array([weight[row.benchmark or ""] for row in rows])
 
 
-def _trust(unseen: Unseen, drawn: _Drawn, correct: NDArray[np.int64]) -> dict[str, Array]:
+def _trust(lessons: Lessons, correct: NDArray[np.int64]) -> dict[str, Array]:
     """The arrays of `Trust`: of each question what agreement said beyond the reply's own number."""
-    places: dict[str, int] = {}
-    of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in drawn.at]
-    first = {place: at for place, at in zip(reversed(of_question), reversed(drawn.at), strict=True)}
-    shares = np.array([_agreement(reply.outcomes()) for reply in drawn.replies])
-    surprise = correct - sigmoid(np.array([reply.odds for reply in drawn.replies]))
+    unseen, all_at, places = lessons.unseen, lessons.at.tolist(), dict[str, int]()
+    of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in all_at]
+    first = {place: at for place, at in zip(reversed(of_question), reversed(all_at), strict=True)}
+    shares = np.array([_agreement(reply.outcomes()) for reply in lessons.replies])
+    surprise = correct - sigmoid(np.array([reply.odds for reply in lessons.replies]))
     gains = np.bincount(of_question, surprise * (shares[:, 0] - shares[:, 1]))
     weights = np.bincount(of_question, shares.sum(axis=1))
     meanings = unseen.meanings[[first[place] for place in range(len(places))]]

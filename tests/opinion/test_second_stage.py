@@ -13,8 +13,8 @@ from calibrator.difficulty import meanings
 from calibrator.errors import TrainingError
 from calibrator.forest import NO_NAME
 from calibrator.opinion import SecondStage, compare, final_answer
-from calibrator.opinion.evidence import EVIDENCE, Opinion, evidence
-from calibrator.opinion.second_stage import Opinions, Trust
+from calibrator.opinion.evidence import EVIDENCE, Opinion, Opinions, evidence
+from calibrator.opinion.second_stage import Trust
 from calibrator.opinion.training import OpinionConfig, Unseen, chosen_rows, fit_second_stage
 from calibrator.rows import Row, parse_row
 
@@ -149,7 +149,7 @@ def test_evidence_is_finite_for_any_others() -> None:
         for text in ("", "yes", "12", "[f(a=1)]", "word " * 400) * 4
     ]
     for text in ("", "yes", "12", "\\boxed{x}", "[f(a=1)]"):
-        found = evidence(50.0, NO_NAME, final_answer("q", text), 10**7, others)
+        found = evidence(Opinions(50.0, NO_NAME, final_answer("q", text), 10**7, others))
         assert len(found) == EVIDENCE
         assert np.isfinite(found).all()
         assert compare(final_answer("q", text), others[0].answer).outcome == "untold"
