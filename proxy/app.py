@@ -51,6 +51,7 @@ from proxy.results import Results
 from proxy.routes import ASGIApplication, error_body_for
 from proxy.scoring import Scoring
 from proxy.store.audits import AuditWriter
+from proxy.store.database import LazyEngine
 from proxy.store.feedback import FeedbackStore
 from proxy.store.held_replies import Store
 from proxy.store.owned_ids import OwnedIds
@@ -174,7 +175,7 @@ class App:
         self._drift = DriftWatch(store) if parts.records is not None else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
         self._own: ASGIApplication | None = None
-        self._feedback = FeedbackStore(store)
+        self._feedback_engine = LazyEngine(store)
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
         self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
 
@@ -282,7 +283,7 @@ class App:
     def _load_own(self) -> ASGIApplication:
         from proxy.own_api import create_api
 
-        return create_api(self._parts.results, self._feedback)
+        return create_api(self._parts.results, FeedbackStore(self._feedback_engine.get))
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')
@@ -349,7 +350,7 @@ class App:
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()
         await asyncio.to_thread(self._retention.close)
-        await asyncio.to_thread(self._feedback.close)
+        await asyncio.to_thread(self._feedback_engine.close)
         await asyncio.to_thread(self._parts.audits.close)
         await asyncio.to_thread(self._parts.conversations.owned.close)
         if self._parts.records is not None:

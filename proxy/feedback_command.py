@@ -45,7 +45,7 @@ def feedback(
     counts: Counter[str] = Counter()
     told: list[str] = []
     with opened_record(config) as findings, calibrator_errors_told():
-        store = FeedbackStore.on(findings.engine)
+        store = FeedbackStore(lambda: findings.engine)
         lines = _lines(file)
         while some := list(islice(lines, AT_ONCE)):
             numbers, labels = [], []

@@ -169,7 +169,7 @@ def test_volunteered_labels_move_no_estimate(findings: Findings, store_url: str)
 
     before = seen()
     assert len(before[0].replies) == 30
-    store = FeedbackStore.on(findings.engine)
+    store = FeedbackStore(lambda: findings.engine)
     wrong = [Feedback(id, is_correct=False) for id in ids]
     assert store.keep(wrong, "shop") == ["kept"] * len(ids)
     assert store.keep(wrong[:10], "alice") == ["kept"] * 10
@@ -183,7 +183,7 @@ def test_it_is_part_of_the_chain(findings: Findings, store_url: str) -> None:
     from proxy.store.audit_verification import verify
 
     ids = record(store_url, rows(3), load_scorer("fake:0.7"))
-    store = FeedbackStore.on(findings.engine)
+    store = FeedbackStore(lambda: findings.engine)
     store.keep([Feedback(id, is_correct=True, note="fine") for id in ids], "shop")
     if (key := chain_key(store_url)) is None:
         pytest.skip("this database has no key of its own")

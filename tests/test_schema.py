@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from proxy.store.database import metadata, open_engine
 from proxy.store.findings import Findings
 from proxy.store.held_replies import HELD, RELEASED, Store
 from proxy.store.recorded import find
+from proxy.store.review_queue import ReviewQueue
 from tests.databases import execute
 from tests.live_proxy import ROOT, environment
 from tests.postgres import PASSWORD, PostgresServer
@@ -146,6 +148,24 @@ def test_of_those_that_start_at_once_one_makes_the_tables(store_url: str) -> Non
         for engine in pool.map(open_engine, [store_url] * 4):
             engine.dispose()
     assert differences(store_url) == []
+
+
+def test_threads_that_need_a_database_at_once_share_one_engine(store_url: str) -> None:
+    """One is opened for all of them: nobody could close a second one. Closed, it opens anew."""
+    queue, ready = ReviewQueue(store_url), threading.Barrier(4)
+
+    def engine(_: int) -> sa.Engine:
+        ready.wait(10)
+        return queue.engine
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(engine, range(4)))
+        assert all(each is found[0] for each in found)
+        queue.close()
+        assert queue.engine is not found[0]
+    finally:
+        queue.close()
 
 
 def test_a_newer_database_is_refused(store_url: str) -> None:

@@ -123,23 +123,22 @@ class Lessons:
 def draw_lessons(
     unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
 ) -> Lessons:
-    """Each reply that can be compared, with others that are drawn for it; the same seed, the same.
-
-    Raises TrainingError where no question has replies of two models.
-    """
+    """Each reply that can be compared, with others that are drawn for it; the same seed, the same
+    lessons."""
     drawn = _Drawn(unseen, abilities, config, seed)
-    if not drawn.replies:
-        raise TrainingError("no question has replies of two models that can be compared")
     found = np.array([evidence(each) for each in drawn.replies], dtype=np.float32)
-    return Lessons(unseen, np.array(drawn.at), found, drawn.replies)
+    return Lessons(unseen, np.array(drawn.at, dtype=np.intp), found, drawn.replies)
 
 
 def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
     """The arrays of a `SecondStage` under their prefix.
 
-    Raises TrainingError where all lessons have one label, MissingExtraError without scikit-learn.
+    Raises TrainingError where there are no lessons or all have one label, and MissingExtraError
+    without scikit-learn.
     """
     rows = [lessons.unseen.rows[at] for at in lessons.at.tolist()]
+    if not rows:
+        raise TrainingError("no question has replies of two models that can be compared")
     correct = np.array([row.correct for row in rows])
     if len(set(correct.tolist())) < 2:
         raise TrainingError("all replies that can be compared have the same label")

@@ -84,6 +84,7 @@ class Desk:
     ) -> None:
         self.queue = queue
         self.setup = setup
+        self.feedback = FeedbackStore(lambda: queue.engine)
         self._on_decision = on_decision
         self.refusal = refusal
         self.doubts = Doubts()
@@ -116,11 +117,6 @@ class Desk:
     def leaning(self, label: str | None, confidence: float | None) -> Leaning:
         """How a confidence stands to the threshold of the rule that decided."""
         return leaning(self._book, label, confidence)
-
-    @property
-    def feedback(self) -> FeedbackStore:
-        """Where feedback is kept: in the queue's database, which closes with the queue."""
-        return FeedbackStore.on(self.queue.engine)
 
     @property
     def _book(self) -> Iterable[Policy]:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, metadata, open_engine
+from proxy.store.database import LazyEngine, cause, metadata
 from proxy.store.held_replies import AUDIT, HELD, HeldReply, row_of
 from proxy.store.review_events import noted, review_events
 
@@ -42,7 +42,6 @@ class AuditWriter:
     """
 
     def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
-        self._url = url
         self._max_queue = max_queue
         self._max_bytes = max_bytes
         self._waiting: deque[_Drawn] = deque()
@@ -51,7 +50,7 @@ class AuditWriter:
         self._wake = threading.Event()
         self._is_closing = False
         self._thread: threading.Thread | None = None
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url)
         self._told_at = -TELL_EVERY_S
         self.shed = 0  # audits that were drawn and not written
 
@@ -79,9 +78,7 @@ class AuditWriter:
         self._wake.set()
         self._thread.join(timeout=JOIN_S)
         self._thread = None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        self._engine.close()
 
     def _run(self) -> None:
         while True:
@@ -100,9 +97,7 @@ class AuditWriter:
 
     def _write(self, batch: list[_Drawn]) -> None:
         try:
-            if self._engine is None:
-                self._engine = open_engine(self._url)
-            with self._engine.begin() as connection:
+            with self._engine.get().begin() as connection:
                 taken = connection.execute(_count_open()).scalar_one()
                 room = max(0, batch[-1].max_open - taken)
                 if kept := [row_of(each.reply) for each in batch[:room]]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from proxy.errors import StoreError
 from proxy.keys import ClientKey
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, metadata, open_engine
+from proxy.store.database import LazyEngine, cause, metadata
 
 client_keys = sa.Table(
     "client_keys",
@@ -44,8 +44,7 @@ class KeyStore:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url)
 
     def add(self, key: ClientKey) -> None:
         values = {column.name: getattr(key, column.name) for column in client_keys.columns}
@@ -78,18 +77,11 @@ class KeyStore:
         return row[0], row[1]
 
     def close(self) -> None:
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
-
-    def _opened(self) -> sa.Engine:
-        if self._engine is None:
-            self._engine = open_engine(self._url)
-        return self._engine
+        self._engine.close()
 
     def _read(self, query: sa.Executable) -> list[Any]:
         try:
-            with self._opened().connect() as connection:
+            with self._engine.get().connect() as connection:
                 return list(connection.execute(query))
         except SQLAlchemyError as error:
             raise StoreError(f"the client keys cannot be read: {cause(error)}") from error
@@ -97,7 +89,7 @@ class KeyStore:
     def _change(self, statement: sa.Insert | sa.Update, kind: str, id: str) -> bool:
         """Whether there was something to change; it is noted in the chain then."""
         try:
-            with self._opened().begin() as connection:
+            with self._engine.get().begin() as connection:
                 is_done = connection.execute(statement).rowcount != 0  # not always told of inserts
                 if is_done:
                     note_change(connection, kind, client_keys, client_keys.c.id == id)

@@ -68,6 +68,33 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     return engine
 
 
+class LazyEngine:
+    """An engine that whoever needs it first opens, once, on whatever thread.
+
+    Most of a process never asks some of its tables for anything, and an import takes memory.
+    """
+
+    def __init__(self, url: str, *, is_durable: bool = True) -> None:
+        self._url = url
+        self._is_durable = is_durable
+        self._lock = threading.Lock()
+        self._engine: sa.Engine | None = None
+
+    def get(self) -> sa.Engine:
+        """May wait for the database; raises StoreError."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = open_engine(self._url, is_durable=self._is_durable)
+            return self._engine
+
+    def close(self) -> None:
+        """Ends its connections; the next `get` opens it anew."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
+
 def open_async_engine(url: str) -> AsyncEngine:
     """An engine for an event loop, on a database that `open_engine` has seen; raises StoreError."""
     from proxy.store.audit_chain import Chain

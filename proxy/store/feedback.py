@@ -8,7 +8,7 @@ labelled. No estimate, certificate, recalibration or monitor reads them.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, insert_into, metadata, open_engine, storable
+from proxy.store.database import cause, insert_into, metadata, storable
 from proxy.store.findings import reading
 from proxy.store.held_replies import held_replies
 from proxy.store.polls import polls
@@ -60,29 +60,13 @@ class Given:
 
 
 class FeedbackStore:
-    """Methods wait for the database, belong on a thread, and raise StoreError."""
+    """Feedback in a database that somebody else opens, and closes.
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._engine: sa.Engine | None = None
+    Methods wait for the database, belong on a thread, and raise StoreError.
+    """
 
-    @classmethod
-    def on(cls, engine: sa.Engine) -> FeedbackStore:
-        """With a database that is open; whoever opened it closes it."""
-        store = cls("")
-        store._engine = engine
-        return store
-
-    @property
-    def engine(self) -> sa.Engine:
-        if self._engine is None:
-            self._engine = open_engine(self._url)
-        return self._engine
-
-    def close(self) -> None:
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+    def __init__(self, engine: Callable[[], sa.Engine]) -> None:
+        self._engine = engine
 
     def keep(
         self, labels: Sequence[Feedback], by: str, key_hash: str | None = None
@@ -95,7 +79,7 @@ class FeedbackStore:
         for start in range(0, len(labels), _AT_ONCE):
             some = labels[start : start + _AT_ONCE]
             try:
-                with self.engine.begin() as connection:
+                with self._engine().begin() as connection:
                     found += _kept(connection, some, by, key_hash)
             except SQLAlchemyError as error:
                 raise StoreError(f"the store cannot be written: {cause(error)}") from error
@@ -103,7 +87,7 @@ class FeedbackStore:
 
     def of(self, request_id: str | None) -> list[Given]:
         """What was said of one reply, the first first."""
-        with reading(self.engine) as connection:
+        with reading(self._engine()) as connection:
             return given_on(connection, [request_id or ""]).get(request_id or "", [])
 
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import cause, metadata, open_engine
+from proxy.store.database import LazyEngine, cause, metadata
 from proxy.store.findings import reading
 from proxy.store.review_events import Event, event_columns, review_events
 
@@ -52,13 +52,10 @@ class Outbox:
     """Methods wait for the database and belong on a thread; each raises StoreError."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url)
 
     def close(self) -> None:
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        self._engine.close()
 
     def announce(self, targets_of: Callable[[Event], Iterable[str]]) -> int:
         """Makes deliveries of events that are not announced yet; returns how many events."""
@@ -126,9 +123,7 @@ class Outbox:
     @contextmanager
     def _changing(self) -> Iterator[sa.Connection]:
         try:
-            if self._engine is None:
-                self._engine = open_engine(self._url)
-            with self._engine.begin() as connection:
+            with self._engine.get().begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"the outbox cannot be used: {cause(error)}") from error

@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import cause, insert_into, metadata, open_engine
+from proxy.store.database import LazyEngine, cause, insert_into, metadata
 from proxy.store.findings import reading
 
 log = structlog.get_logger(__name__)
@@ -51,14 +51,13 @@ class OwnedIds:
 
     def __init__(self, url: str | None) -> None:
         """Without a `url`, what is known lasts as long as the process."""
-        self._url = url
         self._known: OrderedDict[str, Owner] = OrderedDict()
         self._unwritten: dict[str, Owner] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url, is_durable=False) if url is not None else None
 
     def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
         """What stands under this id was made for this key; another key's stays the other's."""
@@ -71,7 +70,7 @@ class OwnedIds:
                 return
             self._know(id, owner)
             self._unwritten[id] = owner
-            if self._thread is None and self._url is not None and not self._closing.is_set():
+            if self._thread is None and self._engine is not None and not self._closing.is_set():
                 self._thread = threading.Thread(target=self._run, name="owned-ids", daemon=True)
                 self._thread.start()
         self._wake.set()
@@ -85,7 +84,7 @@ class OwnedIds:
                     found[id] = owner
                 elif is_id(id):
                     asked.append(id)
-        if asked and self._url is not None:
+        if asked and self._engine is not None:
             found |= await asyncio.to_thread(self._read, asked)
         return found
 
@@ -97,8 +96,7 @@ class OwnedIds:
             self._thread.join(timeout=10)
             self._thread = None
         if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+            self._engine.close()
 
     def _know(self, id: str, owner: Owner) -> None:
         self._known.pop(id, None)
@@ -107,11 +105,8 @@ class OwnedIds:
             self._known.popitem(last=False)
 
     def _opened(self) -> sa.Engine:
-        assert self._url is not None
-        with self._lock:
-            if self._engine is None:
-                self._engine = open_engine(self._url, is_durable=False)
-            return self._engine
+        assert self._engine is not None
+        return self._engine.get()
 
     def _read(self, ids: list[str]) -> dict[str, Owner]:
         """On a thread. What another process has withheld may change, so only owners are kept."""

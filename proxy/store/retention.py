@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import audit_chain, note_change, note_deletion
-from proxy.store.database import cause, open_engine
+from proxy.store.database import LazyEngine, cause
 from proxy.store.held_replies import HELD, expire_some, held_replies
 from proxy.store.outbox import Outbox
 from proxy.store.polls import polls
@@ -48,7 +48,7 @@ class Retention:
         self._keep_content_days = keep_content_days
         self._is_closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
@@ -59,9 +59,7 @@ class Retention:
         if self._thread is not None:
             self._thread.join(timeout=10)
             self._thread = None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        self._engine.close()
 
     def expire(self) -> None:
         """Marks what nobody decided in time; raises StoreError."""
@@ -100,9 +98,7 @@ class Retention:
     def _in_slices(self, work: Slice) -> None:
         """Repeats `work` until it says that nothing is left, or the proxy stops."""
         try:
-            if self._engine is None:
-                self._engine = open_engine(self._url)
-            with self._engine.connect() as connection:
+            with self._engine.get().connect() as connection:
                 while work(connection) and not self._is_closing.wait(PAUSE_S):
                     pass
         except SQLAlchemyError as error:

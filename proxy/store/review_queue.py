@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.audit_chain import note_change
-from proxy.store.database import cause, open_engine, storable
+from proxy.store.database import LazyEngine, cause, storable
 from proxy.store.findings import keep_label, reading, verdicts
 from proxy.store.held_replies import (
     AUDIT,
@@ -94,18 +94,14 @@ class ReviewQueue:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._engine: sa.Engine | None = None
+        self._engine = LazyEngine(url)
 
     @property
     def engine(self) -> sa.Engine:
-        if self._engine is None:
-            self._engine = open_engine(self.url)
-        return self._engine
+        return self._engine.get()
 
     def close(self) -> None:
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        self._engine.close()
 
     # --- reading --------------------------------------------------------------------------------
 

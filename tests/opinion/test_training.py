@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
 
-from calibrator import Item, TrainingError, load_scorer, tower_stage
-from calibrator.embedded import EmbeddedCalibrator
+from calibrator import Item, JudgingError, TrainingError, load_scorer, tower_stage
+from calibrator.commands import cli
+from calibrator.embedded import EmbeddedCalibrator, read_checkpoint
 from calibrator.forest_training import ForestConfig
 from calibrator.opinion import folds
+from calibrator.opinion.leave_out import readers_without
 from calibrator.opinion.study import study_opinions
 from calibrator.opinion.training import OpinionConfig
 from calibrator.rows import parse_row
@@ -38,7 +41,7 @@ def raw_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
             total = first + second + (0 if is_right else rng.randint(1, 40))
             yield {
                 "question_id": f"{seed} {n}",
-                "benchmark": "shelves",
+                "benchmark": "shelves" if n % 3 else "racks",
                 "model": model,
                 "question": f"Shelf {n} has {first} drums and gets {second} more. How many?",
                 "response": f"The answer is {total}.",
@@ -113,6 +116,46 @@ def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> No
     assert (first.others, first.of, first.replies) == ("one, at random", "all", 240)
     assert first.together.pooled > first.alone.pooled + 0.1
     assert study_opinions(scorers[1], rows, alone).as_json() == study.as_json()
+
+
+def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each is judged by a stage that was fitted on the questions of the other alone, from what the
+    run has kept; the numbers alone stay."""
+    run, checkpoint = made[1].parent, made[1]
+    whole = read_checkpoint(checkpoint)
+    readers = readers_without(["shelves", "racks", "new"], run, whole)
+    assert sorted(readers) == ["racks", "shelves"]
+    assert whole.parts.opinion is not None
+    racks, shelves = (len(readers[name].stage.trust.questions) for name in sorted(readers))
+    assert racks + shelves == len(whole.parts.opinion.trust.questions)
+    assert shelves < racks, "of three questions one is of racks"
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(60, 4)))
+    command = ["study", "opinion", str(rows), "--calibrator", str(checkpoint), "--device", "cpu"]
+    entries = []
+    for number, more in enumerate(([], ["--leave-out", str(run)])):
+        out = tmp_path / f"{number}.json"
+        found = CliRunner().invoke(cli, [*command, *more, "--output", str(out)])
+        assert found.exit_code == 0, found.output
+        study = json.loads(out.read_text())
+        assert ("each of 2 benchmarks left out" in study["method"]) == bool(more)
+        entries.append(study["entries"][0])
+    known, new = entries
+    assert new["alone"] == known["alone"]
+    assert new["together"] != known["together"]
+    assert new["together"]["pooled"] > new["alone"]["pooled"] + 0.1
+
+
+def test_only_a_run_of_a_second_stage_has_what_is_left_out(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Another folder and another study are refused in a sentence."""
+    with pytest.raises(JudgingError, match="--start CHECKPOINT --opinion"):
+        readers_without(["shelves"], made[0].parent, read_checkpoint(made[1]))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(4, 4)))
+    found = CliRunner().invoke(cli, ["study", "probes", str(rows), "--leave-out", str(tmp_path)])
+    assert (found.exit_code, "--leave-out goes with" in found.output) == (2, True)
 
 
 def test_a_second_stage_needs_a_checkpoint(config: TrainConfig, tmp_path: Path) -> None:
