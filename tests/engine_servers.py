@@ -10,47 +10,31 @@ with SaidServer(answer) as server:                   # `answer(path, body)` give
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 
 from calibrator import Scorer
 from proxy.config import Config
 from proxy.engines.serving import scoring_app
 from proxy.routes import ASGIApplication
 from proxy.server import server_settings
-from tests.live_proxy import START_TIMEOUT_S, until
+from tests.live_proxy import until
 from tests.raw_server import Peer, RawServer
+from tests.served import Served
 
 Json = dict[str, Any]
 Play = Callable[[Peer], None]
 Answer = Callable[[str, Any], bytes | Play]
 
 
-class ServedApp:
-    """An ASGI application on uvicorn, on a thread, while it is a context."""
+class ServedApp(Served):
+    """An ASGI application with the settings of ours."""
 
     def __init__(self, app: ASGIApplication, config: Config | None = None, port: int = 0) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._server = uvicorn.Server(server_settings(app, config or Config(), grace_s=1))
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
-        )
-
-    def __enter__(self) -> ServedApp:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(START_TIMEOUT_S)
-        self._socket.close()
+        super().__init__(server_settings(app, config or Config(), grace_s=1), port)
 
 
 @contextmanager

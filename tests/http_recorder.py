@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ import uvicorn
 from proxy.asgi import CLIENT
 from proxy.http_server import HttpProtocol
 from proxy.websocket_settings import websocket_settings
+from tests.served import Served
 
 Seen = tuple[str, bytes, bytes]
 """Method, target and body of a request."""
@@ -67,16 +66,9 @@ def serving(app: Any, **more: Any) -> Iterator[int]:
     """The port of a server around the application."""
     settings: Any = {"log_config": None, "lifespan": "off", "server_header": False}
     settings |= {"http": HttpProtocol, "date_header": False, **websocket_settings(2**20)}
-    server = uvicorn.Server(uvicorn.Config(app, **(settings | more)))
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1_024)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
-    thread.start()
-    try:
-        yield listening.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listening.close()
+    settings |= {"loop": "asyncio"}
+    with Served(uvicorn.Config(app, **(settings | more)), backlog=1_024) as served:
+        yield served.port
 
 
 def connect(port: int) -> socket.socket:

@@ -27,14 +27,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-import uvicorn
+from tests.served import ServedUpstream, body_of
 
 Json = dict[str, Any]
 Send = Callable[[Json], Any]
@@ -62,34 +60,13 @@ class Received:
 
 
 @dataclass
-class ResponsesUpstream:
+class ResponsesUpstream(ServedUpstream):
     """Stays up inside its context; `received` are the requests since `forget()`."""
 
     received: list[Received] = field(default_factory=list)
     stored: dict[str, Json] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-
-    def __enter__(self) -> ResponsesUpstream:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._app, interface="asgi3", lifespan="off", log_config=None, access_log=False
-            )
-        )
-        run = {"sockets": [self._listening]}
-        self._thread = threading.Thread(target=self._server.run, kwargs=run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(10)
-        self._listening.close()
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
 
     @property
     def last(self) -> Received:
@@ -99,12 +76,7 @@ class ResponsesUpstream:
         self.received.clear()
 
     async def _app(self, scope: Json, receive: Callable[[], Any], send: Send) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await body_of(receive)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         query = scope["query_string"].decode()
         path = scope["path"].removeprefix("/v1")

@@ -11,55 +11,28 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
+from tests.served import ServedUpstream, body_of
 
 Json = dict[str, Any]
 
 
 @dataclass
-class StoringUpstream:
+class StoringUpstream(ServedUpstream):
     """Stays up inside its context; `requests` are methods and paths since `forget()`."""
 
     requests: list[tuple[str, str]] = field(default_factory=list)
     kept: dict[str, Json] = field(default_factory=dict)  # by path
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def __enter__(self) -> StoringUpstream:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        settings = uvicorn.Config(
-            self._app, interface="asgi3", lifespan="off", log_config=None, access_log=False
-        )
-        self._server = uvicorn.Server(settings)
-        run = {"sockets": [self._listening]}
-        self._thread = threading.Thread(target=self._server.run, kwargs=run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(10)
-        self._listening.close()
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
-
     def forget(self) -> None:
         self.requests.clear()
 
     async def _app(self, scope: Json, receive: Callable[[], Any], send: Callable[..., Any]) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await body_of(receive)
         path = scope["path"].removeprefix("/v1")
         self.requests.append((scope["method"], path))
         status, answer = self._answer(scope["method"], path, body)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ import uvicorn
 from proxy import connections
 from proxy.asgi import CLIENT, Client, Reply, send_reply, sent_whole
 from proxy.http_server import HttpProtocol
+from tests.served import Served
 
 BIG = b"x" * 3_000_000
 REPLIES = {
@@ -45,15 +44,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 def serving(http: Any, app: Any = application, **more: Any) -> Iterator[int]:
     settings: Any = {"log_config": None, "lifespan": "off", "server_header": False, "http": http}
     settings |= more
-    server = uvicorn.Server(uvicorn.Config(app, date_header=False, **settings))
-    listening = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
-    thread.start()
-    try:
-        yield listening.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with Served(uvicorn.Config(app, date_header=False, loop="asyncio", **settings)) as served:
+        yield served.port
 
 
 @pytest.fixture(scope="module")
