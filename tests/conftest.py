@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import LiveProxy, ProxyProcess
+from tests.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.messages_upstream import MessagesUpstream
 from tests.postgres import PostgresServer
 from tests.responses_upstream import ResponsesUpstream
@@ -102,19 +102,11 @@ def start_proxy(
 
 
 def _starting(base_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartProxy]:
-    started: dict[str, LiveProxy] = {}
+    def make(**options: Any) -> LiveProxy:
+        return LiveProxy(base_url, tmp_path_factory.mktemp("proxy"), **options)
 
-    def start(**options: Any) -> LiveProxy:
-        key = repr(sorted(options.items()))
-        if key not in started:
-            started[key] = LiveProxy(base_url, tmp_path_factory.mktemp("proxy"), **options)
-        return started[key]
-
-    yield start
-    for proxy in started.values():
-        proxy.ask_to_stop()
-    for proxy in started.values():
-        proxy.stop()
+    with proxies(make) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -246,6 +246,25 @@ class LiveProxy:
         self._listening.close()
 
 
+@contextmanager
+def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
+    """Starts a proxy by `make(**options)`, or gives the one that has these options; all of them
+    stop in the end."""
+    started: dict[str, LiveProxy] = {}
+
+    def start(**options: Any) -> LiveProxy:
+        key = repr(sorted(options.items()))
+        if key not in started:
+            started[key] = make(**options)
+        return started[key]
+
+    yield start
+    for proxy in started.values():
+        proxy.ask_to_stop()
+    for proxy in started.values():
+        proxy.stop()
+
+
 class ProxyProcess:
     """`pinocchio serve` as a person starts it; a context that ends it."""
 

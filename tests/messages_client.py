@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests import reviewing
-from tests.live_proxy import LiveProxy, RawReply, post_raw
+from tests.live_proxy import LiveProxy, RawReply, post_raw, proxies
 from tests.messages_upstream import MessagesUpstream
 
 Json = dict[str, Any]
@@ -35,21 +35,14 @@ def proxies_before(
     upstream: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
     """Starts a proxy in front of the upstream, or gives the one that has these options."""
-    started: dict[str, LiveProxy] = {}
 
-    def start(key: str = "", **options: Any) -> LiveProxy:
-        name = repr(sorted(options.items())) + key
-        if name not in started:
-            spoken = {"speaks": "anthropic", "api_key": key}
-            folder = tmp_path_factory.mktemp("proxy")
-            started[name] = LiveProxy(upstream.base_url, folder, upstream=spoken, **options)
-        return started[name]
+    def make(key: str = "", **options: Any) -> LiveProxy:
+        spoken = {"speaks": "anthropic", "api_key": key}
+        folder = tmp_path_factory.mktemp("proxy")
+        return LiveProxy(upstream.base_url, folder, upstream=spoken, **options)
 
-    yield start
-    for proxy in started.values():
-        proxy.ask_to_stop()
-    for proxy in started.values():
-        proxy.stop()
+    with proxies(make) as start:
+        yield start
 
 
 def asked(text: str = "p=0.9", model: str = "ok", **fields: Any) -> Json:

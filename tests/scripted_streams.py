@@ -25,7 +25,7 @@ from openai.types.chat import ChatCompletion
 from proxy.exchange import Exchange
 from tests.conftest import StartProxy
 from tests.faulty_upstream import DONE, EVENTS, FaultyUpstream, Received, Response, Step, event
-from tests.live_proxy import LiveProxy, question, until
+from tests.live_proxy import LiveProxy, proxies, question, until
 
 Json = dict[str, Any]
 CHAT = "/v1/chat/completions"
@@ -67,21 +67,15 @@ def proxies_before(
     upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartProxy]:
     """Starts a proxy in front of the upstream, or gives the one that has these options."""
-    started: dict[str, LiveProxy] = {}
 
-    def start(**options: Any) -> LiveProxy:
-        name = repr(sorted(options.items()))
-        if name not in started:
-            folder = tmp_path_factory.mktemp("proxy")
-            spoken = {"speaks": "both", **options.pop("upstream", {})}
-            started[name] = LiveProxy(upstream.base_url, folder, upstream=spoken, **options)
-        return started[name]
+    def make(upstream: Json | None = None, **options: Any) -> LiveProxy:
+        folder = tmp_path_factory.mktemp("proxy")
+        spoken = {"speaks": "both", **(upstream or {})}
+        return LiveProxy(base_url, folder, upstream=spoken, **options)
 
-    yield start
-    for proxy in started.values():
-        proxy.ask_to_stop()
-    for proxy in started.values():
-        proxy.stop()
+    base_url = upstream.base_url
+    with proxies(make) as start:
+        yield start
 
 
 # Chunks of chat completions

@@ -12,12 +12,22 @@ from pathlib import Path
 
 from calibrator.embedded import Checkpoint
 from calibrator.errors import JudgingError
+from calibrator.npz import load_arrays, save_arrays
 from calibrator.opinion.folds import UNSEEN, abilities_of, read_unseen
 from calibrator.opinion.reader import OpinionReader
 from calibrator.opinion.second_stage import SecondStage
-from calibrator.opinion.training import OpinionConfig, chosen_rows, draw_lessons, fit_lessons
+from calibrator.opinion.training import (
+    Lessons,
+    OpinionConfig,
+    chosen_rows,
+    draw_lessons,
+    fit_lessons,
+)
+from calibrator.recalibration import content_hash
 from calibrator.train import TrainConfig, selected
 from calibrator.training_data import Selection
+
+WITHOUT = "without-{}.npz"  # a second stage, by the hash of the benchmark that it has not seen
 
 
 def readers_without(
@@ -27,7 +37,7 @@ def readers_without(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, OpinionReader]:
     """For each benchmark that the run learnt from, a reader whose second stage was fitted without
-    it; `checkpoint` is the one that the run was for.
+    it; `checkpoint` is the one that the run was for. What is fitted is kept in its folder.
 
     `progress` hears how many are fitted, and of how many. Raises JudgingError for a folder of
     another kind, TrainingError where its rows have changed or too few are left.
@@ -37,15 +47,21 @@ def readers_without(
     config = _config_of(run)
     chosen = chosen_rows(selected(config)[0], config.opinion, config.seed)
     unseen = read_unseen(run, chosen, checkpoint, config.opinion.folds)
-    lessons = draw_lessons(unseen, abilities_of(checkpoint), config.opinion, config.seed)
     numbers = {name: at + 1 for at, name in enumerate(checkpoint.config.source_models)}
     known = checkpoint.parts.forest, checkpoint.tokenizer, checkpoint.config.layout, numbers
     found: dict[str, OpinionReader] = {}
     left_out = sorted(set(benchmarks) & {row.benchmark or "" for row in chosen})
+    lessons: Lessons | None = None
     for done, benchmark in enumerate(left_out):
         progress(done, len(left_out))
-        state = fit_lessons(lessons.without(benchmark), config.opinion, config.seed)
-        stage = SecondStage.from_state(state)
+        path = run / WITHOUT.format(content_hash(benchmark))
+        if not path.exists():
+            if lessons is None:
+                abilities = abilities_of(checkpoint)
+                lessons = draw_lessons(unseen, abilities, config.opinion, config.seed)
+            fitted = fit_lessons(lessons.without(benchmark), config.opinion, config.seed)
+            save_arrays(path, fitted)
+        stage = SecondStage.from_state(load_arrays(path))
         assert stage is not None
         found[benchmark] = OpinionReader(stage, *known)
     return found
