@@ -61,6 +61,15 @@ Name = Annotated[
     ),
 ]
 
+LeaveOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="For `opinion`: judge each benchmark by a second stage that was fitted without it, "
+        "from this folder of `pinocchio train --opinion`, which keeps what is fitted.",
+    ),
+]
+
 
 def study(
     name: Name,
@@ -79,14 +88,7 @@ def study(
         Path | None, typer.Option(help="Keep the trained calibrators here, 100 MB each.")
     ] = None,
     rescore: Rescore = False,
-    leave_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="For `opinion`: judge each benchmark by a second stage that was fitted without "
-            "it, from this folder of `pinocchio train --opinion`.",
-        ),
-    ] = None,
+    leave_out: LeaveOut = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
