@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from policies.conditions import Calls, When, test_of
 from policies.confidence import Confidence, LowestShare, MaxError
+from policies.counting import counted
 from policies.decision import Decision, decide, decide_calls
 from policies.facts import Facts
 from policies.globs import Globs
@@ -118,7 +119,7 @@ def _reason(when: When, name: str, facts: Facts) -> str:
     if name == "tools":
         return "no tool call matches" if condition.patterns is not None else "it calls a tool"
     if name == "calls":
-        return f"{len(facts.tools)} tool calls, not {_range(condition)}"
+        return f"{counted(len(facts.tools), 'tool call')}, not {_range(condition)}"
     fact = getattr(facts, name)
     if isinstance(condition, range):
         return f"{name} {fact} is not {_range(condition)}"

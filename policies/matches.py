@@ -14,6 +14,7 @@ from typing import Any
 
 from policies.conditions import Calls, ToolCalls, When
 from policies.confidence import Band, Confidence, LowestShare, MaxError
+from policies.counting import counted
 from policies.facts import UNREADABLE, Facts, ToolCall
 from policies.globs import Globs
 from policies.rules import Rule
@@ -132,7 +133,7 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
     if name == "calls":
-        return "1 tool call" if len(facts.tools) == 1 else f"{len(facts.tools)} tool calls"
+        return counted(len(facts.tools), "tool call")
     if name == "tags":
         return f"tag {', '.join(sorted(condition & facts.tags))}"
     fact = getattr(facts, name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policies import counted
 from proxy.commands import ConfigOption, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record
@@ -64,11 +65,17 @@ def _tell(found: Findings) -> None:
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
     if found.entries == 0:
         begun = "the chain has no entry yet: it begins with what is recorded next"
-        typer.echo(f"{begun}, and does not cover the {found.earlier} rows that are there")
+        typer.echo(
+            f"{begun}, and does not cover the "
+            f"{counted(found.earlier, 'row that is', 'rows that are')} there"
+        )
     else:
-        typer.echo(f"{found.entries} entries cover {rows or 'no rows'}")
+        typer.echo(f"{counted(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
         if found.earlier:
-            typer.echo(f"{found.earlier} rows are from before the chain began, and are not covered")
+            typer.echo(
+                f"{counted(found.earlier, 'row is', 'rows are')} from before the chain began, "
+                "not covered"
+            )
     if found.unverified and found.verified_since is not None:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.verified_since))
         typer.echo(
@@ -77,12 +84,14 @@ def _tell(found: Findings) -> None:
             f"(--other-key {found.unverified} accepts them)"
         )
     if found.forgotten:
-        typer.echo(f"{found.forgotten} exchanges were deleted as their time came")
+        typer.echo(
+            f"{counted(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
+        )
     for each in found.breaks:
         typer.echo(f"  {each}")
     if found.count > len(found.breaks):
         typer.echo(f"  and {found.count - len(found.breaks)} more")
-    places = "1 place" if found.count == 1 else f"{found.count} places"
+    places = counted(found.count, "place")
     if found.entries or not found.is_intact:
         since = f" since entry {found.unverified + 1}" if found.unverified else ""
         typer.echo(f"nothing was changed{since}" if found.is_intact else f"BROKEN in {places}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from policies import counted
 from proxy.errors import DecidedError, ExitStatus, NotFoundError, StartupError, StoreError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def check(
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
-    rules = f"{len(setup.policy.rules)} rules" if len(setup.policy.rules) != 1 else "1 rule"
+    rules = counted(len(setup.policy.rules), "rule")
     typer.echo(
         f"policy {setup.policy.name}@{setup.policy.digest}: ok, {setup.policy.mode}, {rules}"
     )

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from calibrator import file_option
+from policies import counted
 from proxy.commands import ConfigOption, calibrator_errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -85,7 +86,7 @@ def export(
                 lines.write(json.dumps(facts_of(exchange)) + "\n")
                 count += 1
     left_out = f"; {unread} left out: images, or several choices" if unread else ""
-    typer.echo(f"{count} rows{left_out}", err=True)
+    typer.echo(f"{counted(count, 'row')}{left_out}", err=True)
 
 
 @cli.command()

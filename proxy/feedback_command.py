@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from policies import counted
 from proxy.commands import ConfigOption, calibrator_errors_told, stop, user
 from proxy.errors import BadRequestError, ExitStatus
 from proxy.record_commands import opened_record
@@ -67,10 +68,10 @@ def feedback(
         typer.echo(text, err=True)
     if len(told) > MOST_TOLD:
         typer.echo(f"and {len(told) - MOST_TOLD} more", err=True)
-    labels_kept = "1 label" if counts["kept"] == 1 else f"{counts['kept']} labels"
+    labels_kept = counted(counts["kept"], "label")
     typer.echo(f"{labels_kept} kept, {len(told)} not")
     if told:
-        lines_told = "1 line" if len(told) == 1 else f"{len(told)} lines"
+        lines_told = counted(len(told), "line")
         raise stop(ExitStatus.FAILED, f"not kept: {lines_told} of {file}")
 
 

@@ -64,7 +64,7 @@ def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow
     for error in bad:
         typer.echo(str(error), err=True)
     if bad:
-        typer.echo(f"pinocchio: {len(bad)} rows could not be used", err=True)
+        typer.echo(f"pinocchio: {counted(len(bad), 'row')} could not be used", err=True)
     if not rows:
         raise ValueError(f"no labelled row in {', '.join(map(str, paths))}")
     return rows
@@ -203,8 +203,9 @@ def _cannot_rank(auroc: Interval, found: Certification) -> str:
     if found.threshold is not None:
         so = "the threshold holds because few replies are wrong, not because it sorts them; "
     return (
-        f"warning: the calibrator cannot rank these replies, as far as {found.labels:,} labels "
-        f"show ({told}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
+        "warning: the calibrator cannot rank these replies, as far as "
+        f"{counted(found.labels, 'label shows', 'labels show')} "
+        f"({told}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
         "to do"
     )
 
@@ -222,15 +223,17 @@ def _print_certification(
         typer.echo(
             f"threshold {found.threshold:g}: of {scope} at or above it, at most "
             f"{found.max_error:.3g} are wrong, with {found.confidence:.3g} confidence\n"
-            f"coverage {found.coverage:.3f}: {found.accepted} of {found.labels} questions, "
+            f"coverage {found.coverage:.3f}: {found.accepted} of "
+            f"{counted(found.labels, 'question')}, "
             f"{found.wrong} of them wrong"
         )
         return
     assert found.needed is not None
     needed = _needed(found.needed)
     typer.echo(
-        f"No threshold found for {scope}: {found.labels:,} labelled questions do not prove that at "
-        f"most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
+        f"No threshold found for {scope}: "
+        f"{counted(found.labels, 'labelled question does', 'labelled questions do')} not prove "
+        f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
     )
 
 
@@ -265,7 +268,8 @@ def _print_study(
         typer.echo(json.dumps(asdict(found)))
         return
     typer.echo(
-        f"{found.splits} splits of {found.questions} questions: {found.certified:.1%} certified\n"
+        f"{counted(found.splits, 'split')} of {counted(found.questions, 'question')}: "
+        f"{found.certified:.1%} certified\n"
         f"at most {max_error:.3g} of errors asked for; best coverage with all labels in view "
         f"{found.best_coverage:.3f}"
     )
@@ -319,7 +323,7 @@ def run_fixtures(
     else:
         for each in checked:
             typer.echo(str(each))
-        typer.echo(f"{len(differing)} of {len(checked)} fixtures differ")
+        typer.echo(f"{len(differing)} of {counted(len(checked), 'fixture')} differ")
     if differing:
         raise typer.Exit(DIFFERS)
 

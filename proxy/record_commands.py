@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
+from policies import counted
 from proxy.commands import (
     NAME_SHOWN,
     AsOption,
@@ -255,7 +256,10 @@ def promote(
     with opened_record(config) as findings:
         found = recorded_since(findings.engine, time.time() - span)
         beside = [_beside(each, rule) for each in found if _is_by(each, now)]
-    typer.echo(f"{len(beside)} replies decided by this version of policy {now.name}, last {since}")
+    typer.echo(
+        f"{counted(len(beside), 'reply', 'replies')} decided by this version of policy "
+        f"{now.name}, last {since}"
+    )
     for line in (*_once_live(beside, rule), *_agreement(beside)):
         typer.echo(f"  {line}")
     after = parse_policy(changed, str(policy))
@@ -327,7 +331,10 @@ def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
     labels = [each.is_correct for each in differing if each.is_correct is not None]
     if labels:
         wrong = labels.count(False)
-        yield f"of those that differ, {len(labels)} have a verdict and {wrong} were wrong"
+        yield (
+            f"of those that differ, {counted(len(labels), 'has', 'have')} a verdict and "
+            f"{counted(wrong, 'was', 'were')} wrong"
+        )
 
 
 @reviews.command("verdict")

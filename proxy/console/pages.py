@@ -20,6 +20,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from policies import counted
 from proxy.console import text
 from proxy.store.held_replies import state_name
 
@@ -110,6 +111,7 @@ def _templates() -> Environment:
         "json": text.as_json,
         "left": _left,
         "number": lambda count: f"{round(count):,}",
+        "counted": lambda count, one, many=None: counted(round(count), one, many),
         "query": query,
         "raw": text.raw,
         "rule": lambda label: label.rpartition("@")[0] or label,

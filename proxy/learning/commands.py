@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from policies import counted
 from proxy.commands import ConfigOption, reviews
 from proxy.record_commands import JsonOption, Since, opened_record, seconds
 
@@ -73,19 +74,23 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
     for each in stands:
         key = each.key
         about = " ".join(filter(None, (key.calibrator, key.model, key.team)))
-        what = "conversations" if key.kind == "scores" else "audited verdicts"
+        what = "conversation" if key.kind == "scores" else "audited verdict"
         state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
         state += "" if each.is_current else " (no longer in use)"
-        yield f"{key.kind} of {about}: {each.seen} {what}, {state}"
+        yield f"{key.kind} of {about}: {counted(each.seen, what)}, {state}"
         for band in each.bands:
             if band.gap is not None:
                 ends = f"{band.low:g} to {band.high:g}"
-                yield f"  confidence {ends}: {band.verdicts} verdicts, too sure by {band.gap:+.3f}"
+                yield (
+                    f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, too sure by "
+                    f"{band.gap:+.3f}"
+                )
     for week in weeks:
         found = week.distance
         whose = " ".join(filter(None, (week.model, week.team)))
         yield (
-            f"this week of {whose}: {found.now} replies against {found.before}, KS {found.ks:.3f} "
+            f"this week of {whose}: {counted(found.now, 'reply', 'replies')} against "
+            f"{found.before}, KS {found.ks:.3f} "
             f"(p {found.ks_p:.2g}), PSI {found.psi:.3f}: {found.reading}"
         )
 
@@ -109,7 +114,8 @@ def show_agreement(
         typer.echo(f"none of {len({each.request_id for each in given})} replies has two verdicts")
         return
     typer.echo(
-        f"{found.replies} replies with two verdicts or more: {found.raw:.1%} of the pairs agree, "
+        f"{counted(found.replies, 'reply', 'replies')} with two verdicts or more: "
+        f"{found.raw:.1%} of the pairs agree, "
         f"Krippendorff's alpha {_figure(found.alpha)}"
     )
     for pair in found.pairs:
@@ -144,7 +150,8 @@ def show_estimate(
     for name in POPULATIONS:
         its_values = values[name]
         right, sure = its_values["right"], its_values["confidence"]
-        told = f"{name}: {its_values['labels']} verdicts on {its_values['replies']} replies"
+        verdicts = counted(its_values["labels"], "verdict")
+        told = f"{name}: {verdicts} on {counted(its_values['replies'], 'reply', 'replies')}"
         if math.isnan(right["value"]):
             typer.echo(f"{told}, too few to say anything")
         else:

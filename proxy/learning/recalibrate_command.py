@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from calibrator import ROWS_HELP, file_option
+from policies import counted
 from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -193,7 +194,8 @@ def _print_learnt(
         return
     own = f", {len(found.groups)} with curves of their own" if found.by else ""
     typer.echo(
-        f"{found.name}: fitted on {tried.labels} verdicts, worth {tried.effective_labels:.0f} "
+        f"{found.name}: fitted on {counted(tried.labels, 'verdict')}, worth "
+        f"{tried.effective_labels:.0f} "
         f"of equal weight{own}"
     )
     pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
@@ -207,7 +209,10 @@ def _print_learnt(
         f"  gain of log loss {gain.value:+.4f}, 95 % within {gain.low:+.4f} {gain.high:+.4f}"
     )
     if learnt.unknown:
-        typer.echo(f"  {learnt.unknown} verdicts left out: what was recalibrated is not recorded")
+        typer.echo(
+            f"  {counted(learnt.unknown, 'verdict')} left out: what was recalibrated is not "
+            "recorded"
+        )
     typer.echo(_conclusion(learnt, is_promoted, output))
 
 
@@ -241,7 +246,7 @@ def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
             typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
         else:
             labels = change.figures.get("labels")
-            why = f", {labels} verdicts" if labels else ""
+            why = f", {counted(labels, 'verdict')}" if labels else ""
             what = f"{change.before or 'none'} -> {change.after or 'none'}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
     if not as_json:

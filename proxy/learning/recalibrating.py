@@ -23,6 +23,7 @@ from calibrator import (
     group_key,
     trial,
 )
+from policies import counted
 from proxy.learning.labels import Labels
 from proxy.store.labels import LabelledReply
 
@@ -129,7 +130,8 @@ def _check_enough(count: int, labels: Labels) -> None:
         else ""
     )
     raise NotLearntError(
-        f"{count} labelled replies are too few for a recalibration: {LEAST_LABELS} are the least, "
+        f"{counted(count, 'labelled reply is', 'labelled replies are')} too few for a "
+        f"recalibration: {LEAST_LABELS} are the least, "
         f"{LEAST_LABELS - count} more, and 200 are better{undrawn}"
     )
 

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from calibrator import ROWS_HELP
+from policies import counted
 from proxy.commands import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.errors import ExitStatus
 from proxy.record_commands import opened_record, seconds
@@ -144,7 +145,8 @@ def _from_files(
     problems = [str(each) for each in bad]
     if calls := len(labelled) - len(rows):
         problems.append(
-            f"{calls} rows call tools, which is judged by parts that are not fine-tuned"
+            f"{counted(calls, 'row calls', 'rows call')} tools, which is judged by parts that "
+            "are not fine-tuned"
         )
     return learnt, {"rows": {"labels": len(rows), "questions": questions}}, problems
 
@@ -198,7 +200,7 @@ def quality_of(found: Trial) -> dict[str, float]:
 
 def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
     now, less, beside = learnt.now, learnt.recalibration, learnt.beside
-    yield f"{now.labels} labels, worth {now.effective_labels:.0f} of equal weight"
+    yield f"{counted(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
     yield from (f"  left out: {note}" for note in notes)
     yield f"{'on labels that were not fitted on':38}{'AUROC':>8}{'ECE':>8}{'log loss':>10}"
     rows = (("now", now.before), ("recalibrated", less.after), ("fine-tuned", now.after))

@@ -30,6 +30,7 @@ from calibrator import (
     message_text,
     try_tuning,
 )
+from policies import counted
 from proxy.desk.conversation import format_of
 from proxy.formats import NoAnswerError
 from proxy.json_splice import json_object
@@ -39,6 +40,7 @@ from proxy.store.labels import LabelledReply, labelled, totals
 
 Floats = NDArray[np.float64]
 
+VERDICTS: Final = "verdict is", "verdicts are"
 LEAST_LABELS: Final = 100
 """With fewer, a fold of five leaves too few others to choose a ridge on."""
 MOST_LABELS: Final = 20_000
@@ -63,26 +65,33 @@ class LeftOut:
         """What was left out, and what helps."""
         if self.without_content:
             yield (
-                f"{self.without_content} verdicts are on replies whose content is not kept any "
+                f"{counted(self.without_content, *VERDICTS)} on replies whose content is not "
+                "kept any "
                 "more; `records: {keep_content_days: 90}` in proxy.yaml keeps it for longer"
             )
         for version, count in self.versions.most_common():
-            yield f"{count} verdicts are on confidences of {version}, another version"
+            yield f"{counted(count, *VERDICTS)} on confidences of {version}, another version"
         if self.undrawn:
             yield (
-                f"{self.undrawn} verdicts are on replies that were neither held nor drawn by the "
+                f"{counted(self.undrawn, *VERDICTS)} on replies that were neither held nor "
+                "drawn by the "
                 "audit, which say nothing about others"
             )
         if self.unreadable:
-            yield f"{self.unreadable} replies have no text to read: images, or an unknown format"
+            yield (
+                f"{counted(self.unreadable, 'reply has', 'replies have')} no text to read: "
+                "images, or an unknown format"
+            )
         if self.calls:
             yield (
-                f"{self.calls} replies call tools: other parts of the checkpoint judge them, which "
+                f"{counted(self.calls, 'reply calls', 'replies call')} tools, judged by other "
+                "parts, which "
                 "are not fine-tuned"
             )
         if self.changed:
             yield (
-                f"{self.changed} replies score otherwise now than then: a part of what was read is "
+                f"{counted(self.changed, 'reply scores', 'replies score')} otherwise now than "
+                "then: a part of what was read is "
                 "not kept, such as an earlier turn that the request only named"
             )
 
@@ -264,7 +273,8 @@ def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: s
     count = len(labelled)
     if count < LEAST_LABELS:
         raise NotLearntError(
-            f"{count} labelled replies with content are too few to fine-tune on: {LEAST_LABELS} "
+            f"{counted(count, 'labelled reply', 'labelled replies')} with content are too few "
+            f"to fine-tune on: {LEAST_LABELS} "
             f"are the least, {LEAST_LABELS - count} more, and 500 are better"
             + (f"; {left_out}" if left_out else "")
         )
