@@ -233,7 +233,8 @@ def _print_certification(
     typer.echo(
         f"No threshold found for {scope}: "
         f"{counted(found.labels, 'labelled question does', 'labelled questions do')} not prove "
-        f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n{needed}"
+        f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n"
+        f"{needed}"
     )
 
 
