@@ -56,7 +56,8 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
     if max(width, height) > MOST_STRETCHED * min(width, height):
         raise NotScorableError(
             "image_shape",
-            f"an image of {width} by {height} pixels is too long and narrow, over {MOST_STRETCHED} to 1",
+            f"an image of {width} by {height} pixels is too long and narrow, "
+            f"over {MOST_STRETCHED} to 1",
         )
 
 
