@@ -324,7 +324,7 @@ def run_fixtures(
     else:
         for each in checked:
             typer.echo(str(each))
-        typer.echo(f"{len(differing)} of {counted(len(checked), 'fixture')} differ")
+        typer.echo(f"fixtures that differ: {len(differing)} of {len(checked)}")
     if differing:
         raise typer.Exit(DIFFERS)
 

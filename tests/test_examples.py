@@ -223,7 +223,7 @@ def test_a_policy_is_proved_on_labelled_replies() -> None:
     assert list(shown) == ["recalibrate", "certify", "test", "replay"]
     assert re.search(r"ECE 0\.126 -> 0\.021", shown["recalibrate"])
     assert "About 95 more labels are needed" in shown["certify"]
-    assert "0 of 5 fixtures differ" in shown["test"]
+    assert "fixtures that differ: 0 of 5" in shown["test"]
     delivered = re.search(r"gate@\S+: 14\.1% of 2000 replies delivered\n(.*)", shown["replay"])
     assert delivered is not None
     assert "20 of 281 labelled are wrong (7.1%" in delivered[1]

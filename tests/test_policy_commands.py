@@ -296,7 +296,7 @@ def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(fixture)
     done = run("test", "helpdesk", tmp_path)
-    assert (done.exit_code, done.stdout) == (0, "ok    unsure\n0 of 1 fixtures differ\n")
+    assert (done.exit_code, done.stdout) == (0, "ok    unsure\nfixtures that differ: 0 of 1\n")
     path.write_text(fixture.replace("hold", "deliver"))
     done = run("test", "helpdesk", tmp_path)
     assert done.exit_code == 1

@@ -83,7 +83,7 @@ def test_parallel_calls_are_told_one_by_one() -> None:
             "no certificate speaks about this reply",
         ),
         ("tools: none", "it calls a tool"),
-        ("calls: {at_least: 2}", "1 tool calls, not at least 2"),
+        ("calls: {at_least: 2}", "1 tool call, not at least 2"),
         ("n: {at_least: 2, below: 4}", "n 1 is not from 2 below 4"),
         ("length: 3", "length 0 is not 3"),
         ("stream: true", "stream is false"),

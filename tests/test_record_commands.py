@@ -366,7 +366,7 @@ def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_
         "2  would block, was deliver: differs",
         "1  would block, was clarify: differs",
         "0 of 3 agree with what was done",
-        "of those that differ, 1 have a verdict and 1 were wrong",
+        "of those that differ, 1 has a verdict and 1 was wrong",
         "promote strict?",
     ):
         assert line in shown.stdout, shown.stdout
