@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -21,9 +21,6 @@ from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.json_splice import Pieces
 from proxy.remembering import remembers
 from proxy.upstream import Headers, WithHeaders, first_values
-
-if TYPE_CHECKING:
-    from proxy.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -59,6 +56,12 @@ class Client(Protocol):
         the reply has to wait in `send`."""
 
 
+class Counts(Protocol):
+    """What counts requests that end."""
+
+    def note(self, exchange: Any) -> None: ...
+
+
 @dataclass(slots=True)
 class Request(WithHeaders):
     """A client's request: names of headers in lower case, the body as it came."""
@@ -69,7 +72,7 @@ class Request(WithHeaders):
     headers: Headers
     body: bytes = b""
     caller: Caller = ANYONE
-    metrics: Metrics | None = None  # that count it
+    metrics: Counts | None = None
     started: float = field(default_factory=time.perf_counter)
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
 
