@@ -224,7 +224,7 @@ def test_a_policy_is_proved_on_labelled_replies() -> None:
     assert re.search(r"ECE 0\.126 -> 0\.021", shown["recalibrate"])
     assert "About 95 more labels are needed" in shown["certify"]
     assert "fixtures that differ: 0 of 5" in shown["test"]
-    delivered = re.search(r"gate@\S+: 14\.1% of 2000 replies delivered\n(.*)", shown["replay"])
+    delivered = re.search(r"gate@\S+: 14\.1% of 2,000 replies delivered\n(.*)", shown["replay"])
     assert delivered is not None
     assert "20 of 281 labelled are wrong (7.1%" in delivered[1]
     assert not list((EXAMPLES / "policy").glob("*.json*")), "nothing is kept"
@@ -242,7 +242,7 @@ def test_the_record_explains_a_decision_and_replays_another_policy(
     assert "yes  default: deliver" in shown["explain"]
     assert shown["explain"].endswith("the same decision\n")
     assert " is wrong, says " in shown["verdict"]
-    assert "1 of 1 replies are treated differently" in shown["replay"]
+    assert "1 of 1 reply is treated differently" in shown["replay"]
     assert "1 of 1 labelled are wrong" in shown["replay"]
 
 
