@@ -332,7 +332,9 @@ def _lacking(
     policy: Policy, exchanges: Sequence[Exchange], decisions: Sequence[Possible]
 ) -> Counter[str]:
     """How many exchanges lack each fact on which it depends what happens to them."""
-    unknown = (e for e, possible in zip(exchanges, decisions, strict=True) if len(possible) > 1)
+    unknown = (
+        e for e, possible in zip(exchanges, decisions, strict=True) if not _is_known(possible)
+    )
     return Counter(name for each in unknown for name in sorted(each.lacks & policy.looks_at))
 
 

@@ -19,13 +19,13 @@ from calibrator import (
     reads_images,
     score_items,
 )
-from policies import Exchange, Facts, Labelled, ToolCall, facts_from_values
+from policies import Exchange, Facts, Labelled, facts_from_values
 from proxy.formats.called import tool_calls
 
-UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason", "refusal"})
+UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
 """Facts that a labelled row does not tell, unless it carries them under `facts`.
 
-The calls of tools are part of a response: one of plain text has none.
+Calls of tools and a refusal are part of a response: one of plain text has neither.
 """
 
 
@@ -54,10 +54,12 @@ class ScoredRow:
             values = {**raw["facts"], "confidence": self.confidence, "calibrator": self.calibrator}
             source = f"row {raw.get('id', self.row.question_id)}"
             return Exchange(facts_from_values(values, source), self.is_correct, at_s)
+        message = _message(raw["response"])
         facts = Facts(
             self.confidence,
             self.row.model or "",
-            tools=_tool_calls(raw["response"]),
+            tools=tool_calls(message),
+            refusal=bool(message.get("refusal")),
             domain=self.row.domain,
             length=len(self.row.answer),
             calibrator=self.calibrator,
@@ -102,10 +104,10 @@ def load_scored(
     return [scored[index] for index in sorted(scored)], bad
 
 
-def _tool_calls(response: Any) -> tuple[ToolCall, ...]:
-    """The tool calls of a chat completion; a plain text has none."""
+def _message(response: Any) -> dict[str, Any]:
+    """The message of a chat completion, or itself; empty for a plain text."""
     if not isinstance(response, dict):
-        return ()
+        return {}
     choices = response.get("choices")
     message = choices[0].get("message") if isinstance(choices, list) and choices else response
-    return tool_calls(message) if isinstance(message, dict) else ()
+    return message if isinstance(message, dict) else {}

@@ -379,3 +379,15 @@ def test_the_commands_stand_beside_the_others() -> None:
     assert done.returncode == 0, done.stderr
     for command in ("certify", "test", "replay", "schema", "serve", "score"):
         assert f" {command} " in done.stdout
+
+
+def test_a_refusal_stands_in_the_response(tmp_path: Path) -> None:
+    """A row of plain text is none; a message says it by its field."""
+    rows = labelled(2, confidence=0.9)
+    rows[1]["response"] = {"role": "assistant", "content": None, "refusal": "I cannot."}
+    policy = tmp_path / "gate.yaml"
+    rule = "{name: refusals, when: {refusal: true}, then: hold}"
+    policy.write_text(f"version: 1\nname: gate\nrules: [{rule}]\ndefault: deliver\n")
+    told = run("replay", "--policies", policy, "--rows", write(tmp_path / "r.jsonl", rows)).stdout
+    assert "50.0% of 2 replies delivered" in told
+    assert "lack" not in told
