@@ -22,7 +22,6 @@ from calibrator.errors import (
     TrainingError,
     UnavailableError,
 )
-from calibrator.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.scorer import (
     FakeScorer,
     Item,
@@ -32,7 +31,8 @@ from calibrator.scorer import (
     reads_images,
     reads_tool_use,
 )
-from calibrator.transcript import (
+from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
+from calibrator.text.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
     Question,
@@ -42,18 +42,18 @@ from calibrator.transcript import (
 )
 
 if TYPE_CHECKING:
-    from calibrator.agreement import Agreement, Label, agreement_of
     from calibrator.calls.reasons import call_doubts
-    from calibrator.commands import cli
-    from calibrator.console import ROWS_HELP, check_readable, check_target, file_option, writer
-    from calibrator.fine_tuning import Read, TunableCheckpoint, check_output
-    from calibrator.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
+    from calibrator.commands.progress import Progress
+    from calibrator.commands.recalibrate import recalibrate
+    from calibrator.commands.score_and_train import cli
+    from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, writer
     from calibrator.installing import install_command
-    from calibrator.intervals import Interval, auroc_interval, holds_chance
-    from calibrator.judge import Pinocchio
-    from calibrator.kept_scores import keeping
-    from calibrator.llm.elsewhere import TokenPrompts, load_token_prompts, name_elsewhere
     from calibrator.llm.exporting import export_weights
+    from calibrator.llm.serving.token_prompts import (
+        TokenPrompts,
+        load_token_prompts,
+        name_elsewhere,
+    )
     from calibrator.loading import (
         check_checkpoint,
         check_device,
@@ -61,75 +61,80 @@ if TYPE_CHECKING:
         load_scorer,
         version_of,
     )
-    from calibrator.progress import Progress
-    from calibrator.recalibrate_command import recalibrate
-    from calibrator.recalibration import By, Kind, Recalibration, group_key
-    from calibrator.recalibration_fit import Observed, fit_observed
-    from calibrator.recalibration_trial import Trial, trial
-    from calibrator.recalibration_versions import RecalibrationVersions, resolve_recalibration
-    from calibrator.rows import Row, open_lines
-    from calibrator.sampling import Stratum, estimated_share, wilson
-    from calibrator.scores import score_items
-    from calibrator.tower_tuning import Readings
-    from calibrator.training_data import load_labelled
-    from calibrator.tuning_trial import TUNING_STEPS, TuningTrial, try_tuning
+    from calibrator.metrics.agreement import Agreement, Label, agreement_of
+    from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
+    from calibrator.metrics.sampling import Stratum, estimated_share, wilson
+    from calibrator.pinocchio import Pinocchio
+    from calibrator.recalibration.curves import By, Kind, Recalibration, group_key
+    from calibrator.recalibration.fit import Observed, fit_observed
+    from calibrator.recalibration.trial import Trial, trial
+    from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
+    from calibrator.rows.files import check_readable
+    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.rows import Row, open_lines
+    from calibrator.rows.scores import score_items
+    from calibrator.rows.selection import load_labelled
+    from calibrator.text.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
+    from calibrator.tuning.fine_tuning import Read, TunableCheckpoint, check_output
+    from calibrator.tuning.last_layer import Readings
+    from calibrator.tuning.trial import TUNING_STEPS, TuningTrial, try_tuning
 
 _LAZY = {
-    "IMAGE_REASONS": "calibrator.images",
-    "Agreement": "calibrator.agreement",
-    "By": "calibrator.recalibration",
-    "ImageLimits": "calibrator.images",
-    "Interval": "calibrator.intervals",
-    "auroc_interval": "calibrator.intervals",
-    "holds_chance": "calibrator.intervals",
-    "Kind": "calibrator.recalibration",
-    "Label": "calibrator.agreement",
-    "Observed": "calibrator.recalibration_fit",
-    "Pinocchio": "calibrator.judge",
-    "Progress": "calibrator.progress",
-    "Read": "calibrator.fine_tuning",
-    "Readings": "calibrator.tower_tuning",
-    "Recalibration": "calibrator.recalibration",
-    "ROWS_HELP": "calibrator.console",
-    "RecalibrationVersions": "calibrator.recalibration_versions",
-    "Row": "calibrator.rows",
-    "Stratum": "calibrator.sampling",
-    "TokenPrompts": "calibrator.llm.elsewhere",
-    "Trial": "calibrator.recalibration_trial",
-    "TUNING_STEPS": "calibrator.tuning_trial",
-    "TunableCheckpoint": "calibrator.fine_tuning",
-    "TuningTrial": "calibrator.tuning_trial",
-    "agreement_of": "calibrator.agreement",
+    "IMAGE_REASONS": "calibrator.text.images",
+    "Agreement": "calibrator.metrics.agreement",
+    "By": "calibrator.recalibration.curves",
+    "ImageLimits": "calibrator.text.images",
+    "Interval": "calibrator.metrics.intervals",
+    "auroc_interval": "calibrator.metrics.intervals",
+    "holds_chance": "calibrator.metrics.intervals",
+    "Kind": "calibrator.recalibration.curves",
+    "Label": "calibrator.metrics.agreement",
+    "Observed": "calibrator.recalibration.fit",
+    "Pinocchio": "calibrator.pinocchio",
+    "Progress": "calibrator.commands.progress",
+    "Read": "calibrator.tuning.fine_tuning",
+    "Readings": "calibrator.tuning.last_layer",
+    "Recalibration": "calibrator.recalibration.curves",
+    "ROWS_HELP": "calibrator.commands.terminal",
+    "RecalibrationVersions": "calibrator.recalibration.versions",
+    "Row": "calibrator.rows.rows",
+    "Stratum": "calibrator.metrics.sampling",
+    "TokenPrompts": "calibrator.llm.serving.token_prompts",
+    "Trial": "calibrator.recalibration.trial",
+    "TUNING_STEPS": "calibrator.tuning.trial",
+    "TunableCheckpoint": "calibrator.tuning.fine_tuning",
+    "TuningTrial": "calibrator.tuning.trial",
+    "agreement_of": "calibrator.metrics.agreement",
     "call_doubts": "calibrator.calls.reasons",
     "check_checkpoint": "calibrator.loading",
     "check_device": "calibrator.loading",
-    "check_output": "calibrator.fine_tuning",
-    "check_readable": "calibrator.console",
-    "check_target": "calibrator.console",
-    "checked_image": "calibrator.images",
+    "check_output": "calibrator.tuning.fine_tuning",
+    "check_readable": "calibrator.rows.files",
+    "check_target": "calibrator.commands.terminal",
+    "checked_image": "calibrator.text.images",
     "checkpoint_card": "calibrator.loading",
-    "cli": "calibrator.commands",
-    "estimated_share": "calibrator.sampling",
+    "cli": "calibrator.commands.score_and_train",
+    "estimated_share": "calibrator.metrics.sampling",
     "export_weights": "calibrator.llm.exporting",
-    "file_option": "calibrator.console",
-    "fit_observed": "calibrator.recalibration_fit",
-    "group_key": "calibrator.recalibration",
+    "file_option": "calibrator.commands.terminal",
+    "fit_observed": "calibrator.recalibration.fit",
+    "group_key": "calibrator.recalibration.curves",
     "install_command": "calibrator.installing",
-    "keeping": "calibrator.kept_scores",
-    "load_labelled": "calibrator.training_data",
+    "keeping": "calibrator.rows.kept_scores",
+    "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
-    "open_lines": "calibrator.rows",
-    "load_token_prompts": "calibrator.llm.elsewhere",
-    "locate_images": "calibrator.images",
-    "name_elsewhere": "calibrator.llm.elsewhere",
-    "recalibrate": "calibrator.recalibrate_command",
-    "resolve_recalibration": "calibrator.recalibration_versions",
-    "score_items": "calibrator.scores",
-    "trial": "calibrator.recalibration_trial",
-    "try_tuning": "calibrator.tuning_trial",
+    "open_lines": "calibrator.rows.rows",
+    "load_token_prompts": "calibrator.llm.serving.token_prompts",
+    "locate_images": "calibrator.text.images",
+    "name_elsewhere": "calibrator.llm.serving.token_prompts",
+    "recalibrate": "calibrator.commands.recalibrate",
+    "resolve_recalibration": "calibrator.recalibration.versions",
+    "score_items": "calibrator.rows.scores",
+    "trial": "calibrator.recalibration.trial",
+    "try_tuning": "calibrator.tuning.trial",
     "version_of": "calibrator.loading",
-    "wilson": "calibrator.sampling",
-    "writer": "calibrator.console",
+    "wilson": "calibrator.metrics.sampling",
+    "writer": "calibrator.commands.terminal",
 }
 
 

@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
-from calibrator.scorer import Item, Score, Scorer, batch_characters_of, batches_at_a_time
-from calibrator.transcript import IMAGE_CHARACTERS
+from calibrator.scorer import (
+    IMAGE_CHARACTERS,
+    Item,
+    Score,
+    Scorer,
+    batch_characters_of,
+    batches_at_a_time,
+)
 
 
 @dataclass(slots=True, eq=False)

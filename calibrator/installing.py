@@ -5,29 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from calibrator.errors import MissingExtraError
-
 DISTRIBUTION = "pinocchio-proxy"
-
-
-def is_installed(module: str) -> bool:
-    """Whether a module can be imported, without importing it."""
-    return find_spec(module) is not None
-
-
-def check_installed(module: str, package: str, extra: str) -> None:
-    """Before the work: raises MissingExtraError where a module that it comes to is missing."""
-    if not is_installed(module):
-        raise MissingExtraError(package, extra)
-
-
-def check_scikit_learn() -> None:
-    """Raises MissingExtraError without scikit-learn, by which the small parts are fitted."""
-    check_installed("sklearn", "scikit-learn", "train")
 
 
 def install_command(extra: str) -> str:

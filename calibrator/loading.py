@@ -19,7 +19,7 @@ def version_of(name: str) -> str:
     """
     if name.startswith(FAKE):
         return _fake(name).name
-    from calibrator.checkpoint import read_config, resolve_checkpoint
+    from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
 
     return read_config(resolve_checkpoint(name), name).version
 
@@ -31,7 +31,7 @@ def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
     """
     version = version_of(name)
     if recalibration is not None:
-        from calibrator.recalibration_versions import resolve_recalibration
+        from calibrator.recalibration.versions import resolve_recalibration
 
         if (found := resolve_recalibration(recalibration)) is not None:
             found.check_fits(version)
@@ -44,7 +44,7 @@ def checkpoint_card(name: str) -> dict[str, Any] | None:
     """
     if name.startswith(FAKE):
         return None
-    from calibrator.checkpoint import read_config, resolve_checkpoint
+    from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
 
     found = read_config(resolve_checkpoint(name), name)
     return {**found.as_dict(), "version": found.version}
@@ -81,8 +81,8 @@ def recalibrated(scorer: Scorer, recalibration: Path | None) -> Scorer:
     """The scorer corrected by a file of its own; raises CheckpointError for one of another's."""
     if recalibration is None:
         return scorer
-    from calibrator.recalibrated import Recalibrated
-    from calibrator.recalibration_versions import resolve_recalibration
+    from calibrator.recalibration.recalibrated_scorer import Recalibrated
+    from calibrator.recalibration.versions import resolve_recalibration
 
     if (found := resolve_recalibration(recalibration)) is None:
         return scorer
@@ -93,19 +93,19 @@ def recalibrated(scorer: Scorer, recalibration: Path | None) -> Scorer:
 def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:
     if name.startswith(FAKE):
         return _fake(name)
-    from calibrator.checkpoint import read_config, resolve_checkpoint
-    from calibrator.llm.config import LlmConfig
+    from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+    from calibrator.checkpoints.llm_config import LlmConfig
 
     folder = resolve_checkpoint(name)
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
         if dtype is not None:
             raise CheckpointError(f"{name} has one precision; dtype is for language models")
-        from calibrator.embedded import load_embedded
+        from calibrator.embedded.calibrator import load_embedded
 
         return load_embedded(folder, device, threads=threads)
     try:
-        from calibrator.llm.calibrator import load_llm
+        from calibrator.llm.serving.calibrator import load_llm
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} (for {config.name})", "torch") from error
     return load_llm(config, folder, device, dtype=dtype, threads=threads)

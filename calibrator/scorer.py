@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
+
 
 @dataclass(slots=True)  # as `Item`
 class ToolUse:

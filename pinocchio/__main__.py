@@ -47,8 +47,8 @@ def main() -> None:
     _import_structlog()
     from pinocchio.help import grouped
     from pinocchio.options import options
-    from proxy.commands import cli
-    from proxy.logs import configure_logs
+    from proxy.commands.serve_and_reviews import cli
+    from proxy.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
     if sys.argv[1:2] != ["serve"]:  # which is to start in no time, and needs none of the others
@@ -59,16 +59,27 @@ def main() -> None:
 
 def _add_others(cli: typer.Typer) -> None:
     import calibrator
-    from proxy import (
-        audit_commands,
-        export_command,
-        feedback_command,
-        key_commands,
-        policy_commands,
-        record_commands,
+    from proxy.commands import (
+        audit as audit_commands,
     )
-    from proxy.learning import commands as learning_commands
-    from proxy.learning import recalibrate_command, train_command
+    from proxy.commands import (
+        export as export_command,
+    )
+    from proxy.commands import (
+        feedback as feedback_command,
+    )
+    from proxy.commands import (
+        keys as key_commands,
+    )
+    from proxy.commands import learning as learning_commands
+    from proxy.commands import (
+        policies as policy_commands,
+    )
+    from proxy.commands import recalibrate as recalibrate_command
+    from proxy.commands import (
+        record as record_commands,
+    )
+    from proxy.commands import train as train_command
 
     beside = [policy_commands.cli, record_commands.cli, feedback_command.cli, learning_commands.cli]
     for commands in (calibrator.cli, *beside):

@@ -14,7 +14,20 @@ PyYAML. README.md beside this file has an example of everything that a policy ca
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from policies.actions import (
+from policies.certifying.drift import CALIBRATION_DRIFTED, ErrorMonitor, ScoreMonitor, withdrawal
+from policies.certifying.independence import SeenConversations
+from policies.conditions.certificate import (
+    Certificate,
+    Grant,
+    Scope,
+    load_certificate,
+    parse_certificate,
+)
+from policies.conditions.confidence import MaxError
+from policies.conditions.facts import Facts, ToolCall
+from policies.conditions.ranking import RecentConfidences
+from policies.counting import counted
+from policies.deciding.actions import (
     Action,
     Annotate,
     Block,
@@ -25,12 +38,9 @@ from policies.actions import (
     asks_a_model,
     duration_s,
 )
-from policies.asking import Asking, surest
-from policies.certificate import Certificate, Grant, Scope, load_certificate, parse_certificate
-from policies.confidence import MaxError
-from policies.costs import Costs
-from policies.counting import counted
-from policies.decision import (
+from policies.deciding.asking import Asking, surest
+from policies.deciding.costs import Costs
+from policies.deciding.decision import (
     Decision,
     Shadowed,
     after_escalation,
@@ -40,20 +50,16 @@ from policies.decision import (
     strictest,
     with_asked,
 )
-from policies.drift import CALIBRATION_DRIFTED, ErrorMonitor, ScoreMonitor, withdrawal
+from policies.deciding.policy import Policy, certified, load_policy, pack_names, parse_policy
+from policies.deciding.rules import Rule
+from policies.deciding.rules import slug as rule_slug
+from policies.deciding.streams import StreamMode, stream_mode, stream_report
 from policies.errors import InvalidDocumentError, PolicyError, Problem
-from policies.facts import Facts, ToolCall
-from policies.independence import SeenConversations
-from policies.policy import Policy, certified, load_policy, pack_names, parse_policy
-from policies.ranking import RecentConfidences
-from policies.rules import Rule
-from policies.rules import slug as rule_slug
-from policies.streams import StreamMode, stream_mode, stream_report
-from policies.strict_yaml import Document, load_document, nearest, parse_document
+from policies.reading.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
-    from policies.calibration_drift import Band, CalibrationMonitor
-    from policies.certification import (
+    from policies.certifying.calibration_drift import Band, CalibrationMonitor
+    from policies.certifying.certification import (
         GRID,
         Certification,
         Labelled,
@@ -61,62 +67,62 @@ if TYPE_CHECKING:
         certify,
         one_per_question,
     )
-    from policies.certification_study import Study, study
-    from policies.explanation import Explanation, explain
-    from policies.fixtures import (
+    from policies.certifying.certification_study import Study, study
+    from policies.certifying.histograms import Distance, distance
+    from policies.trying.explanation import Explanation, explain
+    from policies.trying.fixtures import (
         Checked,
         Fixture,
         check_fixtures,
         decision_as_values,
         load_fixtures,
     )
-    from policies.histograms import Distance, distance
-    from policies.linting import circles, lint
-    from policies.matches import risk_of, threshold_of
-    from policies.possible import possible_decisions
-    from policies.promotion import promoted
-    from policies.recorded import facts_as_values, facts_from_values
-    from policies.replays import Exchange, Replay, replay, shown_decisions, telling_days
-    from policies.schema import json_schema
-    from policies.workflow_tables import workflow_report
-    from policies.workflows import Outcome
+    from policies.trying.linting import circles, lint
+    from policies.trying.matches import risk_of, threshold_of
+    from policies.trying.possible import possible_decisions
+    from policies.trying.promotion import promoted
+    from policies.trying.recorded import facts_as_values, facts_from_values
+    from policies.trying.replays import Exchange, Replay, replay, shown_decisions, telling_days
+    from policies.trying.schema import json_schema
+    from policies.trying.workflow_tables import workflow_report
+    from policies.trying.workflows import Outcome
 
 _LAZY = {
-    "Band": "policies.calibration_drift",
-    "CalibrationMonitor": "policies.calibration_drift",
-    "Distance": "policies.histograms",
-    "distance": "policies.histograms",
-    "Certification": "policies.certification",
-    "Checked": "policies.fixtures",
-    "Exchange": "policies.replays",
-    "Explanation": "policies.explanation",
-    "Fixture": "policies.fixtures",
-    "GRID": "policies.certification",
-    "Labelled": "policies.certification",
-    "Needed": "policies.certification",
-    "Replay": "policies.replays",
-    "shown_decisions": "policies.replays",
-    "telling_days": "policies.replays",
-    "Study": "policies.certification_study",
-    "certify": "policies.certification",
-    "circles": "policies.linting",
-    "check_fixtures": "policies.fixtures",
-    "decision_as_values": "policies.fixtures",
-    "explain": "policies.explanation",
-    "facts_as_values": "policies.recorded",
-    "facts_from_values": "policies.recorded",
-    "json_schema": "policies.schema",
-    "lint": "policies.linting",
-    "load_fixtures": "policies.fixtures",
-    "possible_decisions": "policies.possible",
-    "promoted": "policies.promotion",
-    "risk_of": "policies.matches",
-    "threshold_of": "policies.matches",
-    "one_per_question": "policies.certification",
-    "replay": "policies.replays",
-    "study": "policies.certification_study",
-    "Outcome": "policies.workflows",
-    "workflow_report": "policies.workflow_tables",
+    "Band": "policies.certifying.calibration_drift",
+    "CalibrationMonitor": "policies.certifying.calibration_drift",
+    "Distance": "policies.certifying.histograms",
+    "distance": "policies.certifying.histograms",
+    "Certification": "policies.certifying.certification",
+    "Checked": "policies.trying.fixtures",
+    "Exchange": "policies.trying.replays",
+    "Explanation": "policies.trying.explanation",
+    "Fixture": "policies.trying.fixtures",
+    "GRID": "policies.certifying.certification",
+    "Labelled": "policies.certifying.certification",
+    "Needed": "policies.certifying.certification",
+    "Replay": "policies.trying.replays",
+    "shown_decisions": "policies.trying.replays",
+    "telling_days": "policies.trying.replays",
+    "Study": "policies.certifying.certification_study",
+    "certify": "policies.certifying.certification",
+    "circles": "policies.trying.linting",
+    "check_fixtures": "policies.trying.fixtures",
+    "decision_as_values": "policies.trying.fixtures",
+    "explain": "policies.trying.explanation",
+    "facts_as_values": "policies.trying.recorded",
+    "facts_from_values": "policies.trying.recorded",
+    "json_schema": "policies.trying.schema",
+    "lint": "policies.trying.linting",
+    "load_fixtures": "policies.trying.fixtures",
+    "possible_decisions": "policies.trying.possible",
+    "promoted": "policies.trying.promotion",
+    "risk_of": "policies.trying.matches",
+    "threshold_of": "policies.trying.matches",
+    "one_per_question": "policies.certifying.certification",
+    "replay": "policies.trying.replays",
+    "study": "policies.certifying.certification_study",
+    "Outcome": "policies.trying.workflows",
+    "workflow_report": "policies.trying.workflow_tables",
 }
 """What no request needs; a server that only decides does not load it."""
 

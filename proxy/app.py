@@ -8,19 +8,49 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calibrator import Scorer, load_scorer
+from calibrator import Scorer
 from policies import Policy, load_policy
-from proxy.asgi import (
+from proxy.config.policy_book import PolicyBook
+from proxy.config.sections import Config
+from proxy.config.setup import Setup
+from proxy.desk.listening import AdminSocket, DeskServer
+from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
+from proxy.exchange.conversations import Conversations
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.metrics import Metrics
+from proxy.exchange.stream_results import Results
+from proxy.gate.client_keys import masked
+from proxy.gate.live_work import GONE
+from proxy.gate.rate_limits import Buckets
+from proxy.generation import Generation, Parts
+from proxy.holds.waiting import Verdicts
+from proxy.learning.drift_watch import DriftWatch
+from proxy.listener.endpoint import Endpoint, send_reply
+from proxy.policy_context.traffic import Traffic
+from proxy.reloading import Reloading
+from proxy.routes import error_body_for
+from proxy.scoring.images import Images
+from proxy.scoring.loader import load_recalibration, scorer_loader
+from proxy.scoring.scoring import Scoring
+from proxy.store.database import LazyEngine
+from proxy.store.owned_ids import OwnedIds
+from proxy.store.record.writer import Records
+from proxy.store.retention import Retention
+from proxy.store.reviews.audit_writer import AuditWriter
+from proxy.store.reviews.held_replies import Store
+from proxy.store.verdicts.feedback import FeedbackStore
+from proxy.wire.caller import CALLER
+from proxy.wire.http import (
     CLIENT,
+    JSON,
     METRICS,
+    ASGIApplication,
     Client,
-    Endpoint,
     Receive,
     Reply,
     Request,
@@ -28,72 +58,15 @@ from proxy.asgi import (
     Send,
     error_reply,
     request_of,
-    send_reply,
 )
-from proxy.callers import CALLER
-from proxy.config import NO_CALIBRATOR, CalibratorConfig, Config
-from proxy.conversations import Conversations
-from proxy.desk.listening import AdminSocket, DeskServer
-from proxy.engines.settings import InProcess
-from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
-from proxy.exchange import Exchange
-from proxy.generation import Generation, Parts, Setup
-from proxy.images import Images
-from proxy.keys import masked
-from proxy.learning.drift_watch import DriftWatch
-from proxy.live_work import GONE
-from proxy.metrics import Metrics
-from proxy.model_lists import JSON
-from proxy.policy_book import PolicyBook
-from proxy.rates import Buckets
-from proxy.reloading import Reloading
-from proxy.results import Results
-from proxy.routes import ASGIApplication, error_body_for
-from proxy.scoring import Scoring
-from proxy.store.audits import AuditWriter
-from proxy.store.database import LazyEngine
-from proxy.store.feedback import FeedbackStore
-from proxy.store.held_replies import Store
-from proxy.store.owned_ids import OwnedIds
-from proxy.store.records import Records
-from proxy.store.retention import Retention
-from proxy.traffic import Traffic
-from proxy.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    pass
 
 if TYPE_CHECKING:
-    from proxy.desk.webhooks import Courier
+    from proxy.desk.notify.webhooks import Courier
 
 POLICY_VIOLATION = 1008  # of RFC 6455
-
-
-def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
-    """How the configured calibrator is loaded, later and on another thread."""
-    if not isinstance(config.engine, InProcess):
-        from proxy.engines.opening import engine_loader
-
-        return engine_loader(config)
-    if config.checkpoint == NO_CALIBRATOR:
-        return None
-    threads = config.threads or min(4, max(1, (os.cpu_count() or 1) // 2))
-    return partial(
-        load_scorer,
-        config.checkpoint,
-        config.device,
-        threads=threads,
-        dtype=None if config.dtype == "auto" else config.dtype,
-    )
-
-
-def load_recalibration(config: CalibratorConfig) -> Recalibration | None:
-    """What the configuration corrects confidences with now; raises CheckpointError."""
-    if config.recalibration is None:
-        return None
-    from calibrator import resolve_recalibration
-
-    return resolve_recalibration(config.recalibration)
 
 
 def create_app(
@@ -232,7 +205,7 @@ class App:
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        from proxy.realtime import refuse
+        from proxy.passthrough.websockets import refuse
 
         try:
             generation.enter(scope).check_websocket(scope)
@@ -281,7 +254,7 @@ class App:
         await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
-        from proxy.own_api import create_api
+        from proxy.results_api import create_api
 
         return create_api(self._parts.results, FeedbackStore(self._feedback_engine.get))
 
@@ -332,7 +305,7 @@ class App:
             self._drift.start()
         config = self._reloading.current.setup.config
         if config.webhooks:
-            from proxy.desk.webhooks import Courier
+            from proxy.desk.notify.webhooks import Courier
 
             self._courier = Courier(config, self._admin_url)
             self._courier.start()

@@ -11,64 +11,43 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policies import InvalidDocumentError, Policy, nearest
-from proxy.asgi import Scope, raw_path_of
-from proxy.audit import audit_of
-from proxy.callers import CALLER, TAKE, Caller
-from proxy.chat import Completions
-from proxy.config import AttachConfig, Config, TeamConfig
-from proxy.conversations import Conversations
+from policies import Policy
+from proxy.completions.decide import Governing
+from proxy.completions.flow import Completions
+from proxy.completions.random_audit import audit_of
+from proxy.config.allowed_surfaces import check_surface
+from proxy.config.sections import AttachConfig, TeamConfig
+from proxy.config.setup import Setup, problem_of
 from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
-from proxy.governing import Governing
-from proxy.host_check import check_local
-from proxy.keys import ATTACH, ClientKey, digest_of, take_secret
-from proxy.loops import mark_of, pass_on
-from proxy.metrics import Metrics
-from proxy.permitted import check_surface
-from proxy.policy_book import PolicyBook
-from proxy.rates import Buckets, Rate
-from proxy.recalibrated import Recalibrated, Scores
-from proxy.results import Results
-from proxy.routes import ASGIApplication, Routes
-from proxy.routing import Router
-from proxy.scoring import Scoring
-from proxy.spelling import names_in
-from proxy.store.audits import AuditWriter
-from proxy.store.held_replies import Store
-from proxy.store.records import Records
-from proxy.surfaces import Surfaces
-from proxy.traffic import Traffic
-from proxy.verdicts import Verdicts
+from proxy.exchange.conversations import Conversations
+from proxy.exchange.metrics import Metrics
+from proxy.exchange.stream_results import Results
+from proxy.gate.client_keys import ATTACH, digest_of, take_secret
+from proxy.gate.host_check import check_local
+from proxy.gate.rate_limits import Buckets, Rate
+from proxy.holds.waiting import Verdicts
+from proxy.passthrough.surfaces import Surfaces
+from proxy.policy_context.traffic import Traffic
+from proxy.routes import Routes
+from proxy.scoring.recalibrated import Recalibrated, Scores
+from proxy.scoring.scoring import Scoring
+from proxy.store.client_keys import ClientKey
+from proxy.store.record.writer import Records
+from proxy.store.reviews.audit_writer import AuditWriter
+from proxy.store.reviews.held_replies import Store
+from proxy.upstreams.loops import mark_of, pass_on
+from proxy.upstreams.router import Router
+from proxy.wire.caller import CALLER, TAKE, Caller
+from proxy.wire.http import ASGIApplication, Scope, raw_path_of
+from proxy.wire.spelling import names_in
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    pass
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What the configuration gave, checked; `path` is None where all of it is built in."""
-
-    path: Path | None
-    config: Config
-    book: PolicyBook
-    recalibration: Recalibration | None = None
-
-    @property
-    def policy(self) -> Policy:
-        """The policy of whoever has none of their own."""
-        return self.book.default
-
-    @property
-    def files(self) -> set[Path]:
-        """What was read; the setup changes when they do."""
-        named = self.path, self.config.calibrator.recalibration
-        return self.book.files() | {path for path in named if path is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +142,7 @@ class Generation:
     def realtime(self) -> ASGIApplication:
         """The handler of WebSockets."""
         if self._realtime is None:
-            from proxy.realtime import Realtime
+            from proxy.passthrough.websockets import Realtime
 
             config, records = self.setup.config, self._parts.records
             self._realtime = Realtime(config, self.router, records, is_open=self._is_open)
@@ -248,24 +227,3 @@ class Generation:
         """From now on these are all the keys there are."""
         self._keys = {key.digest: key for key in keys}
         self._guests = {}
-
-
-def problem_of(key: ClientKey, setup: Setup) -> str | None:
-    """What the configuration lacks for a key, as a sentence."""
-    teams = setup.config.teams
-    if key.team is not None and key.team not in teams:
-        meant = nearest(key.team, teams)
-        hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(teams)}"
-        return f"key {key.id}: there is no team {key.team!r}{hint if teams else ''}"
-    try:
-        setup.book.load(key.policy)
-    except InvalidDocumentError as error:
-        return f"key {key.id}: {error}"
-    return None
-
-
-def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
-    """What the configuration lacks for the keys that are in use."""
-    now = time.time()
-    found = (problem_of(key, setup) for key in keys if key.state(now) == "active")
-    return [problem for problem in found if problem is not None]

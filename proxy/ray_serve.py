@@ -2,10 +2,10 @@
 
     serve deploy deploy/ray/serve_config.yaml
 
-Each replica is a process with the calibrator loaded once, and speaks the words of `engines/wire.py`
-to `calibrator.engine: {kind: scorer}`. `args` are the sections of proxy.yaml that a scoring
-server reads; Ray's own options of the deployment `scorer` stand in the same file. A request whose
-replica dies is answered with an error, never with a number.
+Each replica is a process with the calibrator loaded once, and speaks the words of
+`proxy/scoring/engines/protocol.py` to `calibrator.engine: {kind: scorer}`. `args` are the sections
+of proxy.yaml that a scoring server reads; Ray's own options of the deployment `scorer` stand in
+the same file. A request whose replica dies is answered with an error, never with a number.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from calibrator import (
     reads_tool_use,
     score_tickets,
 )
-from proxy.asgi import Receive, Scope, Send
-from proxy.config import CalibratorConfig, Config
-from proxy.engines.serving import ScoringApp, check_scoring_server
-from proxy.engines.settings import InProcess
+from proxy.config.engines import InProcess
+from proxy.config.sections import CalibratorConfig, Config
 from proxy.errors import ExitStatus, StartupError
-from proxy.routes import ASGIApplication
+from proxy.scoring.server.app import ScoringApp, check_scoring_server
+from proxy.wire.http import ASGIApplication, Receive, Scope, Send
 
 SECTIONS = {"calibrator", "limits", "scorer"}
 BATCH_CHARACTERS = 16_000  # of a batch after padding; what a scorer reads of an item is less

@@ -17,14 +17,14 @@ from pathlib import Path
 import structlog
 
 from policies import InvalidDocumentError
-from proxy.asgi import place
-from proxy.config import Config
+from proxy.config.file_watcher import Watch
+from proxy.config.sections import Config
+from proxy.config.setup import Setup, problems_of
 from proxy.errors import StartupError, StoreError
-from proxy.generation import Generation, Parts, Setup, problems_of
-from proxy.keys import ClientKey
-from proxy.live_work import LiveWork
-from proxy.store.client_keys import KeyStore
-from proxy.watch import Watch
+from proxy.gate.live_work import LiveWork
+from proxy.generation import Generation, Parts
+from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.wire.http import place
 
 log = structlog.get_logger(__name__)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
-from proxy.asgi import Endpoint, ErrorBody, Receive, Reply, Request, Scope, Send, raw_path_of
-from proxy.chat import Completions
+from proxy.completions.fetched_responses import fetch_response, fetched_id
+from proxy.completions.flow import Completions
+from proxy.completions.generated_images import PATH as GENERATIONS
+from proxy.completions.generated_images import score_generated
 from proxy.errors import BadRequestError, ProxyError
-from proxy.fetched_responses import fetch_response, fetched_id
 from proxy.formats import FORMATS, MESSAGES, Format
-from proxy.generated_images import PATH as GENERATIONS
-from proxy.generated_images import score_generated
-from proxy.spelling import ANY_ID, id_at, means, names_in
-from proxy.surfaces import Surfaces
-
-ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+from proxy.listener.endpoint import Endpoint
+from proxy.passthrough.surfaces import Surfaces
+from proxy.wire.http import (
+    ASGIApplication,
+    ErrorBody,
+    Reply,
+    Request,
+    Scope,
+    raw_path_of,
+)
+from proxy.wire.spelling import ANY_ID, id_at, means, names_in
 
 
 class Routes:

@@ -18,7 +18,7 @@ BENCHMARK = MODEL = "demo"
 
 def demo_rows() -> Iterator[dict[str, Any]]:
     """Every labelled answer of the demo as a row with messages, tools and a message."""
-    from proxy.demo import rows
+    from proxy.upstreams.demo.demo import rows
 
     for row in rows():
         yield {

@@ -26,11 +26,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from calibrator.loading import load_scorer  # noqa: E402
-from calibrator.metrics import auroc, ece  # noqa: E402
-from calibrator.rows import Row  # noqa: E402
-from calibrator.scores import score_rows  # noqa: E402
-from calibrator.training_data import load_labelled  # noqa: E402
-from tests.recorded_verdicts import label, record  # noqa: E402
+from calibrator.metrics.metrics import auroc, ece  # noqa: E402
+from calibrator.rows.rows import Row  # noqa: E402
+from calibrator.rows.scores import score_rows  # noqa: E402
+from calibrator.rows.selection import load_labelled  # noqa: E402
+from tests.builders.recorded_verdicts import label, record  # noqa: E402
 
 MOST_TEST_ROWS = 2_000
 CONFIG = """

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.faulty_upstream import FaultyUpstream
-from tests.live_proxy import LiveProxy, ProxyProcess, proxies
-from tests.messages_upstream import MessagesUpstream
-from tests.postgres import PostgresServer
-from tests.responses_upstream import ResponsesUpstream
-from tests.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
+from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
+from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
+from tests.running.postgres import PostgresServer
+from tests.servers.faulty_upstream import FaultyUpstream
+from tests.servers.messages_upstream import MessagesUpstream
+from tests.servers.responses_upstream import ResponsesUpstream
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from tests.browser import Visit
+    from tests.running.browser import Visit
 
 StartProxy = Callable[..., LiveProxy]
 
@@ -124,7 +124,7 @@ def running_messages() -> Iterator[MessagesUpstream]:
 @pytest.fixture(scope="module")  # its event loop would be in the way of asynchronous tests
 def browser() -> Iterator[Browser]:
     """A real Chromium."""
-    from tests.browser import chromium
+    from tests.running.browser import chromium
 
     with chromium() as found:
         yield found
@@ -133,7 +133,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
     """A reviewer at the desk of the module's `proxy`."""
-    from tests.browser import visiting
+    from tests.running.browser import visiting
 
     with visiting(browser, proxy) as found:
         yield found

@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 from calibrator import Item, Score
-from proxy.demo import rows
-from proxy.demo_answers import DemoRow, dumped
-from tests.live_proxy import (
+from proxy.upstreams.demo.answers import DemoRow, dumped
+from proxy.upstreams.demo.demo import rows
+from tests.proxy.actions.test_actions import held_rows
+from tests.running.live_proxy import (
     ROOT,
     LiveProxy,
     ProxyProcess,
@@ -32,7 +33,6 @@ from tests.live_proxy import (
     run_cli,
     until,
 )
-from tests.test_actions import held_rows
 
 FOLDER = ROOT / "examples" / "agents"
 AGENTS_SDK = ROOT / ".venv-clients/newest/bin/python"

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from calibrator import version_of
-from calibrator.checkpoint import CHECKPOINTS, EMBEDDED
-from tests.live_proxy import ProxyProcess, environment, run_cli, until
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from tests.node.runner import run_node
+from tests.running.live_proxy import ProxyProcess, environment, run_cli, until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ANSWER = "Yes, 91 is a prime number. It has no divisors other than 1 and itself."

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pinocchio.help import GROUPS
-from tests.live_proxy import environment
+from tests.running.live_proxy import environment
 
 
 def help_of(*arguments: str) -> str:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,17 +28,16 @@ MAY_IMPORT = {
 }
 
 MODEL_AND_TRAINING = [
-    f"calibrator.{name}"
-    for name in (
-        "averaging",
-        "devices",
-        "encoder_training",
-        "finishing",
-        "llm.*",
-        "piece_vectors",
-        "torch_encoder",
-        "tower_training",
-    )
+    "calibrator.checkpoints.devices",
+    "calibrator.embedded.torch_encoder",
+    "calibrator.llm.*",
+    "calibrator.studies.elicitations",
+    "calibrator.studies.mc_dropout",
+    "calibrator.training.stages.averaging",
+    "calibrator.training.stages.encoder",
+    "calibrator.training.stages.piece_vectors",
+    "calibrator.training.stages.tower",
+    "calibrator.training.write_checkpoint",
 ]
 
 # Libraries that only the named modules may import.
@@ -47,23 +47,309 @@ ONLY_IN = {
     "peft": MODEL_AND_TRAINING,
     "accelerate": MODEL_AND_TRAINING,
     "PIL": MODEL_AND_TRAINING,
-    "onnx": ["calibrator.onnx_encoder"],
-    "onnxruntime": ["calibrator.onnx_encoder"],
-    "ray": ["calibrator.ray_scoring", "proxy.ray_serve"],
-    "pyarrow": ["calibrator.ray_scoring"],
-    "litellm": ["proxy.translate*"],
-    "websockets": ["proxy.realtime", "proxy.websocket_relay", "proxy.websocket_server"],
-    "aiohttp": ["proxy.aiohttp_relay"],
+    "onnx": ["calibrator.embedded.onnx_encoder"],
+    "onnxruntime": ["calibrator.embedded.onnx_encoder"],
+    "ray": ["calibrator.cluster.ray_scoring", "proxy.ray_serve"],
+    "pyarrow": ["calibrator.cluster.ray_scoring"],
+    "litellm": ["proxy.upstreams.translation.*", "proxy.scoring.engines.decisions"],
+    "websockets": [
+        "proxy.passthrough.websockets",
+        "proxy.passthrough.websocket_session",
+        "proxy.listener.websocket_protocol",
+    ],
+    "aiohttp": ["proxy.upstreams.aiohttp_relay"],
     "sqlalchemy": ["proxy.store.*"],
     "alembic": ["proxy.store.*"],
     "psycopg": ["proxy.store.*"],
-    "fastapi": ["proxy.own_api", "proxy.desk.*"],
-    "starlette": ["proxy.own_api", "proxy.desk.*", "proxy.console*"],
-    "jinja2": ["proxy.console.*"],
-    "markdown_it": ["proxy.console.*"],
-    "nh3": ["proxy.console.*"],
+    "fastapi": ["proxy.results_api", "proxy.listener.fastapi_errors", "proxy.desk.*"],
+    "starlette": ["proxy.results_api", "proxy.listener.fastapi_errors", "proxy.desk.*"],
+    "jinja2": ["proxy.desk.console.*"],
+    "markdown_it": ["proxy.desk.console.*"],
+    "nh3": ["proxy.desk.console.*"],
 }
 
+# Which rooms of its own package a room may import: only what stands above it here. A room is a
+# folder with the folders in it, or a module at the root of a package.
+ROOMS: dict[str, set[str]] = {
+    "policies.binomial": set(),
+    "policies.counting": set(),
+    "policies.errors": set(),
+    "policies.reading": {"errors"},
+    "policies.conditions": {"binomial", "errors", "reading"},
+    "policies.certifying": {"binomial", "conditions"},
+    "policies.deciding": {"conditions", "errors", "reading"},
+    "policies.trying": {
+        "binomial",
+        "certifying",
+        "conditions",
+        "counting",
+        "deciding",
+        "errors",
+        "reading",
+    },
+    "calibrator.installing": set(),
+    "calibrator.metrics": set(),
+    "calibrator.scorer": set(),
+    "calibrator.errors": {"installing"},
+    "calibrator.batching": {"errors", "scorer"},
+    "calibrator.extras": {"errors"},
+    "calibrator.text": {"errors", "scorer"},
+    "calibrator.rows": {"errors", "metrics", "scorer", "text"},
+    "calibrator.corruptions": {"rows"},
+    "calibrator.recalibration": {"errors", "metrics", "rows", "scorer"},
+    "calibrator.results": {"metrics", "rows"},
+    "calibrator.checkpoints": {"errors", "recalibration", "text"},
+    "calibrator.features": {"checkpoints", "errors", "extras", "recalibration"},
+    "calibrator.llm": {
+        "checkpoints",
+        "errors",
+        "metrics",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.calls": {"errors", "features", "rows", "scorer", "text"},
+    "calibrator.inspection": {"corruptions", "errors", "features", "recalibration", "rows", "text"},
+    "calibrator.opinion": {
+        "corruptions",
+        "errors",
+        "features",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.embedded": {
+        "calls",
+        "checkpoints",
+        "errors",
+        "features",
+        "inspection",
+        "opinion",
+        "recalibration",
+        "scorer",
+        "text",
+    },
+    "calibrator.sensitivity": {"calls", "corruptions", "metrics", "results", "rows", "scorer"},
+    "calibrator.evaluation": {
+        "errors",
+        "extras",
+        "metrics",
+        "recalibration",
+        "results",
+        "rows",
+        "sensitivity",
+    },
+    "calibrator.loading": {"checkpoints", "embedded", "errors", "llm", "recalibration", "scorer"},
+    "calibrator.training": {
+        "calls",
+        "checkpoints",
+        "embedded",
+        "errors",
+        "extras",
+        "features",
+        "inspection",
+        "metrics",
+        "opinion",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.cluster": {"checkpoints", "errors", "loading", "recalibration", "rows", "scorer"},
+    "calibrator.pinocchio": {"errors", "llm", "loading", "scorer", "text"},
+    "calibrator.studies": {
+        "calls",
+        "checkpoints",
+        "embedded",
+        "errors",
+        "evaluation",
+        "features",
+        "llm",
+        "loading",
+        "metrics",
+        "opinion",
+        "recalibration",
+        "results",
+        "rows",
+        "scorer",
+        "text",
+        "training",
+    },
+    "calibrator.tuning": {
+        "checkpoints",
+        "embedded",
+        "errors",
+        "features",
+        "loading",
+        "metrics",
+        "recalibration",
+        "rows",
+        "scorer",
+    },
+    "calibrator.reporting": {
+        "errors",
+        "evaluation",
+        "metrics",
+        "results",
+        "sensitivity",
+        "studies",
+    },
+    "calibrator.commands": {
+        "checkpoints",
+        "cluster",
+        "embedded",
+        "errors",
+        "evaluation",
+        "extras",
+        "installing",
+        "llm",
+        "loading",
+        "metrics",
+        "opinion",
+        "recalibration",
+        "reporting",
+        "results",
+        "rows",
+        "scorer",
+        "sensitivity",
+        "studies",
+        "text",
+        "training",
+    },
+    "proxy.errors": set(),
+    "proxy.wire": {"errors"},
+    "proxy.formats": {"errors", "wire"},
+    "proxy.store": {"errors", "wire"},
+    "proxy.config": {"errors", "store", "wire"},
+    "proxy.listener": {"config", "errors", "wire"},
+    "proxy.upstreams": {"config", "errors", "formats", "store", "wire"},
+    "proxy.gate": {"errors", "listener", "wire"},
+    "proxy.policy_context": {"config", "errors", "store", "upstreams"},
+    "proxy.learning": {"errors", "formats", "policy_context", "store", "wire"},
+    "proxy.scoring": {"config", "errors", "formats", "gate", "listener", "upstreams", "wire"},
+    "proxy.exchange": {
+        "config",
+        "errors",
+        "formats",
+        "gate",
+        "scoring",
+        "store",
+        "upstreams",
+        "wire",
+    },
+    "proxy.ray_serve": {"config", "errors", "scoring", "wire"},
+    "proxy.holds": {"config", "errors", "exchange", "formats", "gate", "scoring", "store", "wire"},
+    "proxy.results_api": {"errors", "exchange", "gate", "learning", "listener", "store", "wire"},
+    "proxy.passthrough": {
+        "config",
+        "errors",
+        "exchange",
+        "gate",
+        "holds",
+        "listener",
+        "scoring",
+        "store",
+        "upstreams",
+        "wire",
+    },
+    "proxy.completions": {
+        "config",
+        "errors",
+        "exchange",
+        "formats",
+        "gate",
+        "holds",
+        "passthrough",
+        "policy_context",
+        "scoring",
+        "store",
+        "upstreams",
+        "wire",
+    },
+    "proxy.routes": {"completions", "errors", "formats", "listener", "passthrough", "wire"},
+    "proxy.generation": {
+        "completions",
+        "config",
+        "errors",
+        "exchange",
+        "gate",
+        "holds",
+        "passthrough",
+        "policy_context",
+        "routes",
+        "scoring",
+        "store",
+        "upstreams",
+        "wire",
+    },
+    "proxy.reloading": {"config", "errors", "gate", "generation", "store", "wire"},
+    "proxy.desk": {
+        "config",
+        "errors",
+        "exchange",
+        "formats",
+        "gate",
+        "generation",
+        "holds",
+        "learning",
+        "listener",
+        "reloading",
+        "store",
+        "wire",
+    },
+    "proxy.app": {
+        "config",
+        "desk",
+        "errors",
+        "exchange",
+        "gate",
+        "generation",
+        "holds",
+        "learning",
+        "listener",
+        "passthrough",
+        "policy_context",
+        "reloading",
+        "results_api",
+        "routes",
+        "scoring",
+        "store",
+        "wire",
+    },
+    "proxy.startup": {
+        "app",
+        "config",
+        "desk",
+        "errors",
+        "gate",
+        "listener",
+        "policy_context",
+        "scoring",
+        "store",
+        "upstreams",
+    },
+    "proxy.commands": {
+        "config",
+        "desk",
+        "errors",
+        "formats",
+        "gate",
+        "learning",
+        "policy_context",
+        "scoring",
+        "startup",
+        "store",
+        "upstreams",
+        "wire",
+    },
+    "pinocchio.help": set(),
+    "pinocchio.options": set(),
+    "pinocchio.__main__": {"help", "options"},
+}
+
+MAX_FILES = 15
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"}
@@ -71,7 +357,7 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "manag
 
 @dataclass(frozen=True)
 class Module:
-    name: str  # proxy.relay; a package's __init__ has the package's name
+    name: str  # proxy.upstreams.relay; a package's __init__ has the package's name
     path: Path
     tree: ast.Module
 
@@ -107,7 +393,7 @@ NAMES = {module.name for module in MODULES}
 def test_there_is_something_to_look_at() -> None:
     """The rules below are checked on all four packages."""
     assert {module.package for module in MODULES} == set(PACKAGES)
-    assert "proxy.relay" in NAMES
+    assert "proxy.upstreams.relay" in NAMES
     assert len(NAMES) > 50
 
 
@@ -211,3 +497,90 @@ def test_exceptions_end_in_error() -> None:
         and not node.name.endswith("Error")
     ]  # fmt: skip
     assert misnamed == []
+
+
+def folder_of(module: Module) -> str:
+    """The folder of a module; a door has its own."""
+    is_door = module.path.name == "__init__.py"
+    return module.name if is_door else module.name.rpartition(".")[0]
+
+
+def room_of(module: Module) -> str:
+    parts = folder_of(module).split(".")
+    return module.name if len(parts) == 1 else ".".join(parts[:2])
+
+
+BY_NAME = {module.name: module for module in MODULES}
+IN_ROOMS = [m for m in MODULES if "." in m.name and "migrations" not in m.path.parts]
+
+
+def uses(module: Module) -> Iterator[tuple[Module, str]]:
+    """Each module of ours that one imports, with the name that it takes from a door."""
+    for imported in set(module.imports()):
+        parent, _, name = imported.rpartition(".")
+        if imported in BY_NAME:
+            yield BY_NAME[imported], ""
+        elif parent in BY_NAME:
+            yield BY_NAME[parent], name
+
+
+def test_a_room_imports_only_rooms_below_it() -> None:
+    """The table of rooms is the graph of imports: no more, and no less."""
+    found: dict[str, set[str]] = {}
+    for module in IN_ROOMS:
+        room = room_of(module)
+        package, _, _ = room.partition(".")
+        others = {room_of(used) for used, _ in uses(module) if "." in used.name} - {room}
+        ours = {other.partition(".")[2] for other in others if other.startswith(f"{package}.")}
+        found.setdefault(room, set()).update(ours)
+    assert found == ROOMS
+    seen: set[str] = set()
+    for room, below in ROOMS.items():
+        package, _, _ = room.partition(".")
+        above = {f"{package}.{name}" for name in below} - seen
+        assert above == set(), f"{room} imports {above}, which stand after it"
+        seen.add(room)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """What is imported inside functions or for types alone counts too."""
+    below = {m.name: {used.name for used, _ in uses(m) if "." in used.name} for m in IN_ROOMS}
+    while leaves := {name for name, used in below.items() if not used & set(below)}:
+        below = {name: used for name, used in below.items() if name not in leaves}
+    assert below == {}
+
+
+def test_rooms_are_entered_by_their_doors() -> None:
+    """A folder's `__init__.py` names in `__all__` what other folders may import."""
+    taken: dict[str, set[str]] = {}
+    for module in IN_ROOMS:
+        for used, name in uses(module):
+            folder, mine = folder_of(used), folder_of(module)
+            if "." in folder and mine != folder and not mine.startswith(f"{folder}."):
+                what = name if used.name == folder else used.name.rpartition(".")[2]
+                taken.setdefault(folder, set()).add(what)
+    for folder in {folder_of(module) for module in IN_ROOMS} - set(PACKAGES):
+        named = [
+            ast.literal_eval(statement.value)
+            for statement in BY_NAME[folder].tree.body
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        ]
+        assert len(named) == 1, f"{folder} has no door"
+        closed = taken.get(folder, set()) - set(named[0]) - {""}
+        assert closed == set(), f"other folders import {closed} of {folder}"
+        missing = {
+            name
+            for name in named[0]
+            if f"{folder}.{name}" not in BY_NAME and not hasattr(import_module(folder), name)
+        }
+        assert missing == set(), f"{folder} offers {missing}, which nobody has"
+
+
+def test_no_folder_has_more_than_fifteen_files() -> None:
+    """Of the product, its tests and its scripts."""
+    sizes = {}
+    for top in (*PACKAGES, "tests", "scripts"):
+        for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
+            if not {"__pycache__", "node_modules"} & set(folder.parts):
+                sizes[folder] = sum(path.is_file() for path in folder.iterdir())
+    assert {str(path): size for path, size in sizes.items() if size > MAX_FILES} == {}

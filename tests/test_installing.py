@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from calibrator.errors import MissingExtraError
-from calibrator.installing import check_installed, install_command, is_installed
-from tests.live_proxy import ROOT
+from calibrator.extras import check_installed, is_installed
+from calibrator.installing import install_command
+from tests.running.live_proxy import ROOT
 
 EDITABLE = f"-e '{ROOT}[train]'"
 ORIGINS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from scripts.audit_pins import differences, pins
-from tests.live_proxy import ROOT
+from scripts.checks.audit_pins import differences, pins
+from tests.running.live_proxy import ROOT
 
 PAGE = (ROOT / "SECURITY.md").read_text()
 

@@ -7,7 +7,7 @@ asks what a calibrator sees; `training.fit_calls` makes the arrays.
 from calibrator.calls.model import PREFIX, CallTrees
 from calibrator.calls.reasons import reasons
 
-__all__ = ["PREFIX", "CallTrees", "corrupted_calls", "reasons"]
+__all__ = ["PREFIX", "CallTrees", "corrupted_calls", "model", "reasons", "training"]
 
 
 def __getattr__(name: str) -> object:

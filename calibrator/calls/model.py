@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.calls.claims import CLAIM_TRAITS, claim_traits
-from calibrator.calls.conversation import View, view_of
-from calibrator.calls.grounding import sources_of
-from calibrator.calls.planting import doubted
+from calibrator.calls.reading.claims import CLAIM_TRAITS, claim_traits
+from calibrator.calls.reading.conversation import View, view_of
+from calibrator.calls.reading.grounding import sources_of
+from calibrator.calls.reading.planting import doubted
 from calibrator.calls.traits import TRAITS, array_of, named_traits
 from calibrator.calls.wording import Ints, Wording, word_ids
+from calibrator.features.trees import Trees
 from calibrator.scorer import ToolUse
-from calibrator.trees import Trees
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]

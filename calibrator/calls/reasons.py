@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calibrator.calls.conversation import Call, View, view_of
-from calibrator.calls.grounding import SOUGHT, Sources, is_placeholder, sources_of
-from calibrator.calls.requests import dating
-from calibrator.calls.rules import ruling, sentences_of
-from calibrator.calls.steps import schema_of, steps_of
+from calibrator.calls.reading.conversation import Call, View, view_of
+from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder, sources_of
+from calibrator.calls.reading.requests import dating
+from calibrator.calls.reading.rules import ruling, sentences_of
+from calibrator.calls.reading.steps import schema_of, steps_of
 from calibrator.scorer import ToolUse
 
 MOST = 3

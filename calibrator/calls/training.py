@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.calls.claims import AGAINST, NAMES, claim_traits
 from calibrator.calls.making.domains import DOMAINS, Domain
 from calibrator.calls.making.lessons import (
     CORRUPTED,
@@ -25,13 +24,14 @@ from calibrator.calls.making.lessons import (
 )
 from calibrator.calls.making.replies import Remark, real_remarks, remarks
 from calibrator.calls.model import CLAIMS, GENERAL, PREFIX, SPECIAL, WORDING, read_call
-from calibrator.calls.requests import CONTRARY
+from calibrator.calls.reading.claims import AGAINST, NAMES, claim_traits
+from calibrator.calls.reading.requests import CONTRARY
 from calibrator.calls.traits import NAMES as TRAIT_NAMES
 from calibrator.calls.wording import BUCKETS, Ints
 from calibrator.errors import TrainingError
-from calibrator.rows import Row
-from calibrator.tree_fitting import fit_trees
-from calibrator.trees import Trees
+from calibrator.features.tree_fitting import fit_trees
+from calibrator.features.trees import Trees
+from calibrator.rows.rows import Row
 
 Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]

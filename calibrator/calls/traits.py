@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.calls.conversation import Call, View, view_of
-from calibrator.calls.grounding import Sources, choosing, grounding, sources_of
-from calibrator.calls.requests import asking, contrary, counting, dating, talking
-from calibrator.calls.rules import ruling, sentences_of
-from calibrator.calls.steps import schema_of, steps_of
+from calibrator.calls.reading.conversation import Call, View, view_of
+from calibrator.calls.reading.grounding import Sources, choosing, grounding, sources_of
+from calibrator.calls.reading.requests import asking, contrary, counting, dating, talking
+from calibrator.calls.reading.rules import ruling, sentences_of
+from calibrator.calls.reading.steps import schema_of, steps_of
 from calibrator.scorer import ToolUse
 
 Floats = NDArray[np.float32]

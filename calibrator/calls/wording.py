@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.calls.conversation import View
+from calibrator.calls.reading.conversation import View
 
 Ints = NDArray[np.int64]
 Array = NDArray[np.generic]

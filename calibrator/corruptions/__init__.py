@@ -7,4 +7,4 @@ that takes a reply and gives it back changed, or None where the kind does not ap
 
 from calibrator.corruptions.kinds import KINDS, Corruption, corrupted
 
-__all__ = ["KINDS", "Corruption", "corrupted"]
+__all__ = ["KINDS", "Corruption", "corrupted", "options", "sentences"]

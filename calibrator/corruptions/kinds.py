@@ -13,7 +13,7 @@ from calibrator.corruptions.options import final_option_changed
 from calibrator.corruptions.other_questions import nearest_questions, question_key
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.corruptions.wording import cut_off, entity_swapped, names_in, negation_changed
-from calibrator.rows import Row
+from calibrator.rows.rows import Row
 
 POOL = 2_000  # names of a file that may stand in for others
 MAX_QUESTIONS = 3_000  # of a file, among which the nearest is looked for

@@ -5,4 +5,4 @@ Other rooms use `Inspector`, which serves; `training` makes its arrays.
 
 from calibrator.inspection.inspector import DOUBTED, PREFIX, Inspector, inspect
 
-__all__ = ["DOUBTED", "PREFIX", "Inspector", "inspect"]
+__all__ = ["DOUBTED", "PREFIX", "Inspector", "inspect", "training"]

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.traits import traits_of
+from calibrator.features.trees import Trees
 from calibrator.inspection.relevance import Pieces, relevance
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import NUMBER_SAID, OPTION_NAMED, working
-from calibrator.recalibration import sigmoid
-from calibrator.traits import traits_of
-from calibrator.trees import Trees
+from calibrator.recalibration.curves import sigmoid
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]

@@ -27,14 +27,14 @@ from tokenizers import Tokenizer
 from calibrator.corruptions import corrupted
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.errors import TrainingError
+from calibrator.features.tree_fitting import fit_trees
+from calibrator.features.weights import packed
 from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, SEEN, Check, inspect
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
-from calibrator.layout import Layout, encode
-from calibrator.rows import Row
-from calibrator.stripping import stripped
-from calibrator.tree_fitting import fit_trees
-from calibrator.weights import packed
+from calibrator.rows.rows import Row
+from calibrator.text.addressed_text import stripped
+from calibrator.text.layout import Layout, encode
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]

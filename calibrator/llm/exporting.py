@@ -18,15 +18,15 @@ from typing import Any, Final, Literal
 
 import torch
 
-from calibrator.checkpoint import read_config, resolve_checkpoint, write_config
-from calibrator.digests import digest_of
+from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint, write_config
+from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.llm_config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
-from calibrator.llm.calibrator import LlmCalibrator, load_llm
-from calibrator.llm.canaries import CANARIES
-from calibrator.llm.config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
-from calibrator.llm.loading import quiet
-from calibrator.llm.probe import PROBE
-from calibrator.llm.prompts import load_prompts
+from calibrator.llm.serving.calibrator import LlmCalibrator, load_llm
+from calibrator.llm.serving.canaries import CANARIES
+from calibrator.llm.serving.loading import quiet
+from calibrator.llm.serving.probe import PROBE
+from calibrator.llm.serving.prompts import load_prompts
 
 Form = Literal["merged", "sequence-classification"]
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # of a score

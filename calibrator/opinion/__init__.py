@@ -16,6 +16,10 @@ __all__ = [
     "OpinionReader",
     "Outcome",
     "SecondStage",
+    "answers",
     "compare",
     "final_answer",
+    "reader",
+    "second_stage",
+    "training",
 ]

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tokenizers import Tokenizer
 
-from calibrator.forest import Forest
-from calibrator.layout import Layout, encode
+from calibrator.features.forest import Forest
 from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import MAX_OTHERS, Opinion, Opinions
 from calibrator.opinion.second_stage import SecondStage
-from calibrator.recalibration import logit, sigmoid
+from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import Item, Score
-from calibrator.stripping import stripped
+from calibrator.text.addressed_text import stripped
+from calibrator.text.layout import Layout, encode
 
 
 @dataclass(frozen=True, slots=True)

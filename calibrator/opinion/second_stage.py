@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.trees import Trees
 from calibrator.opinion.evidence import EVIDENCE, Opinions, evidence
-from calibrator.trees import Trees
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.errors import TrainingError
-from calibrator.forest import NO_NAME
+from calibrator.features.forest import NO_NAME
+from calibrator.features.tree_fitting import fit_trees
 from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import Opinion, Opinions, evidence
 from calibrator.opinion.second_stage import PREFIX, TRUST
-from calibrator.recalibration import sigmoid
-from calibrator.rows import Row
-from calibrator.stripping import stripped
-from calibrator.tree_fitting import fit_trees
+from calibrator.recalibration.curves import sigmoid
+from calibrator.rows.rows import Row
+from calibrator.text.addressed_text import stripped
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]

@@ -21,4 +21,5 @@ __all__ = [
     "pairs_of",
     "read_sensitivity",
     "sensitivity_of",
+    "tables",
 ]

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import yaml
 
-from calibrator.metrics import Floats, auroc
+from calibrator.metrics.metrics import Floats, auroc
 from calibrator.scorer import Item
 
 Form = Literal["short", "sentence", "both"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from calibrator.metrics import Floats, auroc
-from calibrator.results import MEAN, plain
+from calibrator.metrics.metrics import Floats, auroc
+from calibrator.results.results import MEAN, plain
 from calibrator.sensitivity.everyday import EverydayFigures
 
 MIN_PAIRS = 20  # of a benchmark that counts in a mean

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calibrator.corruptions import KINDS
-from calibrator.rows import Row
+from calibrator.rows.rows import Row
+from calibrator.rows.scores import score_items
 from calibrator.scorer import Item, Scorer
-from calibrator.scores import score_items
 from calibrator.sensitivity.everyday import everyday_figures, everyday_items
 from calibrator.sensitivity.figures import (
     KindFigures,

@@ -18,8 +18,8 @@ from statistics import median
 import yaml
 
 from calibrator.corruptions import KINDS, corrupted
-from calibrator.groups import shown
-from calibrator.rows import Row
+from calibrator.results.groups import shown
+from calibrator.rows.rows import Row
 
 MIN_CHARACTERS = 40
 MAX_PAIRS = 300  # of one benchmark and kind

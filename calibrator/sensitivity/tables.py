@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from calibrator.corruptions import KINDS
+from calibrator.metrics.numbers import figure
 from calibrator.sensitivity.everyday import FORMS, NO_NAME, EverydayFigures
 from calibrator.sensitivity.figures import MIN_PAIRS, KindFigures, Sensitivity
-from calibrator.wording import figure
 
 Table = tuple[list[str], list[list[str]]]  # head and rows, the same number of cells in each
 

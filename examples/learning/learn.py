@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 from openai import OpenAI
 
-from proxy.demo import rows
+from proxy.upstreams.demo.demo import rows
 
 CONFIG = os.environ.get("PINOCCHIO_CONFIG", str(Path(__file__).with_name("proxy.yaml")))
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")

@@ -3,3 +3,5 @@
 `desk.py` is what can be done, without HTTP; `guard.py` says who may; `api.py` is the way in for
 programs, `login.py` for people. `listening.py` is all that a proxy loads before somebody comes.
 """
+
+__all__ = ["desk", "listening"]

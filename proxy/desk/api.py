@@ -8,12 +8,12 @@ from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from proxy.desk.access.guard import stays, visitor_of
+from proxy.desk.access.sessions import Visitor
 from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
-from proxy.desk.door import Visitor
-from proxy.desk.feed import Feed
-from proxy.desk.guard import stays, visitor_of
-from proxy.feedback import keep_feedback
-from proxy.store.held_replies import state_name, stored_state
+from proxy.desk.notify.feed import Feed
+from proxy.learning.feedback import keep_feedback
+from proxy.store.reviews.held_replies import state_name, stored_state
 
 Who = Annotated[Visitor, Depends(visitor_of)]
 Id = Annotated[str, Path(description="Of a held reply, or of one drawn to be audited.")]

@@ -12,16 +12,16 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from proxy.asgi import Receive, Scope, Send, place
-from proxy.console import routes
+from proxy.desk.access.guard import Guard, demand_visitor, visitor_of
+from proxy.desk.access.login import login_routes
+from proxy.desk.access.sessions import Door
 from proxy.desk.api import review_routes
+from proxy.desk.console import routes
 from proxy.desk.desk import Desk
-from proxy.desk.door import Door
-from proxy.desk.feed import Feed
-from proxy.desk.guard import Guard, demand_visitor, visitor_of
-from proxy.desk.login import login_routes
+from proxy.desk.notify.feed import Feed
 from proxy.errors import BadRequestError, ProxyError
-from proxy.own_api import envelope, unknown
+from proxy.listener.fastapi_errors import envelope, unknown
+from proxy.wire.http import Receive, Scope, Send, place
 
 log = structlog.get_logger(__name__)
 

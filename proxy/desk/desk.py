@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from policies import Facts, Policy, ToolCall
-from proxy.desk.conversation import Turn, answered, asked
-from proxy.desk.editable import editable, surface_of
-from proxy.desk.editing import edited
+from proxy.desk.edits.editable import editable, surface_of
+from proxy.desk.edits.editing import edited
 from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
 from proxy.desk.waiting_calls import Doubts, WaitingCall, calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
-from proxy.json_splice import json_object
+from proxy.formats.conversation import Turn, answered, asked
 from proxy.store.database import storable
-from proxy.store.feedback import FeedbackStore
-from proxy.store.held_replies import (
+from proxy.store.record.reader import find
+from proxy.store.record.writer import DAY_S
+from proxy.store.reviews.held_replies import (
     EXPIRED,
     HELD,
     REJECTED,
@@ -33,13 +33,13 @@ from proxy.store.held_replies import (
     state_name,
     stored_state,
 )
-from proxy.store.outbox import delivery_counts
-from proxy.store.recorded import find
-from proxy.store.records import DAY_S
-from proxy.store.review_queue import SEEN_QUEUES, Listed, Place, ReviewQueue
+from proxy.store.reviews.outbox import delivery_counts
+from proxy.store.reviews.queue import SEEN_QUEUES, Listed, Place, ReviewQueue
+from proxy.store.verdicts.feedback import FeedbackStore
+from proxy.wire.json_splice import json_object
 
 if TYPE_CHECKING:
-    from proxy.generation import Setup
+    from proxy.config.setup import Setup
     from proxy.reloading import Refusal
 
 State = Literal["open", "released", "rejected", "expired"]

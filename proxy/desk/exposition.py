@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from proxy.desk.access.guard import METRICS, admin_of
 from proxy.desk.desk import Desk
-from proxy.desk.guard import METRICS, admin_of
 from proxy.errors import StoreError
-from proxy.metrics import ConfigurationState, Metrics
+from proxy.exchange.metrics import ConfigurationState, Metrics
 
 
 def metrics_route(

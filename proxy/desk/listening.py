@@ -19,14 +19,14 @@ from typing import Protocol
 import structlog
 import uvicorn
 
-from proxy.asgi import Receive, Scope, Send
-from proxy.config import AdminConfig, Config
+from proxy.config.sections import AdminConfig, Config
 from proxy.errors import ExitStatus, StartupError
+from proxy.exchange.metrics import ConfigurationState
+from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
-from proxy.host_check import is_loopback
-from proxy.http_server import HttpProtocol
-from proxy.metrics import ConfigurationState
+from proxy.listener.http_protocol import HttpProtocol
 from proxy.reloading import Reloading
+from proxy.wire.http import Receive, Scope, Send
 
 log = structlog.get_logger(__name__)
 
@@ -184,13 +184,13 @@ class DeskServer:
 
     def _load(self) -> Application:
         """Called once, by the first request, on another thread."""
+        from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
         from proxy.desk.desk import Desk
-        from proxy.desk.door import Door
         from proxy.desk.exposition import metrics_route
-        from proxy.desk.feed import Feed
+        from proxy.desk.notify.feed import Feed
         from proxy.store.client_keys import KeyStore
-        from proxy.store.review_queue import ReviewQueue
+        from proxy.store.reviews.queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
         token = admin.token.get_secret_value()

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from calibrator import NotScorableError, call_doubts
 from policies import Rule, ToolCall, risk_of
-from proxy.desk.conversation import answered, format_of
 from proxy.formats import NoAnswerError
-from proxy.json_splice import json_object
-from proxy.store.held_replies import HeldReply
-from proxy.store.review_queue import Listed
+from proxy.formats.conversation import answered, format_of
+from proxy.store.reviews.held_replies import HeldReply
+from proxy.store.reviews.queue import Listed
+from proxy.wire.json_splice import json_object
 
 EDITED: Final = "changed by the reviewer"
 MOST_REMEMBERED: Final = 2_000  # replies whose marks are known, see `Marks`

@@ -27,4 +27,11 @@ __all__ = [
     "Json",
     "NoAnswerError",
     "Sight",
+    "called",
+    "chat",
+    "conversation",
+    "messages",
+    "messages_stream",
+    "responses",
+    "responses_items",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from policies import ToolCall
-from proxy.json_splice import dumps
+from proxy.wire.json_splice import dumps
 
 _TEXTS = frozenset({"role", "content", "refusal", "reasoning_content", "reasoning", "name", "id"})
 _CALLING = frozenset({"toolcalls", "toolcall", "functioncall", "functioncalls", "tooluse"})

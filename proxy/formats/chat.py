@@ -6,8 +6,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
-from proxy.formats.alike import LEARNT_FROM, AlikeEvents, alike, parted, plain_objects
 from proxy.formats.called import has_call
+from proxy.formats.events.markers import Marks
+from proxy.formats.events.merging import GrowingCalls, Pieces, index_of, joined, merge
+from proxy.formats.events.uniform_events import (
+    LEARNT_FROM,
+    AlikeEvents,
+    alike,
+    parted,
+    plain_objects,
+)
 from proxy.formats.format import (
     MEMBER,
     NOTHING,
@@ -19,11 +27,9 @@ from proxy.formats.format import (
     Sight,
     turns_in,
 )
-from proxy.formats.marks import Marks
-from proxy.formats.merging import GrowingCalls, Pieces, index_of, joined, merge
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
-from proxy.json_splice import dumps
-from proxy.sse import DONE, event_bytes
+from proxy.wire.json_splice import dumps
+from proxy.wire.sse import DONE, event_bytes
 
 _OBJECT = "chat.completion"
 _OF_PARTS = frozenset({"index", "delta", "finish_reason", "logprobs"})

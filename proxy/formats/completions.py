@@ -7,6 +7,8 @@ from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
 from proxy.formats.called import has_call
+from proxy.formats.events.markers import Marks
+from proxy.formats.events.merging import index_of, joined, merge
 from proxy.formats.format import (
     MEMBER,
     MOST_TOKENS,
@@ -19,11 +21,9 @@ from proxy.formats.format import (
     Json,
     Sight,
 )
-from proxy.formats.marks import Marks
-from proxy.formats.merging import index_of, joined, merge
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
-from proxy.json_splice import dumps
-from proxy.sse import DONE, event_bytes
+from proxy.wire.json_splice import dumps
+from proxy.wire.sse import DONE, event_bytes
 
 _OBJECT = "text_completion"  # of chunks too
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 
 from calibrator import Question
 from proxy.errors import ProxyError
-from proxy.formats.marks import Marks
-from proxy.sse import Event
+from proxy.formats.events.markers import Marks
+from proxy.wire.sse import Event
 
 Json = dict[str, Any]
 NOTICE_GAP = "\n\n"  # between a text and the notice behind it

@@ -8,6 +8,7 @@ from typing import Any
 
 from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
 from proxy.errors import ProxyError
+from proxy.formats.events.markers import Marks
 from proxy.formats.format import (
     MEMBER,
     MOST_TOKENS,
@@ -18,7 +19,6 @@ from proxy.formats.format import (
     Json,
     turns_in,
 )
-from proxy.formats.marks import Marks
 from proxy.formats.messages_stream import (
     REFUSAL,
     MessagesAssembler,
@@ -29,8 +29,8 @@ from proxy.formats.messages_stream import (
     with_unknown,
 )
 from proxy.formats.openai import annotated
-from proxy.json_splice import dumps
-from proxy.sse import Event
+from proxy.wire.json_splice import dumps
+from proxy.wire.sse import Event
 
 STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": REFUSAL}
 HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer

@@ -13,11 +13,11 @@ from typing import Any
 
 from calibrator import blocks_message, is_tool_use
 from proxy.formats.called import beyond_text, is_stray, unknown_call
+from proxy.formats.events.merging import Pieces, index_of, joined, merge
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
-from proxy.formats.merging import Pieces, index_of, joined, merge
 from proxy.formats.openai import error_sight, kind_of, unreadable
-from proxy.json_splice import dumps, json_object
-from proxy.sse import Event, event_bytes
+from proxy.wire.json_splice import dumps, json_object
+from proxy.wire.sse import Event, event_bytes
 
 REFUSAL = "refusal"
 _KNOWN = frozenset(

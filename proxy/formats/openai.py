@@ -8,10 +8,10 @@ from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.formats.called import has_call, seems_call
+from proxy.formats.events.merging import index_of
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
-from proxy.formats.merging import index_of
-from proxy.json_splice import dumps, json_object, may_be_object, member_bytes
-from proxy.sse import DONE, Event, event_bytes, name_of
+from proxy.wire.json_splice import dumps, json_object, may_be_object, member_bytes
+from proxy.wire.sse import DONE, Event, event_bytes, name_of
 
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")

@@ -8,6 +8,7 @@ from typing import Any
 from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
+from proxy.formats.events.markers import Marks
 from proxy.formats.format import (
     NOTICE_GAP,
     Assembler,
@@ -17,17 +18,11 @@ from proxy.formats.format import (
     NoAnswerError,
     turns_in,
 )
-from proxy.formats.marks import Marks
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
-from proxy.formats.responses_items import (
-    as_items,
-    chat_messages,
-    chat_tools,
-    with_text,
-)
+from proxy.formats.responses_items import as_items, chat_messages, chat_tools, with_text
 from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
-from proxy.sse import Event
+from proxy.wire.sse import Event
 
 ELSEWHERE = {  # parameters that stand for text which is not in the request, and the reason's word
     "previous_response_id": "unknown_previous_response",

@@ -11,8 +11,8 @@ from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.formats.format import MEMBER, Json
-from proxy.json_splice import add_inner_member, dumps, json_object
-from proxy.sse import Event
+from proxy.wire.json_splice import add_inner_member, dumps, json_object
+from proxy.wire.sse import Event
 
 
 def named_event(type: str, data: bytes) -> bytes:

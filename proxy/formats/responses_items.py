@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calibrator import (
-    AFTER_CHARACTERS,
-    HISTORY_CHARACTERS,
-    NotScorableError,
-    is_call,
-    tool_call,
-)
+from calibrator import AFTER_CHARACTERS, HISTORY_CHARACTERS, NotScorableError, is_call, tool_call
 from proxy.formats.format import Json
-from proxy.json_splice import dumps
+from proxy.wire.json_splice import dumps
 
 _LEFT_OUT = {  # what says nothing about the question
     *("reasoning", "mcp_list_tools", "mcp_approval_response", "additional_tools"),

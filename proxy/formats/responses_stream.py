@@ -14,13 +14,13 @@ from typing import Any
 
 from calibrator import answer_message, is_call
 from proxy.formats.called import beyond_text, has_call, is_stray, unknown_call
+from proxy.formats.events.merging import Pieces, joined
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
-from proxy.formats.merging import Pieces, joined
 from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.formats.responses_events import Writer, named_event
 from proxy.formats.responses_items import item_type
-from proxy.json_splice import canonical, dumps, json_object
-from proxy.sse import DONE, Event
+from proxy.wire.json_splice import canonical, dumps, json_object
+from proxy.wire.sse import DONE, Event
 
 _TOLD_OF = re.compile(  # events about texts, and those that say nothing
     r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"

@@ -13,7 +13,7 @@ from typing import Any
 
 from calibrator import CalibratorError
 from policies import Labelled, Policy, Scope, one_per_question, reaches
-from proxy.store.labels import LabelledReply, first_replies, labelled
+from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled
 
 
 def audited_labels(

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from policies import CalibrationMonitor, Distance, ScoreMonitor, SeenConversations, distance
-from proxy.store.drift import (
+from proxy.store.verdicts.drift import (
     Counted,
     Judged,
     Monitor,
@@ -39,7 +39,7 @@ from proxy.store.drift import (
     scored_after,
     write_monitors,
 )
-from proxy.store.labels import base_of
+from proxy.store.verdicts.labels import base_of
 
 if TYPE_CHECKING:
     from policies import Band

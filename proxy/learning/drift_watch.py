@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from proxy.errors import StoreError
-from proxy.store.findings import Findings
+from proxy.store.verdicts.verdicts import Findings
 
 log = structlog.get_logger(__name__)
 

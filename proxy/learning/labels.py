@@ -1,7 +1,7 @@
 """Labelled replies with their weights: what every estimate from verdicts begins with.
 
     found = read_labels(engine, since)          # Labels
-    found.replies                               # LabelledReply, see proxy/store/labels.py
+    found.replies                               # LabelledReply, see proxy/store/verdicts/labels.py
     found.weights()                             # how many replies each stands for
     found.estimate("delivered")                 # the share of right ones, with its interval
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from policies import SeenConversations
-from proxy.store.labels import (
+from proxy.store.verdicts.labels import (
     LabelledReply,
     Stratum,
     Totals,
@@ -31,7 +31,7 @@ from proxy.store.labels import (
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from proxy.domains import Domains
+    from proxy.policy_context.domains import Domains
 
 Population = Literal["delivered", "held", "all"]
 POPULATIONS: tuple[Population, ...] = ("delivered", "held", "all")

@@ -25,7 +25,7 @@ from calibrator import (
 )
 from policies import counted
 from proxy.learning.labels import Labels
-from proxy.store.labels import LabelledReply
+from proxy.store.verdicts.labels import LabelledReply
 
 LEAST_LABELS: Final = 50
 """With fewer, a fold of five leaves too few others to fit on."""

@@ -31,12 +31,12 @@ from calibrator import (
     try_tuning,
 )
 from policies import counted
-from proxy.desk.conversation import format_of
 from proxy.formats import NoAnswerError
-from proxy.json_splice import json_object
+from proxy.formats.conversation import format_of
 from proxy.learning.labels import Labels
 from proxy.learning.recalibrating import NotLearntError, own_score, usable
-from proxy.store.labels import LabelledReply, labelled, totals
+from proxy.store.verdicts.labels import LabelledReply, labelled, totals
+from proxy.wire.json_splice import json_object
 
 Floats = NDArray[np.float64]
 

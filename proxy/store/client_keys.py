@@ -7,15 +7,16 @@ whether a copy of the table is still good. `pinocchio keys` writes from a proces
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.keys import ClientKey
-from proxy.store.audit_chain import note_change
-from proxy.store.database import LazyEngine, cause, metadata
+from proxy.store.chain.chain import note_change
+from proxy.store.database import LazyEngine, cause
+from proxy.store.tables import metadata
 
 client_keys = sa.Table(
     "client_keys",
@@ -96,3 +97,33 @@ class KeyStore:
                 return is_done
         except SQLAlchemyError as error:
             raise StoreError(f"the client keys cannot be written: {cause(error)}") from error
+
+
+Role = Literal["caller", "reviewer", "admin"]
+"""What a key is for: completions, or the review desk; no key is for both."""
+ROLES: Final[tuple[Role, ...]] = ("caller", "reviewer", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """One key as it is kept; times are seconds since the epoch. None: as the team has it."""
+
+    id: str
+    digest: str  # SHA-256 of the key, in hex
+    created_at: float
+    name: str | None = None
+    team: str | None = None
+    policy: str | None = None
+    requests_per_minute: int | None = None
+    max_held: int | None = None
+    attach: str | None = None  # one of ATTACH
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    role: Role = "caller"
+    surfaces: str | None = None  # that it may use, with commas between
+    queues: str | None = None  # that a reviewer sees, with commas between
+
+    def state(self, now: float) -> Literal["active", "expired", "revoked"]:
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "active"

@@ -21,31 +21,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from calibrator import install_command
 from proxy.errors import StoreError
+from proxy.store.tables import parsed_address, path_of, place_of
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-metadata = sa.MetaData()
 _one_maker = threading.Lock()  # of a file, before anybody has it open
 
 CONNECT_TIMEOUT_S = 10
-_SQLITE = "sqlite:///"
 _PATIENCE_S = 5.0
 _PRAGMAS = (f"busy_timeout={_PATIENCE_S * 1_000:.0f}", "journal_mode=WAL")
-
-
-def path_of(url: str) -> Path | None:
-    """The file of a SQLite database; None for a database that is none."""
-    return Path(url.removeprefix(_SQLITE)).expanduser() if url.startswith(_SQLITE) else None
-
-
-def place_of(url: str) -> str:
-    """Where a database is, as people may be told: without the password. Raises StoreError."""
-    if path := path_of(url):
-        return str(path)
-    address = _address(url)
-    return f"postgresql://{address.host or ''}/{address.database or ''}"
 
 
 def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
@@ -53,7 +39,7 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
 
     What is committed survives a loss of power if it `is_durable`, else the end of the process only.
     """
-    from proxy.store.audit_chain import Chain  # these import the tables, that import this module
+    from proxy.store.chain.chain import Chain  # these import the tables, that import this module
     from proxy.store.schema import prepare
 
     engine = _engine(url, is_durable)
@@ -97,7 +83,7 @@ class LazyEngine:
 
 def open_async_engine(url: str) -> AsyncEngine:
     """An engine for an event loop, on a database that `open_engine` has seen; raises StoreError."""
-    from proxy.store.audit_chain import Chain
+    from proxy.store.chain.chain import Chain
 
     engine = _async_engine(url)
     Chain(url).attach(engine.sync_engine)
@@ -154,7 +140,7 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
         sa.event.listen(engine, "connect", _set_pragmas if is_durable else _set_fast_pragmas)
         return engine
     try:
-        engine = sa.create_engine(_address(url), **_of_postgres())
+        engine = sa.create_engine(parsed_address(url), **_of_postgres())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
     if not is_durable:
@@ -170,20 +156,9 @@ def _async_engine(url: str) -> AsyncEngine:
         sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
         return engine
     try:
-        return create_async_engine(_address(url), **_of_postgres())
+        return create_async_engine(parsed_address(url), **_of_postgres())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
-
-
-def _address(url: str) -> sa.URL:
-    """The URL as SQLAlchemy reads it; `postgres://` means the same. Raises StoreError."""
-    try:
-        return sa.make_url(url).set(drivername="postgresql+psycopg")
-    except (SQLAlchemyError, ValueError) as error:  # whose text may have the password
-        raise StoreError(
-            "the store's URL cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, "
-            "with other characters than letters and digits written as %XX in USER and PASSWORD"
-        ) from error
 
 
 def _of_postgres() -> dict[str, Any]:

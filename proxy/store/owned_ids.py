@@ -19,8 +19,9 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import LazyEngine, cause, insert_into, metadata
-from proxy.store.findings import reading
+from proxy.store.database import LazyEngine, cause, insert_into
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading
 
 log = structlog.get_logger(__name__)
 

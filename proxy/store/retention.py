@@ -17,13 +17,13 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.audit_chain import audit_chain, note_change, note_deletion
+from proxy.store.chain.chain import audit_chain, note_change, note_deletion
 from proxy.store.database import LazyEngine, cause
-from proxy.store.held_replies import HELD, expire_some, held_replies
-from proxy.store.outbox import Outbox
-from proxy.store.polls import polls
-from proxy.store.records import DAY_S, exchanges, first_id
-from proxy.store.review_queue import ReviewQueue
+from proxy.store.record.writer import DAY_S, exchanges, first_id
+from proxy.store.reviews.held_replies import HELD, expire_some, held_replies
+from proxy.store.reviews.outbox import Outbox
+from proxy.store.reviews.polls import polls
+from proxy.store.reviews.queue import ReviewQueue
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,6 @@ Alembic, which runs the revisions, is imported only where one is to be run.
 from __future__ import annotations
 
 import threading
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +16,12 @@ import sqlalchemy as sa
 import structlog
 
 from proxy.errors import StoreError
-from proxy.store.database import metadata
+from proxy.store.tables import all_tables
 
 log = structlog.get_logger(__name__)
 
 LATEST: Final = "0009"
 """The revision that the tables of this version are at."""
-TABLES_IN: Final = (
-    *("audit_chain", "client_keys", "drift", "feedback", "findings", "held_replies", "outbox"),
-    *("owned_ids", "polls", "records", "review_events"),
-)
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _WAIT_MS: Final = 600_000  # for another process that migrates
 _LOCK: Final = 0x70696E6F63  # of PostgreSQL, while somebody changes the schema
@@ -52,13 +47,6 @@ def prepare(engine: sa.Engine) -> None:
         elif found != LATEST:
             _migrate(connection, found)
         connection.commit()
-
-
-def all_tables() -> sa.MetaData:
-    """The metadata, once every module that defines tables has put its own there."""
-    for name in TABLES_IN:
-        import_module(f"proxy.store.{name}")
-    return metadata
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -1,7 +1,7 @@
 """What every client program here knows: where the proxy is, and what its upstream saw.
 
 These programs run in environments of their own, so nothing but the standard library is used.
-`tests/test_client_matrix.py` sets the variables.
+`tests/client_libraries/test_client_matrix.py` sets the variables.
 """
 
 from __future__ import annotations

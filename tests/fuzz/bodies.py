@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.faulty_upstream import ENCODERS, JSON, Response
+from tests.builders.undecided_replies import calling
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.mutations import changed, dumped, spoilt
 from tests.fuzz.proxied import POLICIES, Rig, check, rig
-from tests.undecided import ANSWERS, PATHS, REQUESTS
-from tests.undecided_replies import calling
+from tests.servers.faulty_upstream import ENCODERS, JSON, Response
+from tests.servers.undecided import ANSWERS, PATHS, REQUESTS
 
 TOOL: dict[str, Any] = {"name": "tell", "parameters": {"type": "object"}}
 MORE: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from calibrator import CheckpointError, Item, Scorer, load_scorer
-from calibrator.checkpoint import EMBEDDED, resolve_checkpoint
+from calibrator.checkpoints.checkpoint import EMBEDDED, resolve_checkpoint
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.mutations import changed, dumped, spoilt
 

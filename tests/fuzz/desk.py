@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.core.errors import InvalidSchema
 
-from tests.faulty_upstream import JSON, Response
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.proxied import quiet
-from tests.live_proxy import LiveProxy
-from tests.undecided import ANSWERS, HOLD_ALL, PATHS, AnyUpstream, asking
+from tests.running.live_proxy import LiveProxy
+from tests.servers.faulty_upstream import JSON, Response
+from tests.servers.undecided import ANSWERS, HOLD_ALL, PATHS, AnyUpstream, asking
 
 TOKEN = "desk-token"
 DOCUMENT = "/pinocchio/v1/openapi.json"

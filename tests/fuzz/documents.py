@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from policies import Facts, InvalidDocumentError, Policy, ToolCall, decide, parse_policy
-from proxy.config import load_config
+from proxy.config.sections import load_config
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.mutations import spoilt
-from tests.live_proxy import ROOT
+from tests.running.live_proxy import ROOT
 
 MOST_S = 5.0
 PACKS = sorted((ROOT / "policies" / "packs").glob("*.yaml"))

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import structlog
 
-from tests.live_proxy import OBSERVE, LiveProxy
-from tests.undecided import PATHS, SECRET, AnyUpstream
+from tests.running.live_proxy import OBSERVE, LiveProxy
+from tests.servers.undecided import PATHS, SECRET, AnyUpstream
 
 BLOCK_ALL = "version: 1\nname: all\nmode: enforce\nrules: []\ndefault: {block: {}}\n"
 BLOCK_CALLS = """

@@ -20,11 +20,11 @@ from typing import Any
 import h11
 
 from proxy.errors import UpstreamError
-from proxy.pool import Pool
-from proxy.upstream import UpstreamRequest
+from proxy.upstreams.pool.pool import Pool
+from proxy.upstreams.upstream import UpstreamRequest
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.http_replies import one_reply
-from tests.nginx import Nginx
+from tests.running.nginx import Nginx
 
 Read = tuple[int, bytes]
 NEXT = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nthe next"

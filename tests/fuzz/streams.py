@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.faulty_upstream import EVENTS, Response
+from tests.builders.undecided_replies import events_of
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.mutations import changed, dumped, spoilt
 from tests.fuzz.proxied import POLICIES, Rig, check, rig
-from tests.undecided import PATHS, asking
-from tests.undecided_replies import events_of
+from tests.servers.faulty_upstream import EVENTS, Response
+from tests.servers.undecided import PATHS, asking
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 // The official Node client against a proxy: only `baseURL` differs from a program without it.
-// `tests/test_node_client.py` starts proxy and upstream, runs this file once, makes a test of each
+// `tests/client_libraries/test_node_client.py` starts proxy and upstream, runs this file once, makes a test of each
 // of its tests, and looks at what arrived upstream under the names in `x-case`.
 
 import assert from "node:assert/strict";

@@ -1,5 +1,5 @@
 // OpenAI's own Node client on /v1/responses; chat completions are in client.test.mjs.
-// `tests/test_client_matrix.py` runs this file and makes a test of each of its tests.
+// `tests/client_libraries/test_client_matrix.py` runs this file and makes a test of each of its tests.
 
 import assert from "node:assert/strict";
 import test from "node:test";

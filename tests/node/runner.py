@@ -8,7 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from tests.live_proxy import environment
+from tests.running.live_proxy import environment
 
 TIMEOUT_S = 60
 SKIPPED = "skipped"

@@ -20,8 +20,8 @@ from calibrator.calls.making.contraries import (
     parent_folder,
 )
 from calibrator.calls.making.drafts import Draft
-from calibrator.calls.steps import is_read
-from calibrator.calls.values import Value, calendar_day, name_words, shape
+from calibrator.calls.reading.steps import is_read
+from calibrator.calls.reading.values import Value, calendar_day, name_words, shape
 
 Json = dict[str, Any]
 

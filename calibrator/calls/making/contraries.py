@@ -14,8 +14,8 @@ from typing import Any
 
 from calibrator.calls.making.drafts import Draft
 from calibrator.calls.making.stages import Json, Scene, said
-from calibrator.calls.requests import ANTONYMS
-from calibrator.calls.values import name_words
+from calibrator.calls.reading.requests import ANTONYMS
+from calibrator.calls.reading.values import name_words
 from calibrator.scorer import ToolUse
 
 _WORD = re.compile(r"[A-Za-z]{2,}")

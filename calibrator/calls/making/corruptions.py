@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from calibrator.calls.conversation import view_of
 from calibrator.calls.making.changes import KINDS, put_request
 from calibrator.calls.making.drafts import changed
-from calibrator.rows import Row
+from calibrator.calls.reading.conversation import view_of
+from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
-from calibrator.transcript import message_text, read_question
+from calibrator.text.transcript import message_text, read_question
 
 OTHER_REQUEST = "other request"  # a kind that needs other replies, beside `KINDS`
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from calibrator.calls.conversation import Record, records_of
 from calibrator.calls.making.changes import YES, asked, limited, reshuffled
 from calibrator.calls.making.drafts import Draft
-from calibrator.calls.steps import is_read
+from calibrator.calls.reading.conversation import Record, records_of
+from calibrator.calls.reading.steps import is_read
 
 # --- what looks suspicious and is right ---------------------------------------------------------
 

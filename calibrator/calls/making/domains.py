@@ -1,7 +1,7 @@
 """The domains of `domains.yaml`, in which scenes play.
 
 None shares a task, a table or a sentence with `examples/agents`, whose calls are a test:
-`tests/calls/test_worlds.py` compares words, tool signatures and names.
+`tests/calibrator/calls/test_worlds.py` compares words, tool signatures and names.
 """
 
 from __future__ import annotations

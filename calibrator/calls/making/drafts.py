@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibrator.calls.conversation import Call, View, view_of
-from calibrator.calls.grounding import Sources, sources_of
-from calibrator.calls.values import Value
+from calibrator.calls.reading.conversation import Call, View, view_of
+from calibrator.calls.reading.grounding import Sources, sources_of
+from calibrator.calls.reading.values import Value
 from calibrator.scorer import ToolUse
 
 Json = dict[str, Any]

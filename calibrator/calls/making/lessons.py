@@ -17,8 +17,8 @@ from calibrator.calls.making.disguises import SUSPICIOUS, planted
 from calibrator.calls.making.domains import DOMAINS, Domain
 from calibrator.calls.making.drafts import Draft, changed
 from calibrator.calls.making.worlds import scenes
-from calibrator.checks import made_calls, offered_tools
-from calibrator.rows import Row
+from calibrator.features.checks import made_calls, offered_tools
+from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 
 LEVELS = {"call": 1.0, "turn": 0.7, "run": 0.4}  # how much a label of this level counts

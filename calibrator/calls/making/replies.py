@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from calibrator.calls.claims import told_by
 from calibrator.calls.making.domains import DOMAINS, Domain
 from calibrator.calls.making.lessons import IRRELEVANT, written_calls
 from calibrator.calls.making.stages import (
@@ -34,9 +33,10 @@ from calibrator.calls.making.stages import (
     staged,
     tools_of,
 )
-from calibrator.calls.steps import failed, is_read
-from calibrator.checks import offered_tools
-from calibrator.rows import Row
+from calibrator.calls.reading.claims import told_by
+from calibrator.calls.reading.steps import failed, is_read
+from calibrator.features.checks import offered_tools
+from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 
 MAX_REAL = 1_500  # replies of graded conversations that are learnt from

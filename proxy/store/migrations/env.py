@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection, and in the transaction, of `schema.py`."""
+"""What Alembic runs to migrate: on the connection, and in the transaction, of `store/schema.py`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,160 @@
+"""A checkpoint is a folder whose `calibrator.json` says all that makes its scores what they are.
+
+    calibrator.json    architecture, layout, labels, tags, training data, recalibration, quality
+    model.safetensors  the weights
+    tokenizer.json     the tokenizer
+
+Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name. What is
+said here is of the `embedded` architecture; language models have theirs in `llm_config.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.hub import download, is_hub_name
+from calibrator.checkpoints.llm_config import ARCHITECTURES as LANGUAGE_MODELS
+from calibrator.checkpoints.llm_config import PRESET_OF, LlmConfig, parse_config
+from calibrator.errors import CheckpointError
+from calibrator.recalibration.curves import Platt
+from calibrator.text.layout import Layout
+
+CHECKPOINTS = Path(__file__).parent
+EMBEDDED = "embedded"
+WEIGHTS = "model.safetensors"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """The BERT encoder's geometry."""
+
+    vocabulary: int = 30_522
+    hidden: int = 384
+    layers: int = 6
+    heads: int = 12
+    intermediate: int = 1_536
+    positions: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """`calibrator.json`, checked."""
+
+    name: str
+    weights_sha256: str
+    architecture: str = "embedded"
+    labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (paper B08)
+    base_rate: float = 0.5  # share of correct replies in the training data
+    encoder: EncoderConfig | None = None  # None: the side tower alone
+    layout: Layout = field(default_factory=Layout)
+    recalibration: Platt | None = None
+    source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
+    benchmarks: tuple[str, ...] = ()
+    training: dict[str, Any] = field(default_factory=dict)
+    quality: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
+        return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
+
+    def as_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
+        return {"format": FORMAT, **values}
+
+
+def resolve_checkpoint(name: str) -> Path:
+    """The folder of a checkpoint; downloads a hub name once and works offline afterwards.
+
+    Raises CheckpointError when there is no such checkpoint, HubError when the hub cannot be asked.
+    """
+    folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name == EMBEDDED or not is_hub_name(name):
+        raise CheckpointError(f"there is no checkpoint folder {str(folder)!r}")
+    return download(name)
+
+
+def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
+    """Reads and checks `calibrator.json`; what has the hub `name` of a preset needs none.
+
+    Raises CheckpointError naming the file and the fault.
+    """
+    path = folder / "calibrator.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if (preset := PRESET_OF.get(name.partition("@")[0])) is None:
+            raise CheckpointError(
+                f"{folder} is no checkpoint: it has no calibrator.json"
+            ) from error
+        values = {"preset": preset}
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    try:
+        return _parsed(values, folder)
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} is not what this version writes: {error}") from error
+
+
+def _parsed(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
+    if "preset" not in values and values["architecture"] not in LANGUAGE_MODELS:
+        return _parse_config(values)
+    config = parse_config(values)
+    return config if config.weights_sha256 else replace(config, weights_sha256=digest_of(folder))
+
+
+def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
+    values = dict(values)
+    if (found := values.pop("format")) != FORMAT:
+        raise ValueError(f"format {found!r}, this version reads {FORMAT}")
+    if values["architecture"] != EMBEDDED:
+        known = ", ".join((EMBEDDED, *LANGUAGE_MODELS))
+        raise ValueError(f"architecture {values['architecture']!r} is not one of {known}")
+    recalibration = values.pop("recalibration")
+    geometry, layout = values.pop("encoder"), Layout(**values.pop("layout"))
+    encoder = None if geometry is None else EncoderConfig(**geometry)
+    if encoder is not None:
+        _check_geometry(encoder, layout)
+    return CheckpointConfig(
+        encoder=encoder,
+        layout=layout,
+        labels=_texts(values, "labels"),
+        source_models=_texts(values, "source_models"),
+        benchmarks=_texts(values, "benchmarks"),
+        recalibration=Platt.from_dict(recalibration) if recalibration else None,
+        **values,
+    )
+
+
+def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
+    """A list of texts, taken out of the values; raises TypeError for any other."""
+    given = values.pop(name)
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"{name} must be a list of texts")
+    return tuple(given)
+
+
+def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
+    if not all(isinstance(size, int) and size > 0 for size in asdict(encoder).values()):
+        raise ValueError("the encoder's sizes must be whole numbers above 0")
+    if layout.max_tokens > encoder.positions:
+        raise ValueError(
+            f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
+        )
+
+
+def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
+    """Writes `calibrator.json`; raises OSError."""
+    text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
+    (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

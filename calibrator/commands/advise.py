@@ -1,0 +1,158 @@
+"""`pinocchio advise`: leave a calibrator alone, recalibrate, fine-tune, or collect more labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import (
+    Calibrator,
+    Device,
+    Files,
+    RecalibrationFile,
+    report_bad,
+    resumable,
+    sentences,
+)
+from calibrator.metrics.numbers import figure
+from calibrator.rows.files import check_readable, json_line
+
+if TYPE_CHECKING:
+    from calibrator.evaluation.advice import Advice
+    from calibrator.rows.rows import Row
+    from calibrator.rows.scores import Scores
+
+SOMETHING_TO_DO = 3
+SAID = {
+    "leave": "leave it alone",
+    "recalibrate": "recalibrate",
+    "fine_tune": "fine-tune",
+    "collect": "collect more labels",
+}
+
+
+def advise(
+    files: Files,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    scores: Annotated[
+        Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
+    ] = None,
+    recalibration: RecalibrationFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say whether to recalibrate, fine-tune or leave a calibrator alone, by labelled replies.
+
+    Exit status 0: leave it alone; 3: there is something to do; 1: rows that could not be used;
+    2: nothing could be read.
+    """
+    from calibrator.evaluation.advice import advise as run
+    from calibrator.rows.selection import load_labelled
+
+    with sentences(), resumable():
+        check_readable([*files, scores])
+        rows, bad = load_labelled(files)
+        found = _scores(rows, scores, calibrator, device, recalibration)
+        advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
+    command = next_command(advice, files, calibrator)
+    if as_json:
+        told = {"calibrator": found.name, **advice.as_dict(), "command": command}
+        typer.echo(json_line(told), nl=False)
+    else:
+        typer.echo("\n".join(_lines(advice, found.name, command)))
+    report_bad(bad, len(rows) + len(bad))
+    if advice.action != "leave":
+        raise typer.Exit(SOMETHING_TO_DO)
+
+
+def _scores(
+    rows: Sequence[Row], path: Path | None, calibrator: str, device: str, curve: Path | None
+) -> Scores:
+    from calibrator.loading import load_scorer
+    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.scores import read_scores, score_rows
+
+    if path is not None:
+        return read_scores(path, rows)
+    scorer = keeping(load_scorer(calibrator, device, recalibration=curve), device)
+    with Progress("scoring", len(rows)) as progress:
+        return score_rows(scorer, rows, progress=progress.advance)
+
+
+def own_auroc(calibrator: str) -> float:
+    """What the checkpoint's card states, the lowest where it states several; nan for nothing."""
+    from calibrator.loading import checkpoint_card
+
+    quality: Any = (checkpoint_card(calibrator) or {}).get("quality") or {}
+    stated = [each.get("auroc") for each in quality.values() if isinstance(each, dict)]
+    numbers = [float(each) for each in stated if isinstance(each, int | float)]
+    return min(numbers, default=math.nan)
+
+
+def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str | None:
+    """What to run now; None where there is nothing to run."""
+    given = " ".join(map(str, files))
+    named = "" if calibrator == "embedded" else f" --calibrator {calibrator}"
+    if advice.action == "recalibrate":
+        kind = "" if advice.kind == "platt" else f" --kind {advice.kind}"
+        return f"pinocchio recalibrate {given}{named}{kind} -o recalibration.json"
+    if advice.action == "fine_tune":
+        return _tuning(files, given, calibrator)
+    return None
+
+
+def _tuning(files: Sequence[Path], given: str, calibrator: str) -> str:
+    """A tower is tuned on rows, a language model trained on from its adapter."""
+    from calibrator.loading import checkpoint_card
+
+    card = checkpoint_card(calibrator) or {}
+    if card.get("architecture", "embedded") != "embedded":
+        return f"pinocchio train {given} --preset paper --start {calibrator} -o tuned"
+    tuned = " ".join(f"--tune {file}" for file in files)
+    return f"pinocchio train {tuned} --calibrator {calibrator} -o tuned"
+
+
+def _evidence(value: float) -> str:
+    return "over 1,000,000" if value > 1e6 else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
+    if advice.is_chance:
+        yield f"{name}: do not let a threshold on it decide; {SAID[advice.action]}"
+    else:
+        yield f"{name}: {SAID[advice.action]}"
+    yield f"  {advice.why}"
+    if advice.is_chance:
+        yield (
+            "  until it ranks, let policies go by tools, models and domains; a recalibration would "
+            "give all replies nearly the same number"
+        )
+        yield (
+            "  fine-tune it on labels of your own, or take a calibrator that is a language model, "
+            "and run this again"
+        )
+    own = f" (its own card: {advice.own_auroc:.3f})" if math.isfinite(advice.own_auroc) else ""
+    yield f"  {advice.rows:,} rows of {advice.questions:,} questions, {advice.right:.1%} correct"
+    if math.isfinite(advice.ece):
+        yield (
+            f"  AUROC {advice.auroc.value:.3f}{own}, ECE {advice.ece:.3f}, Brier {advice.brier:.3f}"
+        )
+    for kind, tried in advice.trials.items():
+        yield (
+            f"  {kind}: ECE {tried.after.ece:.3f} on rows that were not fitted on, evidence "
+            f"{_evidence(tried.evidence)} (20 is enough)"
+        )
+    for each in advice.expected:
+        yield (
+            f"  with {each.labels:,} labels: ECE {figure(each.platt)} (Platt), "
+            f"{figure(each.isotonic)} (isotonic)"
+        )
+    if advice.more_labels:
+        yield f"  about {advice.more_labels:,} more labels are needed"
+    if command:
+        yield f"next: {command}"

@@ -1,0 +1,146 @@
+"""`pinocchio recalibrate`: labelled replies of a deployment -> a file that corrects confidences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import (
+    Calibrator,
+    Device,
+    Files,
+    check_target,
+    file_option,
+    print_table,
+    report_bad,
+    say,
+    sentences,
+)
+from calibrator.metrics.numbers import figure
+from calibrator.rows.files import check_readable, json_line
+
+if TYPE_CHECKING:
+    from calibrator.rows.rows import Row
+    from calibrator.rows.scores import Scores
+    from calibrator.scorer import Scorer
+
+
+def recalibrate(
+    files: Files,
+    output: Annotated[
+        Path | None, file_option("-o", "--output", help="Where to write the recalibration.")
+    ] = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    scores: Annotated[
+        Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
+    ] = None,
+    kind: Annotated[
+        Literal["platt", "isotonic", "temperature"], typer.Option(help="The curve.")
+    ] = "platt",
+    by: Annotated[
+        Literal["model", "domain", "team"] | None,
+        typer.Option(help="A curve for each model, domain or team that has labels enough."),
+    ] = None,
+    study: Annotated[
+        Literal["model", "benchmark", "domain"] | None,
+        typer.Option(
+            help="Write no file: report what 100 labels mend, for each model, benchmark or domain."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Fit a recalibration on labelled rows; about 100 labels are enough for Platt."""
+    from calibrator.loading import load_scorer
+    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.scores import image_use, read_scores
+    from calibrator.rows.selection import load_labelled
+
+    if (output is None) == (study is None):
+        say("pinocchio: say where to write with -o, or ask for a report with --study")
+        raise typer.Exit(2)
+    with sentences():
+        check_target(output, [*files, scores])
+        check_readable([*files, scores])
+        if scores:
+            rows, bad = load_labelled(files, "read")
+            found = read_scores(scores, rows)
+        else:
+            scorer = keeping(load_scorer(calibrator, device), device)
+            rows, bad = load_labelled(files, image_use(scorer))
+            found = _scores(rows, scorer)
+        if study:
+            _report(rows, found, study, as_json)
+        elif output:
+            _fit(rows, found, output, kind, by, as_json)
+    report_bad(bad, len(rows) + len(bad))
+
+
+def _scores(rows: Sequence[Row], scorer: Scorer) -> Scores:
+    from calibrator.rows.scores import score_rows
+
+    with Progress("scoring", len(rows)) as progress:
+        return score_rows(scorer, rows, progress=progress.advance)
+
+
+def _fit(
+    rows: Sequence[Row], scores: Scores, output: Path, kind: Any, by: Any, as_json: bool
+) -> None:
+    from calibrator.metrics.metrics import brier, ece
+    from calibrator.recalibration.fit import cross_fitted, fit_recalibration
+    from calibrator.rows.rows import labels_of
+
+    found = fit_recalibration(
+        rows, scores.confidence, kind=kind, by=by, calibrator=scores.calibrator
+    )
+    found.save(output)
+    y, after = labels_of(rows), cross_fitted(rows, scores.confidence, kind=kind, by=by)
+    figures = {
+        "name": found.name,
+        "labels": found.labels,
+        "groups": sorted(found.groups),
+        "ece_before": round(ece(y, scores.confidence), 4),
+        "ece_after": round(ece(y, after), 4),
+        "brier_before": round(brier(y, scores.confidence), 4),
+        "brier_after": round(brier(y, after), 4),
+    }
+    if as_json:
+        typer.echo(json_line(figures), nl=False)
+        return
+    own = f", {len(found.groups)} with curves of their own" if by else ""
+    typer.echo(f"{found.name}: fitted on {found.labels} labels{own}, for {scores.name}")
+    typer.echo(
+        f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
+        f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
+        f"{figures['brier_after']:.3f}"
+    )
+    typer.echo(f"  use it with `calibrator: {{recalibration: {output}}}` in proxy.yaml")
+
+
+def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None:
+    from calibrator.evaluation.recalibration_study import LABELS, MIN_ROWS, SPLITS, mean_of, study
+
+    found = study(rows, scores.confidence, by)
+    if not found:
+        say(f"pinocchio: no {by} has {MIN_ROWS} rows of both labels")
+        raise typer.Exit(2)
+    lines = [*found, mean_of(found)]
+    if as_json:
+        for one in lines:
+            typer.echo(json_line(one.as_dict()), nl=False)
+        return
+    typer.echo(
+        f"{scores.name}: {LABELS} labels, judged on the other questions, mean of {SPLITS} splits"
+    )
+    names = ["accuracy", "auroc", "ece", "ece_platt", "ece_temperature", "ece_isotonic"]
+    names += ["ece_floor", "brier", "brier_platt"]
+    cells = [
+        [one.group, f"{one.rows:,}", *(figure(getattr(one, name)) for name in names)]
+        for one in lines
+    ]
+    head = ["", "rows", "right", "AUROC", "ECE", "Platt", "temperature", "isotonic"]
+    print_table([*head, "floor", "Brier", "Platt"], cells)

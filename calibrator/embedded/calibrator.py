@@ -1,0 +1,321 @@
+"""The embedded calibrator: a tower over n-grams, with a forest or an encoder beside it.
+
+P(correct) of a text = P(right | in order) x P(in order). The first is the softmax over two logits,
+`i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of `tower` and
+`forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
+reply answers the question and agrees with itself. A reply that calls tools is read with its whole
+conversation, by the trees of `calls` alone; one that could have called them and says something
+instead is held against what was done (`calls`). Where other models' replies to the same question
+are given, they are compared with this one (`opinion`).
+
+One forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`),
+or in torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped
+checkpoint is a tower with a forest, an inspector, trees for calls and a second stage for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from calibrator.calls import CallTrees, reasons
+from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
+from calibrator.embedded.familiarity import Familiarity, modest_all
+from calibrator.errors import CheckpointError, MissingExtraError
+from calibrator.features.forest import NO_NAME, Forest
+from calibrator.features.ngrams import is_cut as too_long
+from calibrator.features.tower import Tower, TowerRow, tower_row
+from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
+from calibrator.inspection import DOUBTED, Inspector, inspect
+from calibrator.opinion import OpinionReader, SecondStage
+from calibrator.recalibration.curves import sigmoid
+from calibrator.scorer import Item, Score
+from calibrator.text.addressed_text import stripped
+from calibrator.text.layout import TokenRow, assemble, encode, is_clipped, load_tokenizer, tag_text
+
+ON_CPU = ("auto", "cpu")
+
+
+class Encoder(Protocol):
+    """Reads token rows."""
+
+    def __call__(self, rows: Sequence[TokenRow]) -> tuple[Floats, Floats]:
+        """Features (B, 2 * hidden), the states of [CLS] and their mean, and logits (B, 2)."""
+        ...
+
+
+def judged(items: Sequence[Item]) -> list[Item]:
+    """Items as they are judged: sentences that address the reader of an answer are taken off."""
+    return [replace(item, answer=stripped(item.answer)) for item in items]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReading:
+    """What is made of B texts, before the curve."""
+
+    rows: list[TowerRow]
+    odds: NDArray[np.float64]  # (B,) log-odds of right, if in order
+    features: Floats  # (B, D) that familiarity goes by
+    distances: NDArray[np.floating]  # (B,) familiarity's; up to 1 is known
+    in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
+    findings: list[tuple[str, ...]]  # that speak against being in order
+    is_cut: list[bool]  # whether only a part of the text was read
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a checkpoint is made of, beside its encoder; None is a part that it does not have."""
+
+    tower: Tower | None = None
+    forest: Forest | None = None
+    familiarity: Familiarity | None = None
+    inspector: Inspector | None = None
+    calls: CallTrees | None = None
+    opinion: SecondStage | None = None
+
+
+class EmbeddedCalibrator:
+    """A loaded checkpoint; a Scorer."""
+
+    def __init__(
+        self,
+        config: CheckpointConfig,
+        tokenizer: Tokenizer,
+        encoder: Encoder | None,
+        parts: Parts,
+    ) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.encoder = encoder
+        self.parts = parts
+        self.reads_tool_use = parts.calls is not None
+        self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
+        self._benchmarks = frozenset(config.benchmarks)
+        self._opinions = None
+        if parts.opinion is not None and parts.forest is not None:
+            known = tokenizer, config.layout, self._source_models
+            self._opinions = OpinionReader(parts.opinion, parts.forest, *known)
+
+    @property
+    def name(self) -> str:
+        return self.config.version
+
+    def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
+        """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
+        items = judged(items)
+        return self._assemble(self._pieces(items))
+
+    def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
+        """The word pieces of each item's tags, question and answer."""
+        texts = [text for item in items for text in (self._tags(item), item.question, item.answer)]
+        ids = encode(self.tokenizer, texts, self.config.layout)
+        return [ids[at : at + 3] for at in range(0, len(ids), 3)]
+
+    def _assemble(self, pieces: Sequence[Sequence[list[int]]]) -> list[TokenRow]:
+        layout = self.config.layout
+        return [assemble(tags, question, answer, layout) for tags, question, answer in pieces]
+
+    def _is_clipped(self, item: Item) -> bool:
+        """Whether the tokenizer saw the two ends alone of a text."""
+        layout = self.config.layout
+        return is_clipped(item.question, layout) or is_clipped(item.answer, layout)
+
+    def _tags(self, item: Item) -> str:
+        benchmark = item.benchmark if item.benchmark in self._benchmarks else None
+        return tag_text(benchmark, self._known_model(item))
+
+    def _known_model(self, item: Item) -> str | None:
+        model = (item.source_model or "").lower()
+        return model if model in self._source_models else None
+
+    def read_texts(self, items: Sequence[Item]) -> TextReading:
+        """What tower, forest, encoder and inspector make of texts; neighbours change nothing."""
+        items = judged(items)
+        pieces = self._pieces(items)
+        rows = [
+            tower_row(item.question, item.answer, question, answer)
+            for item, (_, question, answer) in zip(items, pieces, strict=True)
+        ]
+        seen = self._seen(items, pieces, rows)
+        odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
+        is_cut = [too_long(question, answer) for _, question, answer in pieces]
+        if self.parts.tower is not None:
+            names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
+            odds, features = self.parts.tower.read(rows, names)
+            if self.parts.forest is not None:
+                odds = self.parts.forest.joined(odds, rows, names)
+        if self.encoder is not None:
+            assembled = self._assemble(pieces)
+            is_cut = [row.is_truncated for row in assembled]
+            features, logits = self.encoder(assembled)
+            odds = odds + np.diff(logits.astype(np.float64))[:, 0]
+        known = self.parts.familiarity
+        return TextReading(
+            rows=rows,
+            odds=np.asarray(odds, dtype=np.float64),
+            features=features,
+            distances=known.distances(features) if known else np.zeros(len(items)),
+            **self._in_order(items, seen),
+            is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
+        )
+
+    def _seen(
+        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]], rows: Sequence[TowerRow]
+    ) -> Floats:
+        """What the inspector sees in each item, (B, SEEN); nothing where there is no inspector."""
+        if self.parts.inspector is None or not items:
+            return np.zeros((len(items), 0), np.float32)
+        means = self.parts.inspector.pieces
+        return np.stack(
+            [
+                inspect(item.question, item.answer, question, answer, means, row.traits)
+                for item, (_, question, answer), row in zip(items, pieces, rows, strict=True)
+            ]
+        )
+
+    def _in_order(self, items: Sequence[Item], seen: Floats) -> dict[str, Any]:
+        """P(in order) of texts and what speaks against it: the inspector's, and for an agent's
+        message that of `calls`."""
+        in_order = np.ones(len(items))
+        findings: list[tuple[str, ...]] = [()] * len(items)
+        if self.parts.inspector is not None and items:
+            in_order, findings = self.parts.inspector.read(seen)
+        agents = [at for at, item in enumerate(items) if item.tool_use is not None]
+        if self.parts.calls is not None and agents:
+            used = [use for at in agents if (use := items[at].tool_use) is not None]
+            in_order[agents] *= sigmoid(self.parts.calls.claim_odds(used))
+        return {"in_order": in_order, "findings": findings}
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """One pass for each item; neighbours do not change a score."""
+        calls = [at for at, item in enumerate(items) if self.reads_as_call(item)]
+        texts = sorted(set(range(len(items))) - set(calls))
+        scores = [
+            *self._score_calls([items[at] for at in calls]),
+            *self._score_texts([items[at] for at in texts]),
+        ]
+        found = dict(zip([*calls, *texts], scores, strict=True))
+        return self.with_others(items, [found[at] for at in range(len(items))])
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
+        """Scores of items by their texts alone, changed by what the items' others say."""
+        return self._opinions.with_others(items, scores) if self._opinions else list(scores)
+
+    def ability(self, model: str | None) -> float:
+        """How able a model is, on the forest's scale; `NO_NAME` for one that it does not know."""
+        return self._opinions.ability(model) if self._opinions else NO_NAME
+
+    @property
+    def opinion(self) -> str:
+        """What numbers with others stand on beside `name`; empty where others are not read."""
+        return f"opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
+
+    def reads_as_call(self, item: Item) -> bool:
+        """Whether the trees for calls judge it, not what judges a text."""
+        return self.reads_tool_use and item.tool_use is not None and item.tool_use.has_calls
+
+    def _score_calls(self, items: Sequence[Item]) -> list[Score]:
+        used = [item.tool_use for item in items if item.tool_use is not None]
+        if self.parts.calls is None or not used:
+            return []
+        odds = self.parts.calls.odds(used, [item.source_model for item in items])
+        return [
+            Score(score, score, because=tuple(reasons(use)) if score < DOUBTED else ())
+            for use, score in zip(used, sigmoid(odds).tolist(), strict=True)
+        ]
+
+    def _score_texts(self, items: Sequence[Item]) -> list[Score]:
+        if not items:
+            return []
+        read = self.read_texts(items)
+        confidence, scores = self.confidence(read), sigmoid(read.odds) * read.in_order
+        return [
+            Score(*each)
+            for each in zip(
+                scores.tolist(), confidence.tolist(), read.is_cut, read.findings, strict=True
+            )
+        ]
+
+    def confidence(self, read: TextReading) -> NDArray[np.float64]:
+        """What is said of texts in the end, (B,): right if in order, and in order."""
+        score, curve = sigmoid(read.odds), self.config.recalibration
+        right = modest_all(
+            curve.apply_all(score) if curve else score, read.distances, self.config.base_rate
+        )
+        return np.asarray(right * read.in_order)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint folder holds; `weights` are the encoder's and its head's."""
+
+    config: CheckpointConfig
+    weights: dict[str, Array]
+    tokenizer: Tokenizer
+    parts: Parts
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Reads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
+    config = read_config(folder)
+    if not isinstance(config, CheckpointConfig):
+        raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")
+    path = folder / WEIGHTS
+    try:
+        state = read_weights(path, config.weights_sha256)
+        tokenizer = load_tokenizer(folder)
+    except CheckpointError:
+        raise
+    except Exception as error:  # tokenizers raises nothing more precise
+        raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
+    try:
+        parts = Parts(
+            Tower.from_state(state),
+            Forest.from_state(state),
+            Familiarity.from_state(state),
+            Inspector.from_state(state),
+            CallTrees.from_state(state),
+            SecondStage.from_state(state),
+        )
+        weights = encoder_weights(state, config.encoder)
+        if config.encoder is None and parts.tower is None:
+            raise ValueError("there is neither an encoder nor a tower")
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
+    return Checkpoint(config, weights, tokenizer, parts)
+
+
+def load_embedded(
+    folder: Path, device: str = "auto", *, threads: int | None = None
+) -> EmbeddedCalibrator:
+    """A checkpoint ready to score; an encoder runs on the CPU (`auto`, `cpu`) or on a device of
+    torch's, all else always on the CPU.
+
+    Raises CheckpointError for a folder that cannot be used or a device that is not there, and
+    MissingExtraError where an encoder needs a package that is not there.
+    """
+    found = read_checkpoint(folder)
+    geometry = found.config.encoder
+    encoder = None if geometry is None else _encoder(geometry, found.weights, device, threads)
+    return EmbeddedCalibrator(found.config, found.tokenizer, encoder, found.parts)
+
+
+def _encoder(
+    config: EncoderConfig, weights: Mapping[str, Array], device: str, threads: int | None
+) -> Encoder:
+    extra = "encoder" if device in ON_CPU else "torch"
+    try:
+        if device in ON_CPU:
+            from calibrator.embedded.onnx_encoder import OnnxEncoder
+
+            return OnnxEncoder(config, weights, threads)
+        from calibrator.embedded.torch_encoder import load_torch_encoder
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{error.name} (for device {device!r})", extra) from error
+    return load_torch_encoder(config, weights, device)

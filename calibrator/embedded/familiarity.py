@@ -1,0 +1,109 @@
+"""How far a row is from what the calibrator was trained on, and what that costs its confidence.
+
+A classifier's features of text of an unknown kind lie far from those of every benchmark it knows:
+the Mahalanobis distance to the nearest of them tells (Lee et al., 2018). Beyond the distance that
+nearly all known rows keep, the confidence is drawn towards the base rate: what the calibrator has
+never seen, it has no business being sure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrator.recalibration.curves import logit, sigmoid
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
+
+PREFIX = "familiarity."
+RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
+MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
+KNOWN_SHARE = 0.9  # of known rows keep their confidence untouched
+
+
+class Familiarity:
+    """Distances of feature rows (B, D), in units of the distance that most known rows keep.
+
+    `whitening` (D, D) makes the shared covariance the identity, `centroids` (K, D) are the
+    benchmarks' whitened means, `threshold` is the distance that counts as 1.
+    """
+
+    def __init__(self, whitening: Array, centroids: Array, threshold: Array) -> None:
+        self.whitening = whitening.astype(np.float32)
+        self.centroids = centroids.astype(np.float32)
+        self.threshold = threshold.astype(np.float32)
+
+    def distances(self, features: Floats) -> Floats:
+        """The squared distance to the nearest centroid over the threshold, (B,)."""
+        apart = self.white(features)[:, None, :] - self.centroids  # (B, K, D)
+        return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
+
+    def white(self, features: Floats) -> Floats:
+        """Feature rows (B, D) in the coordinates in which distances are measured."""
+        return np.asarray(features @ self.whitening)
+
+    def with_centre(self, white: Floats) -> Familiarity:
+        """The same that also knows text around there, (D,) in those coordinates."""
+        centroids = np.vstack([self.centroids, white])
+        return Familiarity(self.whitening, centroids, self.threshold)
+
+    def state(self) -> dict[str, Array]:
+        """Arrays for the checkpoint's weights file."""
+        return {
+            PREFIX + "whitening": self.whitening.astype(np.float16),
+            PREFIX + "centroids": self.centroids.astype(np.float16),
+            PREFIX + "threshold": self.threshold,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
+        """What `state` gave; None for weights without it."""
+        parts = {k.removeprefix(PREFIX): a for k, a in state.items() if k.startswith(PREFIX)}
+        return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
+
+
+def fit_familiarity(
+    features: Floats, groups: Sequence[str | None], held_out: Floats
+) -> Familiarity | None:
+    """Fits on features (N, D) of known rows and their benchmarks; the threshold on `held_out`.
+
+    None where no benchmark has rows enough.
+    """
+    names = np.array([group or "" for group in groups])
+    known = [n for n in np.unique(names) if n and (names == n).sum() >= MIN_ROWS]
+    if not known:
+        return None
+    means = {name: features[names == name].mean(axis=0) for name in known}
+    residuals = np.concatenate([features[names == name] - means[name] for name in known])
+    covariance = np.cov(residuals.T).astype(np.float64)
+    size = len(covariance)
+    values, vectors = np.linalg.eigh(
+        covariance + RIDGE * np.trace(covariance) / size * np.eye(size)
+    )
+    whitening = (vectors / np.sqrt(values * size)).astype(np.float32)  # (D, D), a column each
+    centroids = np.stack(list(means.values())) @ whitening
+    fitted = Familiarity(whitening, centroids, np.ones(1))
+    threshold = np.quantile(fitted.distances(held_out), KNOWN_SHARE)
+    return Familiarity(whitening, centroids, np.array([threshold]))
+
+
+def modest(confidence: float, distance: float, base_rate: float) -> float:
+    """A confidence after its row's distance: untouched up to 1, then drawn to the base rate.
+
+    The logit's distance from the base rate's shrinks with the square of the distance.
+    """
+    if distance <= 1:
+        return confidence
+    base = logit(base_rate)
+    return float(sigmoid(base + (logit(confidence) - base) / distance**2))
+
+
+def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
+    """As `modest`, of many rows (n,)."""
+    base, far = logit(base_rate), np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
+    drawn = sigmoid(base + (logit(confidence) - base) / far**2)
+    return np.where(far > 1, drawn, confidence)

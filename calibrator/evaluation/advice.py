@@ -1,0 +1,200 @@
+"""Leave a calibrator alone, recalibrate it, fine-tune it, or collect more labels (paper A09).
+
+Intervals decide, never a figure alone:
+
+    ranking      AUROC, its interval over questions [low, high]. Where it holds 0.5, the calibrator
+                 cannot rank: nothing may be gated on it, and no recalibration helps. `high` below
+                 the AUROC that the checkpoint's own card states, or below `NEAR_CHANCE`: it has
+                 degraded, fine-tune. `low` at least `NEAR_CHANCE`: it ranks. Neither: nobody can
+                 tell yet.
+    calibration  a recalibration, cross-fitted over questions, must beat what is told now by the
+                 rule that promotes one (`recalibration_trial`). Where it does not, and the log loss
+                 that it might still gain is at most `HARMLESS`, there is nothing to mend; where it
+                 might be more, nobody can tell yet.
+
+A recalibration keeps the ranking, so a degraded ranking comes first, and with too few labels to
+fine-tune on a recalibration is what they are good for meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from calibrator.evaluation.evaluate import question_numbers
+from calibrator.evaluation.recalibration_study import mend
+from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
+from calibrator.metrics.metrics import Floats, brier, ece
+from calibrator.recalibration.curves import Kind
+from calibrator.recalibration.fit import observed_rows
+from calibrator.recalibration.trial import Trial, trial
+from calibrator.rows.rows import Row, labels_of
+
+Action = Literal["leave", "recalibrate", "fine_tune", "collect"]
+
+NEAR_CHANCE: Final = 0.6
+HARMLESS: Final = 0.02
+"""Log loss a reply: about what an ECE of 0.1 costs in the middle."""
+LEAST_LABELS: Final = 50
+TO_TUNE: Final = 100
+EXPECTED_WITH: Final = (50, 100, 200, 500, 1_000)
+KINDS: Final[tuple[Kind, ...]] = ("platt", "isotonic")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The mean ECE on other questions once a curve was fitted on so many labels."""
+
+    labels: int
+    platt: float
+    isotonic: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do, why, and the figures behind it.
+
+    `own_auroc` is what the checkpoint's card states, nan where it states none. `more_labels` are
+    how many are missing, 0 where none are.
+    """
+
+    action: Action
+    why: str
+    rows: int
+    questions: int
+    right: float = math.nan
+    auroc: Interval = field(default_factory=lambda: Interval(math.nan, math.nan, math.nan))
+    own_auroc: float = math.nan
+    ece: float = math.nan
+    brier: float = math.nan
+    trials: Mapping[Kind, Trial] = field(default_factory=dict)
+    expected: tuple[Expected, ...] = ()
+    more_labels: int = 0
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether the labels leave it open that right replies are no higher than wrong ones."""
+        return holds_chance(self.auroc)
+
+    @property
+    def kind(self) -> Kind:
+        """The curve that does better on labels that it did not see."""
+        found = [name for name in KINDS if name in self.trials]
+        return min(found, key=lambda name: self.trials[name].after.log_loss, default="platt")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no nan."""
+        trials = {name: each.as_dict() for name, each in self.trials.items()}
+        its = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
+        values: dict[str, Any] = _without_nan(its)
+        return values
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan) -> Advice:
+    """What to do about a calibrator that told these confidences (n,) of labelled rows."""
+    y, questions = labels_of(rows), question_numbers(rows)
+    count, distinct = len(rows), int(questions.max()) + 1
+    if y.min() == y.max():
+        which = "correct" if y[0] else "wrong"
+        why = f"all {count} rows are {which}: nothing tells how right and wrong replies differ"
+        return Advice("collect", why, count, distinct, float(y.mean()), more_labels=LEAST_LABELS)
+    if count < LEAST_LABELS:
+        why = f"{count} rows are too few for any of it"
+        missing = LEAST_LABELS - count
+        return Advice("collect", why, count, distinct, float(y.mean()), more_labels=missing)
+    found = observed_rows(rows, confidence)
+    trials = {kind: trial(found, confidence, kind=kind) for kind in KINDS}
+    interval = auroc_interval(y, confidence, questions)
+    action, why, missing = _decided(count, interval, own_auroc, trials)
+    return Advice(
+        action,
+        why,
+        count,
+        distinct,
+        float(y.mean()),
+        interval,
+        own_auroc,
+        ece(y, confidence),
+        brier(y, confidence),
+        trials,
+        tuple(_expected(rows, confidence)),
+        missing,
+    )
+
+
+def _decided(
+    count: int, auroc: Interval, own: float, trials: Mapping[Kind, Trial]
+) -> tuple[Action, str, int]:
+    """The action, the reason, and how many more labels it takes."""
+    told = f"AUROC {auroc.value:.3f}, 95 % within {auroc.low:.3f} and {auroc.high:.3f}"
+    if holds_chance(auroc):
+        why = f"it cannot rank these replies, as far as {count:,} labels show: {told}"
+        if count >= TO_TUNE:
+            return "fine_tune", why, 0
+        return "collect", why, TO_TUNE - count
+    mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
+    if not auroc.high >= max(NEAR_CHANCE, own if math.isfinite(own) else 0.0):
+        bar = "near chance" if auroc.high < NEAR_CHANCE else f"surely below its own {own:.3f}"
+        if count >= TO_TUNE:
+            return "fine_tune", f"ranking has degraded: {told}, {bar}", 0
+        return _meanwhile(mending, f"ranking has degraded ({told}, {bar})", TO_TUNE - count)
+    if auroc.low < NEAR_CHANCE:
+        missing = _more(count, auroc, auroc.value - NEAR_CHANCE)
+        return _meanwhile(mending, f"whether it ranks nobody can tell yet ({told})", missing)
+    if mending.is_better:
+        gain = mending.gain
+        return "recalibrate", f"it ranks ({told}), and a recalibration gains {_shown(gain)}", 0
+    if mending.gain.high > HARMLESS:
+        missing = _more(count, mending.gain, HARMLESS)
+        why = f"it ranks ({told}); a recalibration might gain {_shown(mending.gain)} or nothing"
+        return "collect", why, missing
+    return "leave", f"it ranks ({told}), and no recalibration is better beyond noise", 0
+
+
+def _meanwhile(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
+    """Recalibrates with what there is, where that helps."""
+    if mending.is_better:
+        return (
+            "recalibrate",
+            f"{why}; a recalibration gains {_shown(mending.gain)} already",
+            missing,
+        )
+    return "collect", why, missing
+
+
+def _shown(gain: Interval) -> str:
+    return f"{gain.value:.3f} of log loss, 95 % within {gain.low:+.3f} and {gain.high:+.3f}"
+
+
+def _more(count: int, interval: Interval, reach: float) -> int:
+    """How many more labels until the interval reaches no further than that, in fifties.
+
+    Its width falls with the root of their number; at least a half more, at most ten times as many.
+    """
+    width = (interval.high - interval.low) / 2
+    factor = (width / max(abs(reach), width / 3)) ** 2
+    wanted = count * min(max(factor, 1.5), 10.0)
+    return math.ceil((wanted - count) / 50) * 50
+
+
+def _expected(rows: Sequence[Row], confidence: Floats) -> list[Expected]:
+    """By cross-validation: random questions are fitted on, the others judged."""
+    y, questions = labels_of(rows), question_numbers(rows)
+    found = ((count, mend("", y, confidence, questions, count)) for count in EXPECTED_WITH)
+    return [
+        Expected(count, mended.ece_platt, mended.ece_isotonic)
+        for count, mended in found
+        if mended is not None and np.isfinite(mended.ece_platt)
+    ]

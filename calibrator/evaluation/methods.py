@@ -1,0 +1,122 @@
+"""From scores and training rows to an evaluation: which baselines stand beside a calibrator, where.
+
+TF-IDF is told the same names as the calibrator that it is compared with. What models state of
+themselves is judged apart, on the rows that have it, with the calibrator on the same rows beside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from calibrator.evaluation.baselines import (
+    NAMES_ONLY,
+    STATED,
+    STATED_WITHOUT_FIT,
+    check_labels,
+    check_questions,
+    length_baseline,
+    with_stated_confidence,
+)
+from calibrator.evaluation.evaluate import STATED_ROWS, Evaluation, judge
+from calibrator.evaluation.tfidf import tfidf_baseline
+from calibrator.extras import is_installed
+from calibrator.results.groups import shown
+from calibrator.results.results import Method
+from calibrator.rows.kept_scores import digest_of_rows, kept_fit
+from calibrator.rows.rows import Row, Tags
+from calibrator.rows.scores import Scores, write_scores
+
+SUFFIX: dict[Tags, str] = {"served": "", "all": ", names told", "none": ", no names"}
+
+
+def check_baselines(train: Sequence[Row], rows: Sequence[Row]) -> None:
+    """Raises JudgingError, before anything is scored, for training rows that no baseline can be
+    fitted on: a question of theirs is judged too, or they have one label."""
+    check_questions(train, rows)
+    if train:
+        check_labels(train)
+
+
+def methods_of(found: Sequence[Scores], train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
+    """The scores to judge and, where there are training rows, the baselines fitted on them.
+
+    Without scikit-learn there are the baselines that need no fit. Raises JudgingError as
+    `check_baselines`.
+    """
+    check_baselines(train, rows)
+    return [*_named(found), *(_baselines(train, rows, found) if train else [])]
+
+
+def judge_all(
+    rows: Sequence[Row],
+    methods: Sequence[Method],
+    train: Sequence[Row],
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluation:
+    """The evaluation on all rows, joined by that on the rows that state a confidence.
+
+    `progress` hears of `STEPS` for each method.
+    """
+    evaluation = judge(rows, methods, progress=progress)
+    at = [i for i, row in enumerate(rows) if row.verbalized_confidence is not None]
+    stated, chosen = with_stated_confidence(train), [rows[i] for i in at]
+    if not (_is_mixed(stated) and _is_mixed(chosen)):
+        return evaluation
+    same = [replace(one, confidence=one.confidence[at]) for one in methods if not one.is_baseline]
+    fits = STATED if has_sklearn() else STATED_WITHOUT_FIT
+    others = [Method(name, fit(stated, chosen), None, True) for name, fit in fits.items()]
+    return evaluation.joined(judge(chosen, [*same, *others], name=STATED_ROWS))
+
+
+def _is_mixed(rows: Sequence[Row]) -> bool:
+    return len({row.correct for row in rows}) == 2
+
+
+def _named(found: Sequence[Scores]) -> list[Method]:
+    """Methods with names of their own, also where one calibrator was told different names."""
+    methods: list[Method] = []
+    for number, one in enumerate(found, start=1):
+        name = shown(one.name) + SUFFIX[one.tags]
+        if name in [method.name for method in methods]:
+            name += f" ({number})"
+        methods.append(Method(name, one.confidence, one.tags))
+    return methods
+
+
+def has_sklearn() -> bool:
+    """Whether the baselines that are fitted by scikit-learn can be."""
+    return is_installed("sklearn")
+
+
+def _baselines(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -> list[Method]:
+    names = [Method(name, fit(train, rows), None, True) for name, fit in NAMES_ONLY.items()]
+    if not has_sklearn():
+        return names
+    return [*_words(train, rows, found), *_length(train, rows), *names]
+
+
+def _words(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -> list[Method]:
+    """TF-IDF, once for each way of telling names; minutes of work, so its numbers are kept."""
+    tags = list(dict.fromkeys(one.tags for one in found))
+    parts = ["tfidf", version("scikit-learn"), digest_of_rows(train), digest_of_rows(rows), *tags]
+    words = kept_fit(parts, lambda: np.stack(tfidf_baseline(train, rows, tags)))
+    return [Method("TF-IDF" + SUFFIX[t], p, t, True) for t, p in zip(tags, words, strict=True)]
+
+
+def _length(train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
+    return [Method("length", length_baseline(train, rows), None, True)]
+
+
+def keep_scores(folder: Path, rows: Sequence[Row], methods: Sequence[Method]) -> None:
+    """One file of scores for each method, named by it, that can be judged again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for method in methods:
+        name = re.sub(r"[^\w.@+-]+", "_", method.name).strip("_.") or "scores"
+        scores = Scores(method.name, method.tags or "served", method.confidence)
+        write_scores(folder / f"{name}.jsonl", rows, scores)

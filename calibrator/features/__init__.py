@@ -1,0 +1,14 @@
+"""What the shipped calibrator reads of a text as numbers; tower and forest on them."""
+
+__all__ = [
+    "checks",
+    "difficulty",
+    "forest",
+    "ngrams",
+    "topics",
+    "tower",
+    "traits",
+    "tree_fitting",
+    "trees",
+    "weights",
+]

@@ -1,0 +1,99 @@
+"""Difficulty: how often models were right about questions that mean something like this one.
+
+A question is the mean of what its word pieces mean, a small vector each (`piece_vectors`), rare
+ones weighing more (Arora et al., 2017). The questions of training around it tell its difficulty by
+their shares of right replies, the nearer the more (kernel regression; Nadaraya and Watson, 1964),
+and far from all of them it is the base rate. Pieces that no question of training held have a vector
+too: so trivia are known by other trivia, in whichever words.
+
+Sums are `einsum`'s: BLAS would take threads, and beside a busy neighbour wait 9 ms for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.ngrams import Ids
+from calibrator.recalibration.curves import logit
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
+
+PREFIX = "difficulty."
+NEARNESS = 0.05  # of a cosine: what lies this much further away counts e times less
+PRIOR = 0.01  # what the base rate weighs beside the questions; one right there weighs 1 or more
+BOUNDS = (0.03, 0.97)
+AT_ONCE = 256  # questions that are compared with all others
+
+
+class Difficulty:
+    """`table` (V, D) int8 and `scale` (V,): a piece's vector is table * scale; `questions` (Q, D)
+    int8 of any length; their `share` of right replies and `weight`, each (Q,); `base` (1,).
+
+    Raises ValueError for other shapes.
+    """
+
+    def __init__(
+        self,
+        table: Array,
+        scale: Array,
+        questions: Array,
+        share: Array,
+        weight: Array,
+        base: Array,
+    ) -> None:
+        shapes = table.shape[:1], questions.shape[:1], table.shape[1:], share.shape
+        if shapes != (scale.shape, weight.shape, questions.shape[1:], weight.shape):
+            raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")
+        self.table, self.scale = table, scale.astype(np.float32)
+        length_one = _of_length_one(questions.astype(np.float32))
+        self.questions = np.ascontiguousarray(length_one.T)  # (D, Q)
+        self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
+        self.base = float(base[0])
+
+    def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
+        """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
+        return self.near(self.meanings(asked))
+
+    def meanings(self, asked: Sequence[Ids]) -> Floats:
+        """What questions of these distinct word pieces mean, (B, D), of length 1 or 0."""
+        return meanings(asked, self.table, self.scale)
+
+    def near(
+        self, vectors: Floats, left_out: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """Log-odds (B,) by the questions around `vectors` (B, D); each without one `left_out`."""
+        told = []
+        for start in range(0, len(vectors), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            alike = np.einsum("bd,dq->bq", vectors[some], self.questions)
+            near = np.exp((alike - 1) / np.float32(NEARNESS)) * self.weight  # (b, Q)
+            if left_out is not None:
+                near[np.arange(len(near)), left_out[some]] = 0
+            right = np.einsum("bq,q->b", near, self.share)
+            told.append((right + PRIOR * self.base) / (near.sum(axis=1) + PRIOR))
+        share = np.concatenate(told).astype(np.float64)
+        return np.asarray(logit(np.clip(share, *BOUNDS)))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Difficulty:
+        """From arrays named `difficulty.<name>`; raises KeyError where one is missing."""
+        names = ("table", "scale", "questions", "share", "weight", "base")
+        return cls(*(state[PREFIX + name] for name in names))
+
+
+def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
+    """What questions of these pieces mean, (B, D), of length 1; zeros for one without a word."""
+    sums = [
+        np.einsum("n,nd->d", scale[ids].astype(np.float32), table[ids].astype(np.float32))
+        for ids in asked
+    ]
+    return _of_length_one(np.stack(sums))
+
+
+def _of_length_one(vectors: Floats) -> Floats:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(length, 1e-6), dtype=np.float32)

@@ -1,0 +1,72 @@
+"""The forest: boosted trees on traits, topics, the question's difficulty and the model's ability.
+
+The tower reads words; trees read the same answered question as a few hundred numbers that are not
+words, and so err on other rows, those of models above all that training never saw. The log-odds of
+both are added, and the sum is made smaller, for they know much the same. Serving is numpy alone;
+`forest_training` makes the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.difficulty import Difficulty
+from calibrator.features.topics import Topics
+from calibrator.features.tower import TowerRow
+from calibrator.features.traits import TRAITS
+from calibrator.features.trees import Trees
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
+
+PREFIX = "forest."
+NO_NAME = -2.0  # below every ability
+
+
+class Forest:
+    """Trees and what they read.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.topics = Topics.from_state(state)
+        self.difficulty = Difficulty.from_state(state)
+        self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
+        self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
+        self.trees = Trees(state, TRAITS + self.topics.width + 2)
+        if "beside" in state:  # without it such a checkpoint would score otherwise under its name
+            raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
+
+    def joined(
+        self,
+        odds: NDArray[np.float64],
+        rows: Sequence[TowerRow],
+        names: Sequence[int] | NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """The tower's log-odds (B,) and the forest's as one, (B,)."""
+        return np.asarray(self.share * (odds + self.read(rows, names)))
+
+    def read(
+        self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
+        abilities = self.ability[np.asarray(names, dtype=np.intp)]
+        difficulties = self.difficulty.of([row.asked for row in rows])
+        given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
+        return self.trees.read(given)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
+        """What a checkpoint's weights hold; None for a checkpoint without a forest."""
+        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        return cls(own) if own else None
+
+
+def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
+    """What the trees read, (B, TRAITS + topics + 2); `others` (B, 2): abilities, difficulties."""
+    read = [np.concatenate([row.traits, topics.of(row.grams)]) for row in rows]
+    return np.hstack([np.stack(read), others]).astype(np.float32)

@@ -1,0 +1,69 @@
+"""Topics: what an answered question is about and in which words, as a few hundred numbers.
+
+Latent semantic analysis (Deerwester et al., 1990): the frequent n-grams of each part, weighed by
+their rarity, projected on the directions in which training rows differ most. No label is looked at,
+so these numbers mean the same for a model or a benchmark that training never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.ngrams import PARTS, Grams
+
+Floats = NDArray[np.float32]
+Array = NDArray[np.generic]
+
+PREFIX = "topics."
+
+
+class Topics:
+    """`tables` has, for each of `ngrams.PARTS`, the arrays that `forest_training` makes.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, tables: Sequence[Mapping[str, Array]]) -> None:
+        if len(tables) != PARTS:
+            raise ValueError(f"topics of {len(tables)} parts, not of {PARTS}")
+        self._parts = [_Part(table) for table in tables]
+        self.width = sum(part.width for part in self._parts)
+
+    def of(self, grams: Grams) -> Floats:
+        """The topics of one row, (width,)."""
+        return np.concatenate([part.of(ids) for part, ids in zip(self._parts, grams, strict=True)])
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Topics:
+        """From arrays named `topics.<part>.<name>`."""
+        tables: dict[str, dict[str, Array]] = {}
+        for key, value in state.items():
+            if key.startswith(PREFIX):
+                part, name = key.removeprefix(PREFIX).split(".", 1)
+                tables.setdefault(part, {})[name] = value
+        return cls([tables[part] for part in sorted(tables)])
+
+
+class _Part:
+    def __init__(self, table: Mapping[str, Array]) -> None:
+        self.ids = table["ids"].astype(np.int32)  # (K,) buckets that count, ascending; K > 0
+        self.rarity = table["rarity"].astype(np.float32)  # (K,) what each of them weighs
+        self.table = table["table"]  # (K, D) int8
+        self.scale = table["scale"].astype(np.float32)  # (K,): a direction's row is table * scale
+        self.width = self.table.shape[1]
+        lengths = {len(each) for each in (self.ids, self.rarity, self.table, self.scale)}
+        if len(lengths) > 1 or 0 in lengths:
+            raise ValueError(f"topics whose arrays have {sorted(lengths)} rows")
+
+    def of(self, grams: NDArray[np.int32]) -> Floats:
+        """The part's projection on its directions, (D,); zeros where no n-gram counts."""
+        at = np.minimum(np.searchsorted(self.ids, grams), len(self.ids) - 1)
+        at = at[self.ids[at] == grams]
+        rarity = self.rarity[at]
+        length = max(float(np.sqrt((rarity**2).sum())), 1e-6)
+        weights = rarity * self.scale[at] / np.float32(length)
+        found = np.einsum("n,nd->d", weights, self.table[at].astype(np.float32))  # no threads
+        return np.asarray(found, dtype=np.float32)

@@ -1,0 +1,16 @@
+"""A language model as a scorer: prompts, images, the forward pass."""
+
+__all__ = [
+    "bases",
+    "batches",
+    "calibrator",
+    "canaries",
+    "loading",
+    "model",
+    "pixels",
+    "probe",
+    "prompts",
+    "released_api",
+    "states",
+    "token_prompts",
+]

@@ -1,0 +1,180 @@
+"""A language model as a Scorer: prompts, images and the forward pass joined."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from calibrator.checkpoints.devices import choose_device, default_dtype
+from calibrator.checkpoints.llm_config import LlmConfig
+from calibrator.errors import CheckpointError, NotScorableError
+from calibrator.llm.cpu_layers.float8 import use_float8
+from calibrator.llm.cpu_layers.kernels import PLAIN_TORCH, linear_attention_of
+from calibrator.llm.cpu_layers.replace import text_model_of, use_faster_layers
+from calibrator.llm.serving.bases import base_folder
+from calibrator.llm.serving.canaries import CANARIES, CANARY
+from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
+from calibrator.llm.serving.model import LabelModel, ModelRow
+from calibrator.llm.serving.pixels import PixelReader, Pixels, load_pixel_reader
+from calibrator.llm.serving.probe import load_probe
+from calibrator.llm.serving.prompts import Prompts, load_prompts
+from calibrator.scorer import Item, Score
+
+log = logging.getLogger(__name__)
+
+CHARACTERS_PER_TOKEN = 4
+COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
+
+
+class LlmCalibrator:
+    """A loaded checkpoint; a Scorer."""
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        model: LabelModel,
+        prompts: Prompts,
+        pixels: PixelReader | None = None,
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.prompts = prompts
+        self.pixels = pixels
+
+    @property
+    def name(self) -> str:
+        return self.config.version
+
+    @property
+    def reads_images(self) -> bool:
+        return self.pixels is not None
+
+    @property
+    def batch_characters(self) -> int:
+        """How much text it takes to fill a batch."""
+        return CHARACTERS_PER_TOKEN * self.model.budget.tokens
+
+    def variant(self, name: str) -> LlmCalibrator:
+        """The same model under another prompt; `combined` is the one it was trained with (G05).
+
+        Raises CheckpointError for a name that `calibrator.json` does not have.
+        """
+        if name == COMBINED:
+            return self
+        if (prompt := self.config.variants.get(name)) is None:
+            known = ", ".join([COMBINED, *self.config.variants])
+            raise CheckpointError(f"{self.name} has no prompt variant {name!r}; it has: {known}")
+        config = replace(
+            self.config,
+            name=f"{self.config.name}-{name}",
+            prompt=prompt,
+            recalibration=None,
+            quality={},
+        )
+        return LlmCalibrator(
+            config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels
+        )
+
+    def keep_placeholder(self) -> None:
+        """Reads what text prompts begin with, once; the weights may not change any more."""
+        [row], _ = self.rows([CANARY])
+        if row.images:
+            end = row.spans(self.model.image_id)[-1][1]
+            self.model.keep(row.cut(end, self.model.image_id))
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """P(correct) of each; raises NotScorableError for an image that cannot be read."""
+        rows, cut = self.rows(items)
+        logits = self.model.logits(rows)
+        scores = (logits[:, 1] - logits[:, 0]).double().sigmoid().tolist()
+        recalibration = self.config.recalibration
+        return [
+            Score(score, recalibration.apply(score) if recalibration else score, was_cut)
+            for score, was_cut in zip(scores, cut, strict=True)
+        ]
+
+    def canary_scores(self) -> tuple[float, ...]:
+        """What this calibrator says of the canaries, for its `calibrator.json`."""
+        return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
+
+    def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
+        """What the model reads of each item, and whether something of it was cut off."""
+        read: dict[bytes, Pixels] = {}  # an image that comes again is the same object
+        images = [self._images(item, read) for item in items]
+        prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
+        rows = [ModelRow(p.ids, shown) for p, shown in zip(prompts, images, strict=True)]
+        return rows, [prompt.is_truncated for prompt in prompts]
+
+    def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:
+        if item.images and self.pixels is None:
+            raise NotScorableError("image", f"{self.name} reads text only, the question has images")
+        if self.pixels is None:
+            return ()
+        if item.images:
+            for data in item.images:
+                if data not in read:
+                    read[data] = self.pixels.read(data)
+            return tuple(read[data] for data in item.images)
+        return () if self.pixels.placeholder is None else (self.pixels.placeholder,)
+
+
+def load_llm(
+    config: LlmConfig,
+    folder: Path,
+    device: str = "auto",
+    *,
+    dtype: str | None = None,
+    threads: int | None = None,
+) -> LlmCalibrator:
+    """A checkpoint ready to score: on a GPU in bf16 where there is one, else on the CPU in fp32.
+
+    `threads` bounds the threads of torch on the CPU, in the whole process. Raises CheckpointError
+    or HubError for what cannot be loaded, or a device that is not there.
+    """
+    where = choose_device(device)
+    if threads is not None and where.type == "cpu":
+        torch.set_num_threads(threads)
+    check_digest(config, folder)
+    base = base_folder(config, folder)
+    prompts = load_prompts(config, base)
+    pixels = None if config.images is None else load_pixel_reader(config.images, base)
+    model = load_base(base, config.architecture)
+    if config.adapter is not None:
+        adapted = load_adapter(model, folder, config.adapter)
+        _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
+        model = adapted.merge_and_unload()  # in fp32; cast afterwards
+    use_faster_layers(model)
+    if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
+        log.warning("%s would score faster with flash-linear-attention installed", config.name)
+    model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
+    if config.float8:
+        use_float8(text_model_of(model))
+    labels = _at_labels(model, prompts)
+    if config.elicitation != "logit":
+        labels.has_odds = config.elicitation == "both"
+        labels.probe = load_probe(folder, labels.label_rows().shape[1] + labels.has_odds)
+    loaded = LlmCalibrator(config, labels, prompts, pixels)
+    loaded.keep_placeholder()
+    return loaded
+
+
+def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
+    return LabelModel(model, prompts.label_ids)
+
+
+def _check_canary(adapted: PeftModel, calibrator: LlmCalibrator) -> None:
+    """That the adapter changes a score at all: one that does not was never applied."""
+    [on] = calibrator.score_batch([CANARY])
+    with adapted.disable_adapter():
+        [off] = calibrator.score_batch([CANARY])
+    if on.score == off.score:
+        raise CheckpointError(
+            f"the adapter of {calibrator.name} changes nothing: the score is {on.score:.6f} "
+            "with and without it"
+        )

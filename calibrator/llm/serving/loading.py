@@ -1,0 +1,136 @@
+"""Base and adapter from their files to a model, with every weight accounted for.
+
+transformers and peft only warn where weights do not fit, and the model then scores as if it had
+never been trained. Here it is an error: a weight of the base that is missing, a key of the adapter
+that matches nothing, one that is missing, an adapter that changes no score (the canary).
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.utils import logging as transformers_logging
+
+from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.llm_config import AdapterConfig, Architecture, LlmConfig
+from calibrator.errors import CheckpointError
+
+ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+CLASSES = {
+    "image-text-to-text": AutoModelForImageTextToText,
+    "causal-lm": AutoModelForCausalLM,
+}
+_LISTED = 3  # keys that an error names
+
+
+def check_digest(config: LlmConfig, folder: Path) -> None:
+    """That a folder's weights are those of its configuration; raises CheckpointError."""
+    if digest_of(folder) != config.weights_sha256:
+        raise CheckpointError(
+            f"the weights in {folder} are not those that calibrator.json names (sha256 differs)"
+        )
+
+
+def load_base(folder: Path, architecture: Architecture) -> Any:
+    """A base model in fp32; raises CheckpointError where a weight is missing or left over."""
+    with quiet():
+        try:
+            model, found = CLASSES[architecture].from_pretrained(
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+        except Exception as error:  # transformers, safetensors and torch raise what they like
+            raise CheckpointError(f"the base in {folder} cannot be read: {error}") from error
+    for kind in ("missing_keys", "mismatched_keys", "error_msgs"):
+        if found.get(kind):
+            raise CheckpointError(f"the base in {folder} has {kind}: {_named(found[kind])}")
+    return model.eval()
+
+
+def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
+    """A base with the LoRA adapter of a folder, not merged; raises CheckpointError."""
+    config = _lora_config(folder, wanted)
+    try:
+        state = load_file(folder / ADAPTER)
+    except Exception as error:  # safetensors' own, or OSError
+        raise CheckpointError(f"{folder / ADAPTER} cannot be read: {error}") from error
+    with quiet():
+        try:
+            adapted = get_peft_model(model, config)
+            set_peft_model_state_dict(adapted, state)
+        except Exception as error:
+            raise CheckpointError(f"the adapter in {folder} does not fit: {error}") from error
+    expected = set(get_peft_model_state_dict(adapted))
+    missing, strange = expected - set(state), set(state) - expected
+    if missing or strange:
+        raise CheckpointError(
+            f"the adapter in {folder} is not one for this base: of {len(expected)} weights "
+            f"{len(missing)} are missing{_listed(missing)} and {len(strange)} match nothing"
+            f"{_listed(strange)}"
+        )
+    return adapted.eval()
+
+
+def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
+    path = folder / ADAPTER_CONFIG
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        kind = values.get("peft_type")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if kind != "LORA":
+        raise CheckpointError(f"{path}: an adapter of kind {kind!r}, only LORA is read")
+    try:
+        config: LoraConfig = LoraConfig.from_pretrained(str(folder))
+    except Exception as error:
+        raise CheckpointError(f"{path} is no LoRA configuration: {error}") from error
+    for name, value, said in (
+        ("r", config.r, wanted.rank),
+        ("alpha", config.lora_alpha, wanted.alpha),
+    ):
+        if said is not None and value != said:
+            raise CheckpointError(f"{path} has {name} {value}, calibrator.json says {said}")
+    if not isinstance(config.init_lora_weights, bool):  # pissa and the like change the base
+        raise CheckpointError(f"{path}: init_lora_weights {config.init_lora_weights!r} is not read")
+    config.inference_mode = True
+    return config
+
+
+def _named(keys: Any) -> str:
+    return ", ".join(sorted(map(str, keys))[:_LISTED])
+
+
+def _listed(keys: set[str]) -> str:
+    return f" ({_named(keys)})" if keys else ""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the progress bars and warnings of transformers and peft: what matters is an error."""
+    said: Any = transformers_logging  # it has no types
+    level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
+    said.set_verbosity_error()
+    said.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers the old way
+            yield
+    finally:
+        said.set_verbosity(level)
+        if has_bars:
+            said.enable_progress_bar()

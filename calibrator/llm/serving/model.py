@@ -1,0 +1,266 @@
+"""The forward pass: token ids and images in, the two labels' logits out, at the last position.
+
+The released code takes one row at a time, unmerged, over the whole vocabulary, and reads the
+placeholder anew each time (W07). Here nothing is computed that is not needed: no other
+position's logits, no other row of the head, no image twice, no common beginning twice. The two rows
+are multiplied in fp32, whatever the rest runs in (B09), and so is what layers add up: in bf16 the
+other rows of a batch would move a score.
+
+Rows are padded on the right and read at their own last token: a causal model never sees what stands
+behind it, so no mask is needed, attention has its fast path, and states that are carried on from a
+common beginning meet no padding. Positions are always passed, because the models would otherwise
+count on from those of an earlier batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from calibrator.llm.cpu_layers.last_layer import LastLayer, reading
+from calibrator.llm.cpu_layers.positions import positions_of
+from calibrator.llm.cpu_layers.replace import text_model_of
+from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
+from calibrator.llm.serving.pixels import Pixels
+from calibrator.llm.serving.prefixes import Prefix
+from calibrator.llm.serving.probe import Probe, features_of
+
+__all__ = ["LabelModel", "ModelRow"]
+
+CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
+GPU_BUDGET: Final = Budget(tokens=16_384, pass_tokens=2_048)
+NEVER: Final = 2**62  # pays a pass of its own
+
+log = logging.getLogger(__name__)
+
+
+class LabelModel:
+    """A language model that is read at its two labels alone.
+
+    `model` is a causal or an image-text-to-text model; `label_ids` its tokens for incorrect and
+    correct. Padding on the left is there to compare with; it cannot go on from a common beginning.
+    `budget` of None is that of the device.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        label_ids: tuple[int, int],
+        *,
+        padding: Literal["left", "right"] = "right",
+        budget: Budget | None = None,
+    ) -> None:
+        self.model = model
+        self.body: nn.Module = model.model  # gives hidden states, without the head
+        self.label_ids = label_ids
+        self.padding = padding
+        self.pad_id = 0  # never read; any id of the vocabulary
+        self.probe: Probe | None = None  # reads the state in place of the labels (K14)
+        self.has_odds = False  # the probe reads the labels' log-odds too
+        self.image_id: int | None = getattr(model.config, "image_token_id", None)
+        self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
+        self._kept: Prefix | None = None
+        is_replaced = isinstance(text_model_of(model).layers[-1], LastLayer)
+        self._reads_last = is_replaced and padding == "right"  # and computes no other position
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.model.device
+        return device
+
+    @property
+    def is_on_cpu(self) -> bool:
+        return self.device.type == "cpu"
+
+    def label_rows(self) -> Tensor:
+        """The head's two rows (2, hidden), fp32; the head may be tied to the embeddings or not."""
+        head: Tensor = self.model.get_output_embeddings().weight
+        return head[list(self.label_ids)].float()
+
+    def logits(self, rows: Sequence[ModelRow]) -> Tensor:
+        """Logits (B, 2) of incorrect and correct, fp32 on the CPU; B may be any number.
+
+        Where the GPU's memory is too small for a batch, batches become smaller, and where it is too
+        small for one row, the model goes to the CPU, in fp32; both stay so. Raises
+        torch.OutOfMemoryError where that does not help either.
+        """
+        found = torch.empty((len(rows), 2))
+        batches = deque(self.batches(rows, range(len(rows))))
+        start: Prefix | None = None
+        while batches:
+            batch = batches[0]
+            try:
+                start = self._start(rows, batch, start)
+                found[batch.places] = self._batch_logits([rows[at] for at in batch.places], start)
+                batches.popleft()
+                continue
+            except torch.OutOfMemoryError:
+                if len(batch.places) == 1 and self.is_on_cpu:
+                    raise
+            # behind the handler: the exception held the tensors of the pass that failed
+            start = None
+            self._make_room([len(rows[at].ids) - batch.start for at in batch.places])
+            left = [place for each in batches for place in each.places]
+            batches = deque(self.batches(rows, left))
+        return found
+
+    def read_out(self, states: Tensor) -> Tensor:
+        """Logits (B, 2) of last states (B, hidden): the labels' own, or what the probe makes of
+        them, fp32 on the CPU."""
+        logits = (states @ self.label_rows().T).cpu()
+        if self.probe is None:
+            return logits
+        features = features_of(states.cpu(), logits[:, 1] - logits[:, 0], has_odds=self.has_odds)
+        odds = self.probe.odds(features)
+        return torch.stack([torch.zeros_like(odds), odds], dim=1)
+
+    def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
+        """The last position's states (B, hidden) after the final norm, fp32 on the device.
+
+        One batch, as it is; with gradients where they are on.
+        """
+        return self._hidden(rows)
+
+    @torch.inference_mode()
+    def keep(self, prefix: ModelRow) -> None:
+        """Reads what most rows begin with, once; from then on the weights may not change."""
+        self._kept = self._read(prefix)
+
+    def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
+        """How `logits` computes the rows at these places."""
+        if self.padding == "left":
+            return plan(rows, places, Budget(self.budget.tokens, NEVER), None, self.image_id)
+        kept = None if self._kept is None else self._kept.row
+        return plan(rows, places, self.budget, kept, self.image_id)
+
+    @torch.inference_mode()
+    def _start(self, rows: Sequence[ModelRow], batch: Batch, last: Prefix | None) -> Prefix | None:
+        """What all rows of a batch begin with; `last` is that of the batch before."""
+        kept = self._kept if batch.start else None
+        if batch.shared == batch.start:
+            return kept
+        first = rows[batch.places[0]].cut(batch.shared, self.image_id)
+        return last if last is not None and last.row == first else self._read(first, kept)
+
+    @torch.inference_mode()
+    def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
+        return self.read_out(self._hidden(rows, start))
+
+    def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
+        """As `hidden`, for rows that all begin with `start`."""
+        read = 0 if start is None else len(start.row.ids)
+        return self._last_states(rows, read, None if start is None else start.copies(len(rows)))
+
+    def _read(self, row: ModelRow, start: Prefix | None = None) -> Prefix:
+        if start is None:
+            read, cache = 0, DynamicCache(config=self.model.config.get_text_config())
+        else:
+            read, cache = len(start.row.ids), start.copies(1)
+        self._last_states([row], read, cache)
+        return Prefix(row, cache)
+
+    def _last_states(
+        self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None
+    ) -> Tensor:
+        """States (B, hidden), fp32, at each row's last token; what was read of all tokens from
+        `read` on goes into the cache."""
+        inputs = self.inputs(rows, read)
+        lengths = [len(row.ids) - read for row in rows]
+        ends = lengths if self.padding == "right" else [max(lengths)] * len(rows)
+        last = torch.tensor(ends, device=self.device) - 1
+        read_last = reading(last) if self._reads_last else nullcontext()
+        with _summed_in_fp32(self.model), read_last:
+            output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
+        states: Tensor = output.last_hidden_state
+        if states.shape[1] > 1:
+            states = states[torch.arange(len(rows), device=states.device), last]
+        return states.flatten(1).float()
+
+    def inputs(self, rows: Sequence[ModelRow], read: int = 0) -> dict[str, Any]:
+        """What the model takes, without the first `read` tokens of each row."""
+        longest = max(len(row.ids) for row in rows) - read
+        ids = np.full((len(rows), longest), self.pad_id)
+        mask = np.zeros((len(rows), longest), np.int64)
+        positions = np.zeros((3, len(rows), longest), np.int64)
+        for at, row in enumerate(rows):
+            length = len(row.ids) - read
+            here = slice(length) if self.padding == "right" else slice(longest - length, None)
+            ids[at, here] = row.ids[read:]
+            mask[at, here] = 1
+            if self.image_id is not None:
+                positions[:, at, here] = positions_of(row, self.image_id, self._merge)[:, read:]
+        inputs: dict[str, Any] = {"input_ids": self._on_device(ids)}
+        if self.padding == "left":
+            inputs["attention_mask"] = self._on_device(mask)
+        if self.image_id is not None:
+            inputs["position_ids"] = self._on_device(positions)
+            if images := [image for row in rows for image in self._images(row, read)]:
+                inputs["mm_encoder_outputs"] = {"image": self._seen(images)}
+        return inputs
+
+    @property
+    def _merge(self) -> int:
+        merge: int = self.model.config.vision_config.spatial_merge_size
+        return merge
+
+    def _images(self, row: ModelRow, read: int) -> list[Pixels]:
+        spans = row.spans(self.image_id)
+        return [image for image, (at, _) in zip(row.images, spans, strict=True) if at >= read]
+
+    def _seen(self, images: Sequence[Pixels]) -> Any:
+        """What the vision tower says of each image, in order; one that comes again is seen once."""
+        places = {image: at for at, image in enumerate(dict.fromkeys(images))}
+        output = self.model.model.get_image_features(
+            torch.cat([self._on_device(each.patches) for each in places]),
+            self._on_device(np.array([each.grid for each in places])),
+            return_dict=True,
+        )
+        order = [places[image] for image in images]
+        output.pooler_output = [output.pooler_output[at] for at in order]
+        if hasattr(output, "deepstack_features"):
+            output.deepstack_features = [
+                [layer[at] for at in order] for layer in output.deepstack_features
+            ]
+        return output
+
+    def _on_device(self, values: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device, non_blocking=True)
+
+    def _make_room(self, lengths: Sequence[int]) -> None:
+        """After a batch of such lengths was too much for the memory."""
+        if len(lengths) > 1:
+            tokens = max(lengths) * len(lengths) // 2
+            self.budget = Budget(tokens, self.budget.pass_tokens)
+            log.warning("out of memory: batches hold %d tokens from now on", tokens)
+        else:
+            kept, self._kept = self._kept, None
+            self.model.to("cpu", torch.float32)
+            self.budget = CPU_BUDGET
+            log.warning("out of memory: scores are computed on the CPU from now on, in fp32")
+            if kept is not None:
+                self.keep(kept.row)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+@contextmanager
+def _summed_in_fp32(model: Any) -> Iterator[None]:
+    """Layers read and add to states in fp32; their matrices are multiplied in their own dtype."""
+    if model.dtype == torch.float32:
+        yield
+        return
+    embeddings: nn.Module = model.get_input_embeddings()
+    hook = embeddings.register_forward_hook(lambda _module, _inputs, states: states.float())
+    try:
+        with torch.autocast(model.device.type, model.dtype):
+            yield
+    finally:
+        hook.remove()

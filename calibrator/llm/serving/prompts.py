@@ -1,0 +1,206 @@
+"""From items to the token ids that a language-model calibrator reads (checklist F, W02-W05).
+
+The prompt's template is filled, put into the chat template of the base as one turn of the user, and
+read up to where the answer begins: there the next token is one of the two labels. A block of
+reasoning that the chat template opens there is closed, empty (W04). What stands in question or
+answer cannot act as a token of the chat template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from calibrator.checkpoints.llm_config import FIELD, LlmConfig, PromptConfig, is_tag
+from calibrator.errors import CheckpointError
+from calibrator.scorer import Item
+from calibrator.text.layout import readable
+
+MARK = "PROMPT-STANDS-HERE"  # in a rendered chat template
+THINK, END_THINK = "<think>", "</think>"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What stands before the label: `ids`, with `image_id` once for each token of an image."""
+
+    ids: list[int]
+    is_truncated: bool
+
+
+class Prompts:
+    """The prompts of one checkpoint; `label_ids` are the tokens for incorrect and correct.
+
+    Raises CheckpointError where a label is not one token at the answer's place (F08), where the two
+    are the same, or where that place is inside a block of reasoning.
+    """
+
+    def __init__(self, config: LlmConfig, tokenizer: Any) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self._special = _special_pattern(tokenizer)
+        self._listed = {name.lower() for name in config.source_models}
+        self._benchmarks = frozenset(config.benchmarks)
+        self._around: dict[int, tuple[str, str]] = {}
+        self.label_ids = self._checked_labels()
+
+    def token_ids(self, items: Sequence[Item]) -> list[list[int]]:
+        """The ids of items without images, for engines that take ids."""
+        return [prompt.ids for prompt in self.read(items)]
+
+    def read(self, items: Sequence[Item], images: Sequence[Sequence[int]] = ()) -> list[Prompt]:
+        """A prompt for each item; `images` has, for each, the number of tokens of its images."""
+        shown = images or [()] * len(items)
+        filled = [self.filled(item) for item in items]
+        texts = [
+            "".join((before, text, after))
+            for (text, _), (before, after) in zip(
+                filled, (self.surrounding(len(each)) for each in shown), strict=True
+            )
+        ]
+        ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return [
+            Prompt(self._with_images(row, sizes), is_truncated)
+            for row, sizes, (_, is_truncated) in zip(ids, shown, filled, strict=True)
+        ]
+
+    def filled(self, item: Item) -> tuple[str, bool]:
+        """The template with an item's texts, and whether a part of these was cut off (F02, F03)."""
+        prompt = self.config.prompt
+        question = self._plain(item.question, prompt.question_characters)
+        answer = self._plain(item.answer, prompt.answer_characters)
+        values = {
+            "benchmark": self._plain(self._benchmark(item) or "", 200),
+            "source_model": self._plain(self._source_model(item) or "", 200),
+            "question": question,
+            "answer": answer,
+        }
+        is_cut = (
+            len(item.question) > prompt.question_characters
+            or len(item.answer) > prompt.answer_characters
+        )
+        return fill(prompt, values), is_cut
+
+    def _plain(self, text: str, most: int) -> str:
+        """The beginning of a text, in which no token of the chat template is left."""
+        return self._special.sub(
+            lambda found: f"{found[0][0]} {found[0][1:]}", readable(text[:most])
+        )
+
+    def _source_model(self, item: Item) -> str | None:
+        """The answering model's name, where this calibrator knows it (B03, V18)."""
+        if self.config.metadata == "omit" or not item.source_model:
+            return None
+        is_known = self.config.metadata == "explicit" or item.source_model.lower() in self._listed
+        return item.source_model if is_known else None
+
+    def _benchmark(self, item: Item) -> str | None:
+        if self.config.metadata == "omit" or not item.benchmark:
+            return None
+        is_known = self.config.metadata == "explicit" or item.benchmark in self._benchmarks
+        return item.benchmark if is_known else None
+
+    def surrounding(self, images: int) -> tuple[str, str]:
+        """What the chat template puts before and after a prompt with so many images."""
+        if images not in self._around:
+            self._around[images] = self._rendered(images)
+        return self._around[images]
+
+    def _rendered(self, images: int) -> tuple[str, str]:
+        content: Any = MARK
+        if images:  # the images first, as in training (F06)
+            content = [*[{"type": "image"}] * images, {"type": "text", "text": MARK}]
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # whatever a template raises
+            raise CheckpointError(f"the base's chat template fails: {error}") from error
+        before, mark, after = text.partition(MARK)
+        if not mark or MARK in after:
+            raise CheckpointError("the base's chat template does not show the user's text once")
+        if after.rstrip().endswith(THINK):
+            after = f"{after.rstrip()}\n\n{END_THINK}\n\n"
+        if after.rfind(THINK) > after.rfind(END_THINK):
+            raise CheckpointError("the answer's place is inside a block of reasoning")
+        return before, after
+
+    def _with_images(self, ids: list[int], sizes: Sequence[int]) -> list[int]:
+        if not sizes:
+            return ids
+        left, row = list(sizes), []
+        for id in ids:
+            row += [id] * (left.pop(0) if id == self.image_id and left else 1)
+        if left:
+            raise CheckpointError("the base's chat template does not show every image")
+        return row
+
+    @cached_property
+    def image_id(self) -> int:
+        """The token that stands for a part of an image."""
+        found = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+        if not isinstance(found, int) or found == self.tokenizer.unk_token_id:
+            raise CheckpointError("the base's tokenizer knows no <|image_pad|>")
+        return found
+
+    def _checked_labels(self) -> tuple[int, int]:
+        before, after = self.surrounding(0)
+        start = self._ids(f"{before}.{after}")
+        found = []
+        for label in self.config.labels:
+            ids = self._ids(f"{before}.{after}{label}")
+            if ids[:-1] != start or self._ids(label) != ids[-1:]:
+                raise CheckpointError(
+                    f"label {label!r} is not one token at the answer's place: the base's tokenizer "
+                    "is not the one this calibrator was trained with"
+                )
+            found.append(ids[-1])
+        if found[0] == found[1]:
+            raise CheckpointError(f"the labels {self.config.labels} are the same token")
+        return found[0], found[1]
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+
+def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
+    """A template with its values; the line of a missing tag is left out where `missing` says so."""
+    lines = []
+    for line in prompt.template.split("\n"):
+        names = FIELD.findall(line)
+        if is_tag(names) and prompt.missing == "omit" and not any(values[name] for name in names):
+            continue
+        lines.append(FIELD.sub(lambda found: values[found[1]], line))
+    return "\n".join(lines)
+
+
+def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
+    """Every text that the tokenizer takes for a token of the chat template's own."""
+    special = {
+        str(token)
+        for token in tokenizer.added_tokens_decoder.values()
+        if token.special and len(str(token)) > 1
+    }
+    longest_first = sorted(special, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def load_prompts(config: LlmConfig, folder: Path) -> Prompts:
+    """The prompts of the base in `folder`; needs transformers, not torch.
+
+    Raises CheckpointError for a base without a tokenizer or chat template of the right kind.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:  # tokenizers and transformers raise whatever they like
+        raise CheckpointError(f"the tokenizer of {folder} cannot be read: {error}") from error
+    return Prompts(config, tokenizer)

@@ -1,0 +1,51 @@
+"""The last hidden states of items, for probes and for what is measured during a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from calibrator.llm.serving.calibrator import LlmCalibrator
+from calibrator.scorer import Item
+
+
+def precision(device: torch.device) -> AbstractContextManager[object]:
+    """Within, an adapter in fp32 computes in bf16 on a GPU that has it (E06)."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.autocast("cuda", torch.bfloat16)
+    return nullcontext()
+
+
+def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Row numbers, those of similar length together, at most `budget` tokens after padding."""
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batches and lengths[i] * (len(batches[-1]) + 1) <= budget:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+@torch.no_grad()
+def last_states(
+    calibrator: LlmCalibrator, items: Sequence[Item], budget: int
+) -> tuple[Tensor, Tensor]:
+    """States (N, hidden) at the answer's place and the labels' log-odds (N,), fp32 on the CPU.
+
+    `budget` is how many tokens a forward pass may have.
+    """
+    model = calibrator.model
+    rows, _ = calibrator.rows(items)
+    label_rows = model.label_rows()
+    states = torch.empty(len(rows), label_rows.shape[1])
+    odds = torch.empty(len(rows))
+    for batch in packed([len(row.ids) for row in rows], budget):
+        with precision(model.device):
+            found = model.hidden([rows[i] for i in batch])
+        logits = found.float() @ label_rows.T
+        states[batch], odds[batch] = found.float().cpu(), (logits[:, 1] - logits[:, 0]).cpu()
+    return states, odds

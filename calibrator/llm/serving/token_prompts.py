@@ -1,0 +1,106 @@
+"""A checkpoint whose model runs elsewhere: its prompts as token ids, and what its scores mean.
+
+For engines that are asked for the probability of one label token against the other. They read text
+only, so a checkpoint that shows a placeholder image beside every text (F05) is asked in another way
+than it was trained: that has to be wanted, and then neither its name nor its own recalibration is
+that of the checkpoint itself. Needs transformers, no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoints.llm_config import LlmConfig
+from calibrator.errors import CheckpointError, MissingExtraError, NotScorableError
+from calibrator.llm.serving.bases import base_folder
+from calibrator.llm.serving.canaries import CANARIES
+from calibrator.llm.serving.prompts import Prompt, Prompts, load_prompts
+from calibrator.scorer import Item, Score
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompts:
+    """What an engine is asked, and what its answers are worth.
+
+    `name` is that of the scores, `label_ids` are the tokens for incorrect and correct.
+    """
+
+    name: str
+    label_ids: tuple[int, int]
+    config: LlmConfig
+    prompts: Prompts
+
+    def read(self, items: Sequence[Item]) -> list[Prompt]:
+        """The token ids of each item; raises NotScorableError for images."""
+        if any(item.images for item in items):
+            raise NotScorableError("image", f"{self.name} is asked with text only")
+        return self.prompts.read(items)
+
+    @property
+    def canaries(self) -> list[tuple[Item, float]]:
+        """Items with the score (not yet recalibrated) that an engine with the checkpoint's weights
+        gives; none where nobody wrote them down, or a placeholder is left
+        out."""
+        is_shown = self.config.images is not None and self.config.images.placeholder is not None
+        if is_shown or len(self.config.canary) != len(CANARIES):
+            return []
+        return list(zip(CANARIES, self.config.canary, strict=True))
+
+    def score(self, prompt: Prompt, probability: float) -> Score:
+        """What the probability of the correct label (B09), 0 to 1, is for an item."""
+        recalibration = self.config.recalibration
+        confidence = recalibration.apply(probability) if recalibration else probability
+        return Score(probability, confidence, prompt.is_truncated)
+
+
+def name_elsewhere(checkpoint: str, engine: str, *, omits_placeholder: bool = False) -> str:
+    """The name of the scores that `engine` computes, e.g. `pinocchio@3f2a91c0~vllm`.
+
+    Raises CheckpointError for what is no language model, or shows a placeholder that is not to be
+    omitted, and HubError.
+    """
+    return _config(checkpoint, engine, omits_placeholder)[0]
+
+
+def load_token_prompts(
+    checkpoint: str, engine: str, *, omits_placeholder: bool = False
+) -> TokenPrompts:
+    """Raises as `name_elsewhere`, and MissingExtraError without transformers."""
+    name, config, folder = _config(checkpoint, engine, omits_placeholder)
+    try:
+        prompts = load_prompts(config, base_folder(config, folder))
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{error.name} (for the tokenizer of {name})", "torch") from error
+    return TokenPrompts(name, prompts.label_ids, config, prompts)
+
+
+def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str, LlmConfig, Path]:
+    """The name of the scores, what is asked with, and the checkpoint's folder."""
+    folder = resolve_checkpoint(checkpoint)
+    config = read_config(folder, checkpoint)
+    if not isinstance(config, LlmConfig):
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} is no language model; {engine} cannot compute its scores"
+        )
+    if config.elicitation != "logit":
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} reads a probe, and {engine} gives label probabilities alone"
+        )
+    if config.float8:
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} is scored in float8, which is done in this process alone; "
+            f"without `float8` in its calibrator.json, {engine} decides what it computes in"
+        )
+    if config.images is None or config.images.placeholder is None:
+        return f"{config.version}~{engine}", config, folder
+    if not omits_placeholder:
+        raise CheckpointError(
+            f"checkpoint {checkpoint!r} shows an image beside every text, and {engine} is asked "
+            "with text only: use a checkpoint without, or say omit_placeholder: true and fit a "
+            "recalibration on what it then gives"
+        )
+    bare = replace(config, recalibration=None)
+    return f"{bare.version}~{engine}-no-placeholder", bare, folder

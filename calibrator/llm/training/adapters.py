@@ -1,0 +1,58 @@
+"""LoRA adapters to be trained: begun on a base, gone on from, or written (B05, E01, E10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
+from torch import Tensor, nn
+
+from calibrator.checkpoints.llm_config import AdapterConfig
+from calibrator.llm.serving.loading import load_adapter, quiet
+
+TARGETS = "all-linear"  # every linear layer but the head, those of the vision tower included
+
+
+def begin_adapter(model: Any, config: AdapterConfig, dropout: float, seed: int) -> PeftModel:
+    """An adapter that changes nothing yet, in fp32 whatever the base is in."""
+    torch.manual_seed(seed)
+    lora = LoraConfig(
+        r=config.rank, lora_alpha=config.alpha or 1, lora_dropout=dropout, target_modules=TARGETS
+    )
+    with quiet():
+        adapted: PeftModel = get_peft_model(model, lora)
+    return adapted
+
+
+def go_on_from_adapter(model: Any, folder: Path, config: AdapterConfig) -> PeftModel:
+    """The adapter of a checkpoint, to be trained further; raises CheckpointError."""
+    adapted = load_adapter(model, folder, config)
+    for parameter in adapter_weights(adapted).values():
+        parameter.requires_grad_(True)
+    return adapted
+
+
+def adapter_weights(adapted: PeftModel) -> dict[str, nn.Parameter]:
+    """All that is trained, by its name in the model."""
+    return {name: p for name, p in adapted.named_parameters() if "lora_" in name}
+
+
+def adapter_state(adapted: PeftModel) -> dict[str, Tensor]:
+    """A copy of an adapter's weights on the CPU, named as in its file."""
+    state: Mapping[str, Tensor] = get_peft_model_state_dict(adapted)
+    return {name: weight.detach().cpu().clone().contiguous() for name, weight in state.items()}
+
+
+def set_adapter_state(adapted: PeftModel, state: Mapping[str, Tensor]) -> None:
+    with quiet():
+        set_peft_model_state_dict(adapted, dict(state))
+
+
+def trainable_share(adapted: PeftModel) -> float:
+    """The adapter's weights per weight of the base (E10: below 1 % in the paper)."""
+    mine = sum(parameter.numel() for parameter in adapter_weights(adapted).values())
+    return mine / (sum(parameter.numel() for parameter in adapted.parameters()) - mine)

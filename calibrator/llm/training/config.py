@@ -1,0 +1,153 @@
+"""What decides how a language-model calibrator is trained, and what it begins from.
+
+The paper's values (checklist B05, E01-E06) are the defaults. What it does not state (E09) is chosen
+here: linear warm-up over 3 % of the steps, then a cosine to zero; dropout 0.05 before each adapter;
+gradients no longer than 1; a fixed seed. Names are hidden from some rows, so that a calibrator can
+be asked without them (B03). Sixteen rows a step are sixteen altogether, however many processes
+share them (V13: the paper's 1 x 16 on each of four GPUs would be 64).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoints.hub import download, is_hub_name
+from calibrator.checkpoints.llm_config import (
+    HERE,
+    AdapterConfig,
+    Architecture,
+    Elicitation,
+    LlmConfig,
+    preset,
+)
+from calibrator.errors import TrainingError
+from calibrator.rows.selection import Selection
+
+PAPER = "paper"
+
+
+@dataclass(frozen=True, slots=True)
+class LlmTrainConfig:
+    """All that decides what a run gives, the adapter's rank apart (that of the preset, E01)."""
+
+    data: tuple[str, ...]
+    name: str = ""  # the preset's, or the start's, otherwise
+    preset: str = PAPER
+    base: str = ""  # a folder or hub name; the preset's otherwise
+    start: str = ""  # a checkpoint to go on from (G06), which keeps its base, prompt and rank
+    is_text_only: bool = False  # a base that sees is shown no image, no placeholder either
+    elicitation: Elicitation = "logit"
+    selection: Selection = field(default_factory=Selection)
+    validation_rows: int = 4_000  # for the choice of the epoch, recalibration and quality
+    probe_rows: int = 20_000  # whose states a probe is fitted on
+    epochs: int = 3
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.01
+    batch_rows: int = 16  # for each step, all processes together (E04)
+    warmup_share: float = 0.03
+    dropout: float = 0.05  # of a new adapter; one that is gone on from keeps its own
+    gradient_norm: float = 1.0
+    model_dropout: float = 0.2  # chance to hide the answering model's name
+    benchmark_dropout: float = 0.5  # and the benchmark's, which nobody knows in service
+    micro_tokens: int = 8_192  # padded, of one forward pass; 1 is a pass for each row
+    has_checkpointing: bool = True  # activations are computed again in the backward pass
+    device: str = "auto"
+
+    @property
+    def seed(self) -> int:
+        return self.selection.seed
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a run begins from: `config` is the calibrator's, but for what training finds out;
+    `adapter` the folder of one to go on from."""
+
+    config: LlmConfig
+    base: Path
+    adapter: Path | None = None
+
+
+def beginning(config: LlmTrainConfig) -> Beginning:
+    """Base and configuration of a run; downloads what is named by its hub name.
+
+    Raises TrainingError, CheckpointError or HubError.
+    """
+    begun = _started(config) if config.start else _fresh(config)
+    name = config.name or begun.config.name
+    return replace(
+        begun, config=replace(begun.config, name=name, float8=False, recalibration=None, canary=())
+    )
+
+
+def _fresh(config: LlmTrainConfig) -> Beginning:
+    """A preset, on its own base or another one."""
+    found = preset(config.preset)
+    if found.adapter is None:
+        raise TrainingError(f"preset {config.preset!r} has no adapter that could be trained")
+    folder, reference, revision = _located(config.base or found.base)
+    architecture = architecture_of(folder)
+    is_shown = architecture == "image-text-to-text" and not config.is_text_only
+    return Beginning(
+        replace(
+            found,
+            base=reference,
+            base_revision=revision,
+            architecture=architecture,
+            images=found.images if is_shown else None,
+            adapter=replace(found.adapter, alpha=found.adapter.alpha or 2 * found.adapter.rank),
+        ),
+        folder,
+    )
+
+
+def _started(config: LlmTrainConfig) -> Beginning:
+    """A checkpoint of ours or a released one; on whole weights a new adapter is begun."""
+    if config.base or config.is_text_only:
+        raise TrainingError(
+            "a checkpoint to start from has its own base; leave out --base and --text-only"
+        )
+    folder = resolve_checkpoint(config.start)
+    found = read_config(folder, config.start)
+    if not isinstance(found, LlmConfig):
+        raise TrainingError(f"{config.start} is no language model; it cannot be gone on from here")
+    if found.base == HERE:
+        whole = replace(found, base=str(folder.resolve()), adapter=AdapterConfig())
+        return Beginning(whole, folder)
+    beside = folder / found.base
+    location = str(beside) if beside.is_dir() else found.base
+    base, reference, revision = _located(location, found.base_revision)
+    return Beginning(replace(found, base=reference, base_revision=revision), base, folder)
+
+
+def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
+    """The folder of a base, what a checkpoint calls it, and the commit where it is of the hub."""
+    folder = Path(base).expanduser()
+    if folder.is_dir():
+        return folder, str(folder.resolve()), None
+    if not is_hub_name(base):
+        raise TrainingError(f"there is no folder {base!r}, and it is no hub name")
+    folder = download(base, revision)
+    return folder, base.partition("@")[0], folder.name  # a snapshot is named after its commit
+
+
+def architecture_of(base: Path) -> Architecture:
+    """Whether a base sees, as its `config.json` says; raises TrainingError for anything else."""
+    path = base / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        classes = [str(name) for name in values["architectures"]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise TrainingError(f"{path} does not say what kind of model this is: {error!r}") from error
+    if any(name.endswith("ForConditionalGeneration") for name in classes):
+        return "image-text-to-text"
+    if any(name.endswith("ForCausalLM") for name in classes):
+        return "causal-lm"
+    raise TrainingError(f"{path} is of {', '.join(classes)}: no language model of a known kind")

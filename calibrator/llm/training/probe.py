@@ -1,0 +1,69 @@
+"""Fits a probe on the states of training rows, once the adapter is what it will be (K14)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from calibrator.llm.serving.probe import Probe
+
+UNITS: Final = 64
+STEPS: Final = 400
+BATCH: Final = 512
+LEARNING_RATE: Final = 1e-3
+WEIGHT_DECAY: Final = 0.1
+WATCH_EVERY: Final = 20  # steps
+
+
+def fit_probe(
+    features: Tensor,
+    targets: Tensor,
+    held_features: Tensor,
+    held_targets: Tensor,
+    seed: int,
+) -> Probe:
+    """The probe with the least loss on held-out rows; features (N, F), targets (N,) of 0 and 1.
+
+    Training rows have been seen by the adapter, so their states are told apart more easily than
+    those of other questions: where to stop, the held-out rows say.
+    """
+    deviation, mean = torch.std_mean(features, dim=0, correction=0)
+    deviation = deviation.clamp_min(1e-6)
+    random = torch.Generator().manual_seed(seed)
+    hidden, out = _layer(UNITS, features.shape[1], random), _layer(1, UNITS, random)
+    best, least = Probe(mean, deviation, *_copies(hidden, out)), float("inf")
+    adam = torch.optim.AdamW(
+        [*hidden.parameters(), *out.parameters()], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
+    )
+    for step in range(STEPS + 1):
+        if step % WATCH_EVERY == 0:
+            now = Probe(mean, deviation, *_copies(hidden, out))
+            loss = _loss(now.odds(held_features), held_targets).item()
+            if loss < least:
+                best, least = now, loss
+        chosen = torch.randint(len(features), (min(BATCH, len(features)),), generator=random)
+        shown = (features[chosen] - mean) / deviation
+        loss_now = _loss(out(torch.relu(hidden(shown)))[:, 0], targets[chosen])
+        loss_now.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
+        adam.step()
+        adam.zero_grad()
+    return best
+
+
+def _layer(outputs: int, inputs: int, random: torch.Generator) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(outputs, inputs, generator=random) * inputs**-0.5)
+        layer.bias.zero_()
+    return layer
+
+
+def _copies(*layers: nn.Linear) -> list[Tensor]:
+    return [p.detach().clone() for layer in layers for p in (layer.weight, layer.bias)]
+
+
+def _loss(odds: Tensor, targets: Tensor) -> Tensor:
+    return binary_cross_entropy_with_logits(odds, targets)

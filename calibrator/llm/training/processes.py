@@ -1,0 +1,79 @@
+"""The processes that train together: one, or as many as `torchrun` or `accelerate launch` started.
+
+Each has a part of every step's rows. What is exchanged is the adapter's gradients, summed once a
+step. DistributedDataParallel would do the same, but wants every weight to have a gradient in every
+process, and rows without an image leave the vision tower's without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from accelerate import PartialState
+from torch import Tensor, distributed, nn
+
+from calibrator.checkpoints.devices import choose_device
+from calibrator.errors import TrainingError
+
+T = TypeVar("T")
+
+
+class Processes:
+    """This process among its kind; `device` is its own."""
+
+    def __init__(self, device: str = "auto") -> None:
+        has_gpu = device != "cpu" and torch.cuda.is_available()
+        self._state = PartialState(cpu=not has_gpu)
+        self.rank: int = self._state.process_index
+        self.count: int = self._state.num_processes
+        if self.count > 1 and device not in ("auto", "cpu"):
+            raise TrainingError(f"each of {self.count} processes has a device; leave out {device}")
+        self.device = self._state.device if self.count > 1 else choose_device(device)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one speaks and writes for all."""
+        return self.rank == 0
+
+    def part_of(self, rows: Sequence[T]) -> list[T]:
+        """The rows that are this process's own, every `count`-th."""
+        return list(rows[self.rank :: self.count])
+
+    def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Makes every gradient the sum over all processes; one that is missing counts as zero."""
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if self.count == 1:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        distributed.all_reduce(flat)
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def gathered(self, mine: Tensor, total: int) -> Tensor:
+        """What each process found for its `part_of` `total` rows (n, ...), in the rows' order."""
+        if self.count == 1:
+            return mine
+        found: list[Tensor] = [torch.empty(0)] * self.count
+        distributed.all_gather_object(found, mine.cpu())
+        whole = torch.empty(total, *mine.shape[1:], dtype=mine.dtype)
+        for rank, part in enumerate(found):
+            whole[rank :: self.count] = part
+        return whole
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """The first process does what is within before the others: what it downloads, they find."""
+        with self._state.main_process_first():
+            yield
+
+    def close(self) -> None:
+        """Lets the others go; without it torch complains at the end."""
+        if self.count > 1:
+            self._state.destroy_process_group()

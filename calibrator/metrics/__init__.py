@@ -1,0 +1,3 @@
+"""Figures of a confidence, and how sure they are."""
+
+__all__ = ["agreement", "disagreement", "intervals", "metrics", "numbers", "sampling"]

@@ -1,0 +1,221 @@
+"""How sure a figure is: bootstrap intervals and DeLong's test (paper H02, H05, H06).
+
+Replies to one question are not independent, so beside the paper's BCa interval over replies stands
+one whose resamples draw whole questions. numpy only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrator.metrics.disagreement import pair_wins
+from calibrator.metrics.metrics import Floats, Ints, checked, midranks
+
+RESAMPLES = 2_000
+LEVEL = 0.95
+CHANCE = 0.5
+SEED = 20_261_121
+_CELLS = 30_000  # of one block of resamples: what fits into a processor's cache
+
+NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure and the ends of its interval, at the level `LEVEL` unless told otherwise."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two methods on the same replies: AUROC of each, their difference with interval, and p."""
+
+    first: float
+    second: float
+    difference: Interval
+    p: float
+
+
+class RankedReplies:
+    """Replies sorted once, so that a resample's AUROC is one pass over counts.
+
+    `clusters` says which replies are drawn together, (n,) of anything that can be compared; each
+    on its own without. Raises ValueError for labels of one kind.
+    """
+
+    def __init__(
+        self, correct: ArrayLike, confidence: ArrayLike, clusters: ArrayLike | None = None
+    ) -> None:
+        y, p = checked(correct, confidence)
+        if y.min() == y.max():
+            raise ValueError("AUROC needs correct and wrong replies")
+        order = np.argsort(p, kind="stable")
+        self.correct = y[order].astype(bool)
+        ties = np.flatnonzero(np.diff(p[order], prepend=-np.inf))
+        self._ties: Ints | None = ties if len(ties) < len(p) else None
+        which = np.arange(len(p)) if clusters is None else np.asarray(clusters)
+        _, inverse = np.unique(which, return_inverse=True)
+        self.cluster = inverse[order]
+        self.clusters = int(inverse.max()) + 1
+
+    def auroc(self, weights: Floats) -> Floats:
+        """AUROC of replies counted `weights` (r, n in sorted order) times each, (r,).
+
+        nan for a resample without both labels.
+        """
+        right, wrong = weights * self.correct, weights * ~self.correct
+        if self._ties is not None:  # equal confidences are one step
+            right = np.add.reduceat(right, self._ties, axis=1)
+            wrong = np.add.reduceat(wrong, self._ties, axis=1)
+        below = np.cumsum(wrong, axis=1)
+        pairs = right.sum(axis=1) * below[:, -1]
+        wins: Floats = np.einsum("rn,rn->r", right, below - wrong / 2)
+        return _quotient(wins, pairs)
+
+    def resampled(self, resamples: int, seed: int = SEED) -> Floats:
+        """AUROC of `resamples` draws of as many clusters as there are; the same for a seed."""
+        rng = np.random.default_rng(seed)
+        block = max(1, _CELLS // len(self.correct))
+        found = []
+        for start in range(0, resamples, block):
+            size = min(block, resamples - start)
+            drawn = rng.integers(self.clusters, size=(size, self.clusters))
+            drawn += np.arange(size)[:, None] * self.clusters
+            counts = np.bincount(drawn.ravel(), minlength=size * self.clusters)
+            weights = counts.reshape(size, self.clusters)[:, self.cluster]
+            found.append(self.auroc(weights.astype(np.float64)))
+        return np.concatenate(found)
+
+    def jackknife(self) -> Floats:
+        """AUROC without each cluster in turn, (clusters,): all pairs less those it takes part in.
+
+        nan for a cluster without which one label is missing.
+        """
+        y, rank = self.correct, self._midranks()
+        positives, negatives = int(y.sum()), int((~y).sum())
+        among = np.empty(len(y))  # rank among the replies of the same label
+        among[y], among[~y] = midranks(rank[y]), midranks(rank[~y])
+        won = np.where(y, rank - among, positives - (rank - among))  # pairs in the right order
+        inside, right, wrong = pair_wins(y, rank, self.cluster)
+        lost = np.bincount(self.cluster, weights=won, minlength=self.clusters) - inside
+        pairs = (positives - right) * (negatives - wrong)
+        return _quotient(won[y].sum() - lost, pairs)
+
+    def _midranks(self) -> Floats:
+        if self._ties is None:
+            return np.arange(1, len(self.correct) + 1, dtype=np.float64)
+        sizes = np.diff(np.append(self._ties, len(self.correct)))
+        return np.repeat(self._ties + (sizes + 1) / 2, sizes)
+
+
+def _quotient(wins: Floats, pairs: NDArray[Any]) -> Floats:
+    """wins / pairs, nan where there are no pairs."""
+    share = np.full(len(pairs), np.nan)
+    np.divide(wins, pairs, out=share, where=pairs > 0)
+    return share
+
+
+def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL) -> Interval:
+    """Bias-corrected and accelerated interval (H02; Efron 1987, section 3).
+
+    `resampled` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
+    agree the interval is that one value; where there is none it is nan.
+    """
+    drawn = np.sort(resampled[np.isfinite(resampled)])
+    if not len(drawn):
+        return Interval(value, math.nan, math.nan)
+    below = (np.sum(drawn < value) + np.sum(drawn <= value)) / 2 / len(drawn)
+    bias = NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
+    pull = np.nanmean(jackknife) - jackknife[np.isfinite(jackknife)]
+    spread = float(np.sum(pull**2) ** 1.5)
+    acceleration = float(np.sum(pull**3)) / (6 * spread) if spread else 0.0
+    ends = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        z = bias + NORMAL.inv_cdf(tail)
+        ends.append(NORMAL.cdf(bias + z / (1 - acceleration * z)))
+    low, high = np.quantile(drawn, ends)
+    return Interval(value, float(low), float(high))
+
+
+def holds_chance(auroc: Interval) -> bool:
+    """Whether an interval of AUROC holds 0.5, the value of a calibrator that cannot rank."""
+    return auroc.low <= CHANCE <= auroc.high
+
+
+def auroc_interval(
+    correct: ArrayLike,
+    confidence: ArrayLike,
+    clusters: ArrayLike | None = None,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """AUROC with its BCa interval (H02); by question where `clusters` names them.
+
+    nan throughout for labels of one kind.
+    """
+    y, p = checked(correct, confidence)
+    if y.min() == y.max():
+        return Interval(math.nan, math.nan, math.nan)
+    replies = RankedReplies(y, p, clusters)
+    value = float(replies.auroc(np.ones((1, len(y))))[0])
+    return bca(value, replies.resampled(resamples), replies.jackknife())
+
+
+def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
+    """The mean of independent values (n,) with its BCa interval; nan for none."""
+    found = np.asarray(values, dtype=np.float64)
+    if not len(found):
+        return Interval(math.nan, math.nan, math.nan)
+    rng = np.random.default_rng(SEED)
+    block = max(1, _CELLS // len(found))
+    drawn = [
+        found[rng.integers(len(found), size=(min(block, resamples - at), len(found)))].mean(axis=1)
+        for at in range(0, resamples, block)
+    ]
+    without = (found.sum() - found) / max(1, len(found) - 1)
+    return bca(float(found.mean()), np.concatenate(drawn), without)
+
+
+def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> Paired:
+    """DeLong's test of two AUROCs on the same replies (H05), in n log n by mid-ranks.
+
+    DeLong et al. 1988; Sun and Xu 2014. Two-sided; p is 1 where the two rank alike. Raises
+    ValueError without two replies of each label.
+    """
+    y, a = checked(correct, first)
+    _, b = checked(correct, second)
+    right = y == 1
+    positives, negatives = int(right.sum()), int((~right).sum())
+    if positives < 2 or negatives < 2:
+        raise ValueError("DeLong's test needs two correct and two wrong replies at least")
+    wins, losses, areas = [], [], []
+    for scores in (a, b):
+        rank = midranks(scores)
+        wins.append((rank[right] - midranks(scores[right])) / negatives)
+        losses.append(1 - (rank[~right] - midranks(scores[~right])) / positives)
+        areas.append(float(wins[-1].mean()))
+    contrast = np.array([1.0, -1.0])
+    covariance = np.cov(wins) / positives + np.cov(losses) / negatives
+    deviation = math.sqrt(max(0.0, float(contrast @ covariance @ contrast)))
+    difference = areas[0] - areas[1]
+    reach = NORMAL.inv_cdf((1 + LEVEL) / 2) * deviation
+    z = abs(difference) / deviation if deviation else (math.inf if difference else 0.0)
+    interval = Interval(difference, difference - reach, difference + reach)
+    return Paired(areas[0], areas[1], interval, math.erfc(z / math.sqrt(2)))
+
+
+def percentile_interval(value: float, drawn: Floats) -> Interval:
+    """The middle `LEVEL` of what the resamples gave (H06); nan where none gave a number."""
+    kept = drawn[np.isfinite(drawn)]
+    if not len(kept):
+        return Interval(value, math.nan, math.nan)
+    low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(value, float(low), float(high))

@@ -1,0 +1,247 @@
+"""`Pinocchio`: two lines to a probability (paper A03, G01-G03).
+
+judge = Pinocchio()
+p_correct = judge.score(response, messages=messages)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from inspect import signature
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from calibrator.errors import NotScorableError
+from calibrator.loading import load_scorer, recalibrated
+from calibrator.scorer import Item, Scorer, reads_images
+from calibrator.text.images import checked_image, local_images
+from calibrator.text.replies import other_reply, plain, reply_messages
+from calibrator.text.transcript import Question, depiction, message_text, read_question
+
+
+class Pinocchio:
+    """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
+
+    `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
+    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`. With `ignore_images` a calibrator
+    that reads text only scores the text of a question with images; without, it has no number for
+    one. Raises CheckpointError when there is no such checkpoint, recalibration or device.
+
+    The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
+    `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | PathLike[str] = "embedded",
+        *,
+        device: str = "auto",
+        recalibration: str | PathLike[str] | None = None,
+        ignore_images: bool = False,
+        **released: Any,
+    ) -> None:
+        loaded = _loaded(_path("checkpoint", checkpoint), device, released)
+        curve = None if recalibration is None else Path(_path("recalibration", recalibration))
+        self._scorer = recalibrated(loaded, curve)
+        self._variants: dict[str, Scorer] = {}
+        self._reads_images = reads_images(self._scorer)
+        self._ignores_images = ignore_images
+
+    @property
+    def name(self) -> str:
+        """Checkpoint and recalibration: the provenance of every number this object gives."""
+        return self._scorer.name
+
+    def score(
+        self,
+        response: Any = None,
+        *,
+        messages: Sequence[Any] | str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        question: str | None = None,
+        answer: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+        prompt_variant: str | None = None,
+        others: Sequence[Any] = (),
+    ) -> float:
+        """P(correct) of a reply, 0 to 1; of its first choice when it has several.
+
+        `response` is a chat completion, a text completion, a response of `/v1/responses` (each of
+        the `openai` package or a dict), a message, also Anthropic's, or the answer's text;
+        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
+        The answering model's name comes from the response unless `source_model` is given.
+        `prompt_variant` is one of a language model's other prompts, by name. `others` are replies
+        to the same question, of other models or of the same one asked again, in any order: text,
+        responses, or `{"response": .., "model": ..}`; a calibrator without a second stage passes
+        over them.
+
+        Raises ValueError when question or answer is missing, also where `response` holds neither
+        content nor tool calls; NotScorableError for what the calibrator does not read, and for
+        images under a URL, since nothing is fetched here.
+        """
+        named = (source_model, benchmark, others)
+        item = self._item(response, messages, tools, question, answer, *named)
+        return self._score([item], prompt_variant)[0]
+
+    def scores(
+        self,
+        response: Any,
+        *,
+        messages: Sequence[Any] | str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        question: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+    ) -> list[float]:
+        """P(correct) of every choice of a response with n > 1."""
+        asked = _question(messages, tools, question)
+        answers, model = _answers(response)
+        name, images = source_model or model, self._images(asked)
+        return self._score([_answered(asked, a, name, benchmark, images) for a in answers])
+
+    def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
+        """P(the image depicts what its prompt asked for), as a visual question (paper R01).
+
+        `image` is an encoded file. Raises NotScorableError, also where the calibrator reads none.
+        """
+        if not self._reads_images:
+            raise NotScorableError("image", f"{self.name} reads text only")
+        question, answer = depiction(prompt)
+        images = (checked_image(image),)
+        return self._score([Item(question, answer, source_model, None, None, images)])[0]
+
+    def score_batch(self, items: Iterable[Mapping[str, Any] | Item]) -> list[float]:
+        """P(correct) of many: mappings with the keyword arguments of `score`, or `Item`s."""
+        read, variants = [], []
+        for item in items:
+            asked = {} if isinstance(item, Item) else dict(item)
+            variants.append(asked.pop("prompt_variant", None))
+            read.append(self._shown(item) if isinstance(item, Item) else self._item(**asked))
+        confidences = [0.0] * len(read)
+        for variant in set(variants):
+            places = [at for at, each in enumerate(variants) if each == variant]
+            found = self._score([read[at] for at in places], variant)
+            for at, confidence in zip(places, found, strict=True):
+                confidences[at] = confidence
+        return confidences
+
+    def _item(
+        self,
+        response: Any = None,
+        messages: Any = None,
+        tools: Any = None,
+        question: str | None = None,
+        answer: str | None = None,
+        source_model: str | None = None,
+        benchmark: str | None = None,
+        others: Sequence[Any] = (),
+    ) -> Item:
+        asked = _question(messages, tools, question)
+        answers, model = _answers(response if answer is None else answer)
+        name, images = source_model or model, self._images(asked)
+        item = _answered(asked, answers[0], name, benchmark, images)
+        item.others = tuple(other_reply(asked, each) for each in others)
+        return item
+
+    def _images(self, asked: Question) -> tuple[bytes, ...]:
+        """Those that the calibrator is shown; raises NotScorableError."""
+        if not asked.images or self._leaves_out_images():
+            return ()
+        return local_images(asked.images)
+
+    def _shown(self, item: Item) -> Item:
+        return replace(item, images=()) if item.images and self._leaves_out_images() else item
+
+    def _leaves_out_images(self) -> bool:
+        """Whether a question's images are; raises NotScorableError where that is not wanted."""
+        if not self._reads_images and not self._ignores_images:
+            raise NotScorableError("image", f"the question has an image; {self.name} reads text")
+        return not self._reads_images
+
+    def _under(self, variant: str | None) -> Scorer:
+        """The scorer with another prompt; raises ValueError for a calibrator that has none."""
+        if variant is None:
+            return self._scorer
+        if variant not in self._variants:
+            make = getattr(self._scorer, "variant", None)
+            if make is None:
+                raise ValueError(f"{self.name} is no language model: it has no prompt_variant")
+            self._variants[variant] = make(variant)
+        return self._variants[variant]
+
+    def _score(
+        self, items: Sequence[Item], variant: str | None = None, batch: int = 32
+    ) -> list[float]:
+        scorer = self._under(variant)
+        order = sorted(
+            range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
+        )
+        confidences = [0.0] * len(items)
+        for start in range(0, len(order), batch):  # of similar length, so that little is padded
+            chosen = order[start : start + batch]
+            for i, score in zip(
+                chosen, scorer.score_batch([items[i] for i in chosen]), strict=True
+            ):
+                confidences[i] = score.confidence
+        return confidences
+
+
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"`{name}` must be a name or a path, not {type(value).__name__}")
+    return os.fspath(value)
+
+
+def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
+    if not released:
+        return load_scorer(checkpoint, device)
+    from calibrator.llm.serving.released_api import load_released
+
+    if strange := set(released) - set(signature(load_released).parameters):
+        named = ", ".join(sorted(strange))
+        raise TypeError(f"Pinocchio() has no argument {named}")
+    return load_released(**{"device_map": None if device == "auto" else device, **released})
+
+
+def _question(messages: Any, tools: Any, question: str | None) -> Question:
+    if question is not None:
+        return Question(question, tools=tools or ())
+    if isinstance(messages, str):
+        return Question(messages)
+    if messages is None:
+        raise ValueError("give `messages` or `question`: an answer alone cannot be judged")
+    return read_question([_plain(message) for message in messages], tools)
+
+
+def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
+    """The message of every choice, and the model's name where the response tells it."""
+    if response is None:
+        raise ValueError("give a `response` or an `answer`")
+    if isinstance(response, str):
+        return [{"content": response}], None
+    reply = _plain(response)
+    model = reply.get("model")
+    return reply_messages(reply), model if isinstance(model, str) else None
+
+
+def _answered(
+    asked: Question,
+    message: Mapping[str, Any],
+    model: str | None,
+    benchmark: str | None,
+    images: tuple[bytes, ...],
+) -> Item:
+    named = (model, benchmark, None)
+    return Item(asked.text, message_text(message), *named, images, asked.tool_use(message))
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    """A dict of a mapping or of an `openai` object."""
+    if (found := plain(value)) is None:
+        kind = type(value).__name__
+        raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")
+    return found

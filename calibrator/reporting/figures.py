@@ -1,0 +1,288 @@
+"""Figures as SVG text, to stand in a page: no script, no fonts, colours from the page's variables.
+
+Every function gives one `<svg>` as a string. Shapes carry classes (`s0` .. `s5` for series, `grid`,
+`axis`, `label`), so that one style sheet serves a light page and a dark one. All text is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from calibrator.metrics.intervals import Interval
+from calibrator.metrics.metrics import Bin
+from calibrator.metrics.numbers import percent
+
+SERIES = 6  # colours that the style sheet has
+MINUS = "\N{MINUS SIGN}"
+ROW = 22  # height of a line of a forest plot
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass
+class Plot:
+    """A drawing area with two scales; `x` and `y` map values to places in it."""
+
+    width: float
+    height: float
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    left: float = 54
+    top: float = 12
+    right: float = 22
+    bottom: float = 40
+    is_log: bool = False
+    shapes: list[str] = field(default_factory=list)
+
+    def x(self, value: float) -> float:
+        low, high = self.x_range
+        if self.is_log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return self.left + (value - low) / (high - low) * (self.width - self.left - self.right)
+
+    def y(self, value: float) -> float:
+        low, high = self.y_range
+        return (
+            self.height
+            - self.bottom
+            - (value - low) / (high - low) * (self.height - self.top - self.bottom)
+        )
+
+    def line(self, points: Iterable[tuple[float, float]], css: str) -> None:
+        places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
+        self.shapes.append(f'<polyline class="{css}" points="{places}"/>')
+
+    def segment(self, x1: float, y1: float, x2: float, y2: float, css: str) -> None:
+        """A straight line between two places, in pixels."""
+        self.shapes.append(
+            f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+        )
+
+    def dot(self, x: float, y: float, css: str, radius: float = 3.5, title: str = "") -> None:
+        """A disc, in pixels; `title` is what a pointer over it reads."""
+        inside = f"<title>{escape(title)}</title>" if title else ""
+        self.shapes.append(
+            f'<circle class="{css}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{inside}</circle>'
+        )
+
+    def box(self, x: float, y: float, width: float, height: float, css: str, title: str) -> None:
+        self.shapes.append(
+            f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" '
+            f'height="{max(height, 0):.1f}"><title>{escape(title)}</title></rect>'
+        )
+
+    def text(
+        self, x: float, y: float, words: str, css: str = "label", anchor: str = "start"
+    ) -> None:
+        self.shapes.append(
+            f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+            f"{escape(words)}</text>"
+        )
+
+    def grid_x(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
+        bottom = self.height - self.bottom
+        for tick in ticks:
+            self.segment(self.x(tick), self.top, self.x(tick), bottom, "grid")
+            self.text(self.x(tick), bottom + 15, write(tick), "tick", "middle")
+        middle = (self.left + self.width - self.right) / 2
+        self.text(middle, self.height - 6, name, "label", "middle")
+
+    def grid_y(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
+        for tick in ticks:
+            self.segment(self.left, self.y(tick), self.width - self.right, self.y(tick), "grid")
+            self.text(self.left - 6, self.y(tick) + 4, write(tick), "tick", "end")
+        x, y = 10.0, (self.top + self.height - self.bottom) / 2
+        self.shapes.append(
+            f'<text class="label" transform="translate({x},{y:.1f}) rotate(-90)" '
+            f'text-anchor="middle">{escape(name)}</text>'
+        )
+
+    def svg(self, description: str) -> str:
+        return (
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
+            f'aria-label="{escape(description, quote=True)}">{"".join(self.shapes)}</svg>'
+        )
+
+
+def series(number: int) -> str:
+    """The class of a series' colour."""
+    return f"s{min(number, SERIES - 1)}"
+
+
+def _tenths(low: int, high: int, step: int = 2) -> list[float]:
+    return [tick / 10 for tick in range(low, high + 1, step)]
+
+
+def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
+    """How often replies of each confidence are right, and below it how many there are (U02)."""
+    plot = Plot(460, 430, (0, 1), (0, 1), bottom=130)
+    plot.grid_x(_tenths(0, 10), percent, "")
+    plot.grid_y(_tenths(0, 10), percent, "right")
+    plot.line([(0, 0), (1, 1)], "reference")
+    for one in bins:
+        words = (
+            f"{one.rows:,} replies: {percent(one.confidence)} sure, {percent(one.accuracy)} right"
+        )
+        x, y = plot.x(one.confidence), plot.y(one.accuracy)
+        plot.segment(x, plot.y(one.confidence), x, y, "gap")
+        plot.dot(x, y, "mark s0", 5, words)
+    plot.line([(one.confidence, one.accuracy) for one in bins], "curve s0")
+    most = max((one.rows for one in bins), default=1)
+    floor, height = plot.height - 30, 66
+    for one in bins:
+        tall = one.rows / most * height
+        left, right = plot.x(one.low) + 1, plot.x(one.high) - 1
+        plot.box(left, floor - tall, right - left, tall, "bar s0", f"{one.rows:,} replies")
+    plot.segment(plot.left, floor, plot.width - plot.right, floor, "axis")
+    plot.text(plot.left - 6, floor - height + 8, f"{most:,}", "tick", "end")
+    plot.text(plot.left - 6, floor, "0", "tick", "end")
+    middle = (plot.left + plot.width - plot.right) / 2
+    plot.text(middle, plot.height - 8, "confidence, and replies in each bin", "label", "middle")
+    return plot.svg(f"Reliability diagram of {name}")
+
+
+def separation(bins: Sequence[Bin], name: str) -> str:
+    """How many right replies have each confidence, upwards, and how many wrong ones, downwards."""
+    counts = [(one, one.rows * one.accuracy, one.rows * (1 - one.accuracy)) for one in bins]
+    most = max((max(right, wrong) for _, right, wrong in counts), default=1.0)
+    plot = Plot(460, 430, (0, 1), (-most * 1.08, most * 1.08))
+    plot.grid_x(_tenths(0, 10), percent, "confidence")
+    zero = plot.y(0)
+    for one, right, wrong in counts:
+        x, width = plot.x(one.low) + 1, plot.x(one.high) - plot.x(one.low) - 2
+        plot.box(x, plot.y(right), width, zero - plot.y(right), "bar s0", f"{right:,.0f} right")
+        plot.box(x, zero, width, plot.y(-wrong) - zero, "bar s1", f"{wrong:,.0f} wrong")
+    plot.segment(plot.left, zero, plot.width - plot.right, zero, "axis")
+    for value in (most, -most):
+        plot.text(plot.left - 6, plot.y(value) + 4, f"{most:,.0f}", "tick", "end")
+    plot.text(plot.left + 8, plot.top + 16, "right replies")
+    plot.text(plot.left + 8, plot.height - plot.bottom - 8, "wrong replies")
+    return plot.svg(f"Confidence of right and wrong replies, {name}")
+
+
+def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
+    """Right replies passed against wrong ones passed, for every threshold (U03)."""
+    plot = Plot(460, 430, (0, 1), (0, 1))
+    plot.grid_x(_tenths(0, 10), percent, "wrong replies above the threshold")
+    plot.grid_y(_tenths(0, 10), percent, "right replies above it")
+    plot.line([(0, 0), (1, 1)], "reference")
+    _series(plot, curves)
+    return plot.svg("ROC curves")
+
+
+def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
+    """Errors among the surest replies, by how many of them are kept (U04)."""
+    highest = max((y for _, points in curves for x, y in points if x > 0.01), default=0.5)
+    top = min(1.0, math.ceil(highest * 10 + 0.5) / 10)
+    plot = Plot(460, 430, (0, 1), (0, top))
+    plot.grid_x(_tenths(0, 10), percent, "replies kept, surest first")
+    plot.grid_y(_tenths(0, round(top * 10), 1), percent, "wrong among them")
+    for target in (0.05, 0.10):
+        plot.line([(0, target), (1, target)], "reference")
+    _series(plot, [(name, [(x, min(y, top)) for x, y in points]) for name, points in curves])
+    return plot.svg("Risk against coverage")
+
+
+def _series(plot: Plot, curves: Sequence[tuple[str, Points]]) -> None:
+    for number, (_, points) in reversed(list(enumerate(curves))):  # the first on top
+        plot.line(points, f"curve {series(number)}")
+
+
+def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
+    """AUROC by training rows, on a logarithmic scale (U07)."""
+    sizes = [size for size, _ in points]
+    values = [end for _, one in points for end in (one.low, one.high, one.value)]
+    low, high = _padded([value for value in values if math.isfinite(value)])
+    plot = Plot(460, 320, (min(sizes) * 0.8, max(sizes) * 1.25), (low, high), is_log=True)
+    plot.grid_x(sizes[::2] if len(sizes) > 6 else sizes, _thousands, "training rows")
+    plot.grid_y(_ticks(low, high), lambda tick: f"{tick:.2f}", "AUROC")
+    for size, one in points:
+        plot.segment(plot.x(size), plot.y(one.low), plot.x(size), plot.y(one.high), "whisker s0")
+        words = f"{size:,.0f} rows: {one.value:.3f}"
+        plot.dot(plot.x(size), plot.y(one.value), "mark s0", 4, words)
+    plot.line([(size, one.value) for size, one in points], "curve s0")
+    return plot.svg(f"AUROC of {name} by training rows")
+
+
+def _thousands(value: float) -> str:
+    return f"{value / 1_000:.3g}k" if value >= 1_000 else f"{value:g}"
+
+
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    """A range, in whole steps of 0.05, around all values."""
+    return (
+        math.floor(min(values, default=0.5) * 20 - 0.2) / 20,
+        math.ceil(max(values, default=0.5) * 20 + 0.2) / 20,
+    )
+
+
+def _ticks(low: float, high: float, most: int = 8) -> list[float]:
+    """Multiples of a round step within the range."""
+    step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= most)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class ForestRow:
+    """One line of a forest plot: an interval, beside it a mark to compare with, and a note."""
+
+    label: str
+    interval: Interval
+    mark: float = math.nan
+    note: str = ""
+
+
+def forest(rows: Sequence[ForestRow], axis: str, zero: float) -> str:
+    """Values with intervals, one a line, and a line at `zero`, where there is no effect (U06)."""
+    return _forest([(axis, rows)], zero, width=760, note_width=118)
+
+
+def forest_panels(panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float) -> str:
+    """Several forest plots of the same lines side by side, each with its axis' name."""
+    return _forest(panels, zero, width=1_000, note_width=54)
+
+
+def _forest(
+    panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float, width: float, note_width: float
+) -> str:
+    labels = [row.label for row in panels[0][1]]
+    label_width = min(330, 24 + 6.9 * max(map(len, labels), default=0))
+    height = ROW * len(labels) + 56
+    each = (width - label_width) / len(panels)
+    shapes = []
+    for number, (axis, rows) in enumerate(panels):
+        ends = [v for row in rows for v in (row.interval.low, row.interval.high, row.mark)]
+        values = [*ends, *(row.interval.value for row in rows), zero]
+        low, high = _padded([value for value in values if math.isfinite(value)])
+        left = label_width + number * each
+        right = width - left - each + note_width
+        plot = Plot(width, height, (low, high), (0, 1), left=left, right=right, top=8)
+        plot.grid_x(_ticks(low, high, int(each / 60)), _signed, axis)
+        plot.segment(plot.x(zero), plot.top, plot.x(zero), height - plot.bottom, "zero")
+        for line, row in enumerate(rows):
+            _forest_row(plot, row, plot.top + ROW * (line + 0.5) + 2)
+        shapes += plot.shapes
+    frame = Plot(width, height, (0, 1), (0, 1), shapes=shapes)
+    for line, label in enumerate(labels):
+        frame.text(label_width - 10, 8 + ROW * (line + 0.5) + 6, label, "label", "end")
+    return frame.svg(", ".join(axis for axis, _ in panels))
+
+
+def _signed(tick: float) -> str:
+    return f"{tick:.2f}".replace("-", MINUS)
+
+
+def _forest_row(plot: Plot, row: ForestRow, y: float) -> None:
+    found, beside = row.interval, plot.width - plot.right + 8
+    if not math.isfinite(found.value):
+        plot.text(beside, y + 4, "no figure", "tick")
+        return
+    if math.isfinite(found.low) and math.isfinite(found.high):
+        plot.segment(plot.x(found.low), y, plot.x(found.high), y, "whisker s0")
+    if math.isfinite(row.mark):
+        plot.segment(plot.x(row.mark), y - 7, plot.x(row.mark), y + 7, "tickmark s1")
+    plot.dot(plot.x(found.value), y, "mark s0", 4, f"{row.label}: {found.value:.3f}")
+    plot.text(beside, y + 4, f"{found.value:.3f} {row.note}".replace("-", MINUS).strip(), "tick")

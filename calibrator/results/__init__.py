@@ -1,0 +1,3 @@
+"""The figures of one method on one group of rows."""
+
+__all__ = ["groups", "results"]

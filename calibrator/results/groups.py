@@ -1,0 +1,68 @@
+"""Which rows are judged together: all, and those of one benchmark, model, domain, tier or task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrator.metrics.metrics import Ints
+from calibrator.rows.rows import Row, labels_of
+
+NONE = "(none)"
+POOLED = "pooled"
+TOOLS_OFFERED = "Available functions (JSON)"  # so a question with tools is written
+EASY, HARD = 0.65, 0.40  # accuracy of a benchmark from which, and below which (paper J13)
+_PRINTABLE = str.maketrans({code: "�" for code in (*range(32), *range(127, 160))})
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are judged together; `at` are their places, ascending."""
+
+    kind: str  # pooled, benchmark, model, domain, tier or task
+    name: str
+    at: Ints
+
+
+def shown(name: str | None) -> str:
+    """A name as it can be printed: at most 80 characters, none that controls a terminal."""
+    text = (name or NONE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = text.translate(_PRINTABLE)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def groups_of(rows: Sequence[Row]) -> list[Group]:
+    """All groups, those of a kind in the order of their names; `pooled` comes last."""
+    tiers = _tiers(rows)
+    keys: Mapping[str, Callable[[Row], str]] = {
+        "benchmark": lambda row: shown(row.benchmark),
+        "model": lambda row: shown(row.model),
+        "domain": lambda row: shown(row.domain),
+        "tier": lambda row: tiers[row.benchmark],
+        "task": lambda row: "tool calls" if TOOLS_OFFERED in row.question else "text",
+    }
+    groups = [group for kind, key in keys.items() for group in _grouped(rows, kind, key)]
+    return [*groups, Group(POOLED, POOLED, np.arange(len(rows)))]
+
+
+def _grouped(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list[Group]:
+    members: dict[str, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        members[key(row)].append(i)
+    return [Group(kind, name, np.array(at)) for name, at in sorted(members.items())]
+
+
+def _tiers(rows: Sequence[Row]) -> dict[str | None, str]:
+    """Each benchmark's tier, by the share of right replies among these rows (J13)."""
+    labels = labels_of(rows)
+    members: dict[str | None, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        members[row.benchmark].append(i)
+    accuracy = {name: labels[at].mean() for name, at in members.items()}
+    return {
+        name: "easy" if share >= EASY else "hard" if share < HARD else "medium"
+        for name, share in accuracy.items()
+    }

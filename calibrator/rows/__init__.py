@@ -1,0 +1,12 @@
+"""Labelled rows: the one JSON lines format, and the scores of rows."""
+
+__all__ = [
+    "files",
+    "kept_scores",
+    "row_fields",
+    "rows",
+    "run_folder",
+    "scores",
+    "selection",
+    "shards",
+]

@@ -1,0 +1,240 @@
+"""Scores and fits that are kept as they are made, so that nothing is computed twice.
+
+Whoever evaluates the same rows again, after an interruption or with another report in mind, waits
+for new rows alone. What is kept holds no text: a row is a SHA-256 of all that the calibrator is
+shown of it, and its numbers. They count for this version of the calibrator, its device and this
+very code, and are removed a month after their last use.
+
+    ~/.cache/pinocchio/scores/NAME-DIGEST.jsonl    a line for each score
+    ~/.cache/pinocchio/fits/DIGEST.npy             what one baseline said of some rows
+
+`PINOCCHIO_CACHE` names another folder. Where it cannot be written, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrator.metrics.metrics import Floats, Ints
+from calibrator.rows.rows import Row
+from calibrator.scorer import (
+    FakeScorer,
+    Item,
+    Score,
+    Scorer,
+    ToolUse,
+    batch_characters_of,
+    opinion_of,
+    reads_images,
+    reads_tool_use,
+)
+
+FOLDER_VARIABLE = "PINOCCHIO_CACHE"
+UNUSED_DAYS = 30
+DIGEST_LETTERS = 32  # 128 bits: no two rows of any file share one
+
+
+class KeptScores:
+    """A Scorer around another, which is asked only for what it has not scored before.
+
+    `is_renewed` asks it for everything once more, and keeps that instead.
+    """
+
+    def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
+        self._scorer = scorer
+        self._path = _score_file(scorer.name, device)
+        self._scores = {} if is_renewed else dict(_read(self._path))
+        self.reused = 0  # how many of the items asked for were there
+
+    @property
+    def name(self) -> str:
+        return self._scorer.name
+
+    @property
+    def reads_images(self) -> bool:
+        return reads_images(self._scorer)
+
+    @property
+    def reads_tool_use(self) -> bool:
+        return reads_tool_use(self._scorer)
+
+    @property
+    def opinion(self) -> str:
+        return opinion_of(self._scorer)
+
+    @property
+    def batch_characters(self) -> int:
+        return batch_characters_of(self._scorer)
+
+    def known(self, items: Sequence[Item]) -> dict[int, Score]:
+        """The scores that are there already, by the item's place."""
+        found = {
+            at: score
+            for at, item in enumerate(items)
+            if (score := self._scores.get(_digest_of_item(item))) is not None
+        }
+        self.reused += len(found)
+        return found
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """Score all of them with the calibrator, and keep what it says."""
+        scores = self._scorer.score_batch(items)
+        digests = [_digest_of_item(item) for item in items]
+        self._scores |= zip(digests, scores, strict=True)
+        _append(self._path, zip(digests, scores, strict=True))
+        return scores
+
+
+def keeping(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
+    """The scorer with its scores kept; one that computes nothing stays as it is."""
+    if isinstance(scorer, FakeScorer):
+        return scorer
+    return KeptScores(scorer, device, is_renewed=is_renewed)
+
+
+def reused_sentence(scorer: Scorer) -> str:
+    """How many scores an earlier run had made; empty where there were none."""
+    count = getattr(scorer, "reused", 0)
+    verb = "score was" if count == 1 else "scores were"
+    return f"{count:,} {verb} kept from an earlier run; --rescore makes them again" if count else ""
+
+
+def kept_fit(
+    parts: Sequence[str], fit: Callable[[], Floats], *, is_renewed: bool = False
+) -> Floats:
+    """What `fit` gives, or gave before for the same `parts`, which say all that decides it."""
+    digest = hashlib.sha256("\n".join([_code(), *parts]).encode()).hexdigest()[:DIGEST_LETTERS]
+    path = cache_folder() / "fits" / f"{digest}.npy"
+    with suppress(OSError, ValueError):
+        if is_renewed:
+            path.unlink(missing_ok=True)
+        found = np.load(path, allow_pickle=False)
+        os.utime(path)
+        return np.asarray(found, dtype=np.float64)
+    made = fit()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_unused(path.parent)
+        partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
+        np.save(partial, made, allow_pickle=False)
+        partial.replace(path)
+    return made
+
+
+def kept_folds(
+    fit: Callable[[Ints, Ints], Floats],
+    rows: Sequence[Row],
+    *parts: str,
+    is_renewed: bool = False,
+) -> Callable[[Ints, Ints], Floats]:
+    """The fit of a study's folds on some `rows`, each fold's numbers kept; see `kept_fit`."""
+    whole = digest_of_rows(rows)
+
+    def kept(train: Ints, judged: Ints) -> Floats:
+        chosen = [hashlib.sha256(at.tobytes()).hexdigest() for at in (train, judged)]
+        every = ["fold", *parts, whole, *chosen]
+        return kept_fit(every, lambda: fit(train, judged), is_renewed=is_renewed)
+
+    return kept
+
+
+def digest_of_rows(rows: Sequence[Row]) -> str:
+    """One digest of all that a fit can see of some rows, in their order."""
+    found = hashlib.sha256()
+    for row in rows:
+        found.update(_digest_of_item(row.item("all")).encode())
+        found.update(json.dumps([row.correct, row.question_id]).encode())
+    return found.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where scores and fits are kept."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "pinocchio"
+
+
+def _score_file(name: str, device: str) -> Path:
+    digest = hashlib.sha256(f"{name}\n{device}\n{_code()}".encode()).hexdigest()[:12]
+    shown = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
+    return cache_folder() / "scores" / f"{shown}-{digest}.jsonl"
+
+
+@cache
+def _code() -> str:
+    """A digest of the calibrator's own source: other code may give other numbers."""
+    root = Path(__file__).parent.parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def _digest_of_item(item: Item) -> str:
+    seen = [
+        *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
+        [hashlib.sha256(image).hexdigest() for image in item.images],
+        _said(item.tool_use),
+        *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
+    ]
+    text = json.dumps(seen, default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
+
+
+def _said(use: ToolUse | None) -> list[Any] | None:
+    return None if use is None else [list(use.messages), list(use.tools), use.message]
+
+
+def _read(path: Path) -> Iterator[tuple[str, Score]]:
+    """The scores of a file; a line that an interruption cut short is passed over."""
+    try:
+        os.utime(path)
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        try:
+            digest, score, confidence, is_truncated, because, *others = json.loads(line)
+            alone, compared = others or (None, ())
+            known = Score(float(score), float(confidence), is_truncated, tuple(because))
+            yield digest, replace(known, alone=alone, compared=tuple(compared))
+        except (ValueError, TypeError):
+            continue
+
+
+def _written(one: Score) -> list[Any]:
+    others = [] if one.alone is None else [one.alone, list(one.compared)]
+    return [one.score, one.confidence, one.is_truncated, list(one.because), *others]
+
+
+def _append(path: Path, scores: Any) -> None:
+    lines = [json.dumps([digest, *_written(one)]) for digest, one in scores]
+    with suppress(OSError):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_unused(path.parent)
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"\n{line}" for line in lines))  # ends a line cut short before it
+
+
+def _remove_unused(folder: Path) -> None:
+    """Files of versions, code and rows that nobody has asked about for a month."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime < oldest:
+                path.unlink()

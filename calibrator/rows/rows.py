@@ -1,0 +1,243 @@
+"""Labelled rows (B02): the one JSON lines format that training, judging and scoring share.
+
+    {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
+     "correct": 0|1, "gold", "verbalized_confidence"}
+
+`examples/labelled/README.md` says what each field means. `others`, replies of other models to the
+same question, is a list of responses: text, messages, or `{"response", "model"}`.
+
+Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
+`images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
+whether the image depicts the prompt (paper R01).
+
+A file may be gzipped. A bad row is an error with its line number, never the end of the run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+
+from calibrator.errors import NotScorableError, RowError
+from calibrator.metrics.metrics import Ints
+from calibrator.rows.row_fields import missing_field
+from calibrator.scorer import Item, OtherReply, ToolUse
+from calibrator.text.images import local_images
+from calibrator.text.replies import other_reply, response_message
+from calibrator.text.transcript import Question, depiction, message_text, read_question
+
+MAX_LINE_BYTES = 16 * 2**20
+OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
+
+# Which names a scorer is told: the model alone, as where completions are served, where nobody knows
+# a benchmark; both; or none (paper K10).
+Tags = Literal["served", "all", "none"]
+
+# What becomes of a row whose question has images: an error, since most calibrators read text only;
+# a row with their bytes; or one with the text alone, which says so.
+ImageUse = Literal["refuse", "read", "ignore"]
+
+
+_JUDGED = (  # what a score depends on
+    *("question", "messages", "tools", "images", "prompt", "image", "response"),
+    *("model", "benchmark", "domain"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answered question with what is known about it; `raw` is the row as it was read."""
+
+    question: str
+    answer: str
+    model: str | None
+    benchmark: str | None
+    domain: str | None
+    question_id: str
+    correct: int | None
+    verbalized_confidence: float | None
+    raw: dict[str, Any]
+    images: tuple[bytes, ...] = ()  # encoded files
+    tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
+    others: tuple[OtherReply, ...] = ()  # to the same question
+    lacks_images: bool = False  # its question has some that were ignored
+    source: str = field(default="", compare=False)  # the file it was read from
+    line: int = field(default=0, compare=False)  # 1-based
+
+    @property
+    def id(self) -> str | int | float:
+        """What a file of scores finds the row by: its own `id`, else a digest of what is judged."""
+        own = self.raw.get("id")
+        if own is not None:
+            return own if isinstance(own, str | int | float) else json.dumps(own)
+        judged = {key: self.raw[key] for key in _JUDGED if self.raw.get(key) is not None}
+        text = json.dumps(judged, sort_keys=True, default=str)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+    def error(self, message: str) -> RowError:
+        """What is wrong with the row beyond its form, with its place."""
+        return RowError(self.source, self.line, message)
+
+    def item(self, tags: Tags = "all") -> Item:
+        """What a scorer is given of this row; it decides itself which names it knows."""
+        model = None if tags == "none" else self.model
+        benchmark = self.benchmark if tags == "all" else None
+        named = (model, benchmark, self.domain)
+        return Item(self.question, self.answer, *named, self.images, self.tool_use, self.others)
+
+
+def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
+    value = raw.get(key)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{key!r} must be a string, not {type(value).__name__}")
+    return value
+
+
+def _label(raw: dict[str, Any]) -> int | None:
+    value = raw.get("correct")
+    if value is None:
+        return None
+    if value not in (0, 1):  # True and False are 1 and 0
+        raise ValueError(f"'correct' must be 0 or 1, not {value!r}")
+    return int(value)
+
+
+def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
+    value = raw.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{key!r} must be a number from 0 to 1, not {value!r}")
+    return float(value)
+
+
+def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
+    """Checks one decoded row; raises ValueError with what is wrong with it, or NotScorableError."""
+    if not isinstance(raw, dict):
+        raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
+    asked, answer, tool_use = _asked_and_answered(raw)
+    others = raw.get("others") or ()
+    if not isinstance(others, list | tuple):
+        raise ValueError(f"'others' must be a list of replies, not {type(others).__name__}")
+    if asked.images and images == "refuse":
+        raise NotScorableError(
+            "image", "the question has an image; this calibrator reads text only"
+        )
+    return Row(
+        question=asked.text,
+        answer=answer,
+        model=_text_or_none(raw, "model"),
+        benchmark=_text_or_none(raw, "benchmark"),
+        domain=_text_or_none(raw, "domain"),
+        question_id=_text_or_none(raw, "question_id") or asked.text,
+        correct=_label(raw),
+        verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
+        raw=raw,
+        images=local_images(asked.images) if images == "read" else (),
+        tool_use=tool_use,
+        others=tuple(other_reply(asked, each) for each in others),
+        lacks_images=bool(asked.images) and images == "ignore",
+    )
+
+
+def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
+    if "response" not in raw:
+        if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
+            raise ValueError(missing_field("response", raw))
+        question, answer = depiction(prompt)
+        return Question(question, [{"image_url": raw["image"]}]), answer, None
+    response, asked = raw["response"], _asked(raw)
+    if isinstance(response, str):
+        return asked, response, asked.tool_use({"role": "assistant", "content": response})
+    message = response_message(response)
+    return asked, message_text(message), asked.tool_use(message)
+
+
+def _asked(raw: dict[str, Any]) -> Question:
+    question = _text_or_none(raw, "question")
+    if question is None:
+        if raw.get("messages") is None:
+            raise ValueError(missing_field("question", raw))
+        return read_question(raw["messages"], raw.get("tools"))
+    shown = raw.get("images") or []
+    if not isinstance(shown, list):
+        raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
+    messages = raw.get("messages")  # may stand beside the text, for replies where tools are
+    read = messages if isinstance(messages, list) else ()
+    return Question(question, [{"image_url": each} for each in shown], read, raw.get("tools"))
+
+
+def open_lines(path: Path) -> BinaryIO:
+    """The file's bytes, unpacked when it is gzip (told by its first two bytes, not its name)."""
+    with path.open("rb") as stream:
+        is_gzip = stream.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path)) if is_gzip else path.open("rb")
+
+
+def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Row | RowError]]:
+    """Each row with its line number, or the error that stands in its place.
+
+    Blank lines are passed over. A file that breaks off (truncated gzip) ends with an error.
+    Raises OSError when the file cannot be opened.
+    """
+    for number, line in read_lines(path):
+        if isinstance(line, RowError):
+            yield number, line
+        elif line.strip():
+            yield number, read_row(str(path), number, line, images)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
+    """Each line as it stands in the file, with its number; an error, if there is one, ends them.
+
+    Raises OSError when the file cannot be opened.
+    """
+    source, number = str(path), 0
+    with open_lines(path) as stream:
+        while True:
+            number += 1
+            try:
+                line = stream.readline(MAX_LINE_BYTES + 1)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                yield number, RowError(source, number, f"the file breaks off: {error}")
+                return
+            if not line:
+                return
+            if number == 1 and (line.startswith(OTHER_MARKS) or b"\0" in line[:4]):  # RFC 4627, 3
+                sentence = "the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+                yield number, RowError(source, number, sentence)
+                return
+            if len(line) > MAX_LINE_BYTES:
+                too_long = f"longer than {MAX_LINE_BYTES} bytes; the file is read no further"
+                yield number, RowError(source, number, too_long)
+                return
+            yield number, line
+
+
+def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:
+    """The row of one line, or what is wrong with it."""
+    try:
+        return replace(parse_row(json.loads(line), images), source=source, line=number)
+    except UnicodeDecodeError as error:
+        return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
+    except json.JSONDecodeError as error:
+        fault = error.msg.removesuffix(" at")  # some of json's sentences wait for the place
+        return RowError(source, number, f"not JSON: {fault} at column {error.colno}")
+    except RecursionError:
+        return RowError(source, number, "nested too deeply")
+    except (ValueError, NotScorableError) as error:
+        return RowError(source, number, str(error))
+
+
+def labels_of(rows: Sequence[Row]) -> Ints:
+    return np.array([row.correct or 0 for row in rows], dtype=np.int64)

@@ -1,0 +1,143 @@
+"""Which labelled rows are trained on, and which are kept to judge by: chosen, split by question."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from calibrator.errors import RowError, TrainingError
+from calibrator.rows.row_fields import ROW_FORM, SAMPLE, missing_field
+from calibrator.rows.rows import ImageUse, Row, read_rows
+
+NON_COMMERCIAL = "__nc"  # such files are never trained on
+COPY_CHARACTERS = 300  # letters and digits; questions that begin with the same ones are copies
+TELLING = 30  # a question of fewer, brackets or a formula, is told by all that stands in it
+MOST_REASONS = 3  # of files without a usable row
+
+
+def is_trainable(path: Path) -> bool:
+    return NON_COMMERCIAL not in path.name
+
+
+def load_labelled(
+    paths: Sequence[Path], images: ImageUse = "refuse"
+) -> tuple[list[Row], list[RowError]]:
+    """All labelled rows of the files, and what was wrong with the others."""
+    rows: list[Row] = []
+    errors: list[RowError] = []
+    for path in paths:
+        for line, row in read_rows(path, images):
+            if isinstance(row, RowError):
+                errors.append(row)
+            elif row.correct is None:
+                errors.append(RowError(str(path), line, missing_field("correct", row.raw)))
+            else:
+                rows.append(row)
+    if not rows:
+        named = ", ".join(map(str, paths)) or "no file"
+        raise TrainingError(
+            f"no labelled row in {named}{_reasons(errors)}; a row is {ROW_FORM}, a sample {SAMPLE}"
+        )
+    return rows, errors
+
+
+def _reasons(errors: Sequence[RowError]) -> str:
+    """What is wrong with rows, where each kind of fault stands first."""
+    firsts = {error.message: error for error in reversed(errors)}
+    shown = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
+    if not shown:
+        return ""
+    others = len(errors) - len(shown)
+    return f": {'; '.join(shown)}" + (f"; and {others} more" if others else "")
+
+
+def share_of(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone; splits stay the same for ever."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+
+
+def without_copies(rows: Sequence[Row]) -> list[Row]:
+    """The rows, copies of a question under the least of their ids.
+
+    Benchmarks borrow questions from each other, and what is learned of one copy tells the answer to
+    the next. Case, spaces and punctuation make no difference.
+    """
+    least: dict[str, str] = {}  # of an id, one that is less and of the same question
+
+    def least_of(id: str) -> str:
+        while (less := least.setdefault(id, id)) != id:
+            id = less
+        return id
+
+    asked: dict[str, str] = {}
+    for row in rows:
+        first = asked.setdefault(_told_by(row.question), row.question_id)
+        one, other = sorted((least_of(first), least_of(row.question_id)))
+        least[other] = one
+    ids = [least_of(row.question_id) for row in rows]
+    return [
+        row if row.question_id == id else replace(row, question_id=id)
+        for row, id in zip(rows, ids, strict=True)
+    ]
+
+
+def _told_by(question: str) -> str:
+    """What is the same in all copies of a question."""
+    letters = "".join(filter(str.isalnum, question.lower()))
+    return letters[:COPY_CHARACTERS] if len(letters) >= TELLING else "".join(question.split())
+
+
+def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[list[Row], list[Row]]:
+    """All responses to a question land on the same side (paper D04)."""
+    sides: tuple[list[Row], list[Row]] = ([], [])
+    for row in rows:
+        sides[share_of(row.question_id) < validation_share].append(row)
+    return sides
+
+
+def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
+    """About `total` rows, each benchmark in proportion to (its rows) ** power."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.benchmark or ""].append(row)
+    wanted = {name: len(group) ** power for name, group in groups.items()}
+    scale = total / sum(wanted.values())
+    chosen: list[Row] = []
+    for name, group in sorted(groups.items()):
+        chosen += rng.sample(group, min(len(group), round(wanted[name] * scale)))
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows of the files are trained on; the same values choose the same rows."""
+
+    rows: int = 0  # this many, balanced by benchmark; 0 takes all
+    balance_power: float = 0.85
+    validation_share: float = 0.05  # of the questions
+    seed: int = 20_261_121
+
+
+def select_rows(
+    paths: Sequence[Path], selection: Selection, images: ImageUse = "refuse"
+) -> tuple[list[Row], list[Row]]:
+    """The rows to train on, and those of the validation questions; raises TrainingError.
+
+    Copies of a question have one id in them, and so are on one side. Rows that cannot be used are
+    left out, with `refuse` also those whose question has images.
+    """
+    files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
+    if paths and not files:
+        raise TrainingError(f"every file is marked {NON_COMMERCIAL} and never trained on")
+    rows, _ = load_labelled(files, images)
+    train, validation = split_by_question(without_copies(rows), selection.validation_share)
+    if not train:
+        raise TrainingError("too few questions: all of them fell to validation")
+    if selection.rows:
+        rng = random.Random(selection.seed)
+        train = balance(train, selection.rows, selection.balance_power, rng)
+    return train, validation

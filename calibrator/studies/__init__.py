@@ -1,0 +1,13 @@
+"""What happens when something is left out of training or changed in the input."""
+
+__all__ = [
+    "answer_swap",
+    "beside_shipped",
+    "calls_study",
+    "elicitations",
+    "embedded_fit",
+    "opinion_leave_out",
+    "opinion_study",
+    "probes",
+    "studies",
+]

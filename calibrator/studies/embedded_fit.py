@@ -1,0 +1,55 @@
+"""Trains the embedded calibrator anew for every fold of a study: rows in, confidences out.
+
+The fold's rows go into a file, `calibrator.training.train` runs on it as it would on any other,
+and the checkpoint scores the judged rows as served. A run's folder is named by its rows, so that a
+study that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from calibrator.loading import load_scorer
+from calibrator.metrics.metrics import Floats, Ints
+from calibrator.rows.rows import Row
+from calibrator.rows.scores import score_rows
+from calibrator.training.run import TrainConfig
+from calibrator.training.train import train as run
+
+
+class EmbeddedFit:
+    """A `Fit` of `calibrator.studies.studies`: `config` says how to train, its `data` is the
+    fold's.
+
+    `folder` keeps the runs, about 100 MB each.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        folder: Path,
+        config: TrainConfig,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.rows, self.folder, self.config, self.say = rows, folder, config, say
+
+    def __call__(self, train: Ints, judged: Ints) -> Floats:
+        data = self._write([self.rows[i] for i in train])
+        config = replace(self.config, data=(str(data),))
+        checkpoint = run(data.parent / "run", config, self.say)
+        scorer = load_scorer(str(checkpoint), self.config.device)
+        return score_rows(scorer, [self.rows[i] for i in judged]).confidence
+
+    def _write(self, rows: Sequence[Row]) -> Path:
+        """The fold's rows, in a folder named by them."""
+        text = "".join(json.dumps(row.raw) + "\n" for row in rows)
+        place = self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / "rows.jsonl"
+        if not path.exists():
+            path.write_text(text, encoding="utf-8")
+        return path

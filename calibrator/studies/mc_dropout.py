@@ -1,0 +1,100 @@
+"""MC dropout: the mean of several passes, each with other parts of the adapter left out (I16).
+
+A baseline for studies, not served: it costs as many passes as it takes, and the paper found no gain
+(K14). The adapter stays unmerged, since that is where the dropout is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from peft import PeftModel
+from torch import nn
+
+from calibrator.checkpoints.devices import choose_device
+from calibrator.checkpoints.llm_config import LlmConfig
+from calibrator.errors import CheckpointError
+from calibrator.llm.serving.bases import base_folder
+from calibrator.llm.serving.calibrator import LlmCalibrator
+from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
+from calibrator.llm.serving.model import LabelModel
+from calibrator.llm.serving.pixels import load_pixel_reader
+from calibrator.llm.serving.prompts import load_prompts
+from calibrator.scorer import Item, Score
+
+PASSES: Final = 5
+DROPOUT: Final = 0.1  # of an adapter that was trained without
+
+
+def load_unmerged(
+    config: LlmConfig, folder: Path, device: str = "auto"
+) -> tuple[LlmCalibrator, PeftModel]:
+    """A checkpoint read from its labels, in fp32, whose adapter stands beside the base.
+
+    Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
+    """
+    config = replace(config, float8=False)
+    if config.adapter is None:
+        raise CheckpointError(f"{config.name} has no adapter of its own; it was merged")
+    check_digest(config, folder)
+    base = base_folder(config, folder)
+    prompts = load_prompts(config, base)
+    pixels = None if config.images is None else load_pixel_reader(config.images, base)
+    model = load_base(base, config.architecture)
+    adapted = load_adapter(model, folder, config.adapter)
+    model.to(choose_device(device))
+    labels = LabelModel(model, prompts.label_ids)
+    return LlmCalibrator(config, labels, prompts, pixels), adapted
+
+
+class McDropout:
+    """A Scorer over an unmerged checkpoint; the same items get the same scores."""
+
+    def __init__(
+        self, calibrator: LlmCalibrator, adapted: PeftModel, passes: int = PASSES, seed: int = 0
+    ) -> None:
+        self._calibrator, self._passes, self._seed = calibrator, passes, seed
+        self._dropouts = _adapter_dropouts(adapted)
+
+    @property
+    def name(self) -> str:
+        return f"{self._calibrator.name}~mc-dropout-{self._passes}"
+
+    @property
+    def reads_images(self) -> bool:
+        return self._calibrator.reads_images
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """The mean P(correct) of all passes; raises as the checkpoint's own scorer."""
+        torch.manual_seed(self._seed)
+        for each in self._dropouts:
+            each.train()
+        try:
+            passes = [self._calibrator.score_batch(items) for _ in range(self._passes)]
+        finally:
+            for each in self._dropouts:
+                each.eval()
+        means = np.mean([[score.score for score in one] for one in passes], axis=0)
+        return [
+            Score(float(mean), float(mean), score.is_truncated)
+            for mean, score in zip(means, passes[0], strict=True)
+        ]
+
+
+def _adapter_dropouts(adapted: PeftModel) -> list[nn.Dropout]:
+    """The dropout before each adapter; one that has none gets `DROPOUT`."""
+    found = []
+    for module in adapted.modules():
+        dropouts = getattr(module, "lora_dropout", None)
+        if not isinstance(dropouts, nn.ModuleDict):
+            continue
+        for name, each in dropouts.items():
+            dropout = each if isinstance(each, nn.Dropout) else nn.Dropout(DROPOUT)
+            dropouts[name] = dropout.eval()
+            found.append(dropout)
+    return found

@@ -1,0 +1,242 @@
+"""What happens when something is left out of training, or there is less of it (K04, K05, K08).
+
+A study is a plan of folds; a fold says which rows are trained on and which are judged. Whatever can
+be fitted on rows and then score others, `Fit`, runs the plan: TF-IDF in seconds a fold, the
+calibrator in minutes. Judged rows are always of questions that no fold trains on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.evaluation.baselines import check_questions
+from calibrator.evaluation.evaluate import question_numbers
+from calibrator.evaluation.recalibration_study import mend
+from calibrator.metrics.disagreement import disagreement
+from calibrator.metrics.intervals import RESAMPLES, auroc_interval
+from calibrator.metrics.metrics import Floats, Ints, auroc, ece
+from calibrator.results.groups import shown
+from calibrator.results.results import numbers, plain
+from calibrator.rows.rows import Row, labels_of
+
+FORMAT = 1
+MIN_JUDGED = 100  # rows of a fold; smaller ones say nothing
+SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+FOLDS, BENCHMARKS_A_FOLD = 4, 5  # K05
+SEED = 20_261_121
+
+StudyName = Literal["models", "families", "benchmarks", "benchmark-folds", "size"]
+Fit = Callable[[Ints, Ints], Floats]  # rows to train on, rows to score, by number -> P(correct)
+
+# Who made a model, by the beginning of its name; the first match counts.
+FAMILIES = {
+    "openai": r"gpt|chatgpt|o[134](-|$)|text-davinci|code-davinci|bing-chat",
+    "anthropic": r"claude",
+    "google": r"gemini|gemma|palm",
+    "meta": r"llama|ll3",
+    "qwen": r"qwen|qwq",
+    "mistral": r"mistral|mixtral|ministral|magistral|mathstral|codestral|open-mi[sx]tral",
+    "deepseek": r"deepseek",
+    "microsoft": r"phi-|wizard",
+    "01-ai": r"yi-",
+    "zhipu": r"glm|chatglm",
+    "xai": r"grok",
+    "cohere": r"command|c4ai|aya",
+    "xiaomi": r"mimo",
+    "nvidia": r"nemotron",
+}
+# Benchmarks that share their questions, or their kind, are left out together.
+TOGETHER = ("BFCL", "MMLU")
+
+
+def family(model: str | None) -> str | None:
+    """The maker of a model, as its name tells it; None for others."""
+    name = (model or "").lower()
+    return next((maker for maker, names in FAMILIES.items() if re.match(names, name)), None)
+
+
+def benchmark_family(benchmark: str | None) -> str | None:
+    return next((b for b in TOGETHER if (benchmark or "").startswith(f"{b}-")), benchmark)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Which rows are trained on and which are judged, by number."""
+
+    label: str
+    train: Ints
+    judged: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One fold's figures; `reference` is the AUROC of the fit on everything, on the same rows.
+
+    `ece_mended` is the ECE after Platt scaling on 100 labels of these rows, by the protocol of N01.
+    """
+
+    label: str
+    trained: int
+    rows: int
+    accuracy: float
+    auroc: float
+    low: float
+    high: float
+    within: float
+    ece: float
+    ece_mended: float = math.nan
+    reference: float = math.nan
+    shift: float = math.nan  # mean change of the confidence against the reference (H17)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study's entries; `method` is what was fitted, or asked, each time."""
+
+    name: str
+    method: str
+    entries: list[Entry]
+
+    def mean(self, figure: str = "auroc") -> float:
+        """The unweighted mean of a figure over the entries that have it (H16)."""
+        values = [value for one in self.entries if math.isfinite(value := getattr(one, figure))]
+        return sum(values) / len(values) if values else math.nan
+
+
+def entry_of(
+    label: str,
+    trained: int,
+    rows: Sequence[Row],
+    confidence: Floats,
+    reference: Floats | None = None,
+    resamples: int = RESAMPLES,
+) -> Entry:
+    """The figures of one fold's rows, with an interval over questions."""
+    y, questions = labels_of(rows), question_numbers(rows)
+    interval = auroc_interval(y, confidence, questions, resamples)
+    mixed = disagreement(y, confidence, questions, permutations=0)
+    mended = mend(label, y, confidence, questions)
+    return Entry(
+        label=label,
+        trained=trained,
+        rows=len(rows),
+        accuracy=float(y.mean()),
+        auroc=interval.value,
+        low=interval.low,
+        high=interval.high,
+        within=mixed.auroc if mixed else math.nan,
+        ece=ece(y, confidence),
+        ece_mended=mended.ece_platt if mended else math.nan,
+        reference=math.nan if reference is None else auroc(y, reference),
+        shift=math.nan if reference is None else float(np.mean(confidence - reference)),
+    )
+
+
+def plan(name: StudyName, train: Sequence[Row], test: Sequence[Row]) -> list[Fold]:
+    """The folds of a study; rows are numbered through `train`, then `test`.
+
+    Raises JudgingError when there is nothing to leave out, or questions stand on both sides.
+    """
+    check_questions(train, test)
+    if name == "size":
+        return list(_sizes(train, test))
+    key: Callable[[Row], str | None] = {
+        "models": lambda row: row.model,
+        "families": lambda row: family(row.model),
+        "benchmarks": lambda row: benchmark_family(row.benchmark),
+        "benchmark-folds": lambda row: benchmark_family(row.benchmark),
+    }[name]
+    keys = [key(row) for row in [*train, *test]]
+    left_out = _left_out(Counter(key for key in keys[len(train) :] if key), name)
+    folds = [
+        Fold(
+            label,
+            np.array([i for i in range(len(train)) if keys[i] not in names], dtype=np.int64),
+            np.array([i for i in range(len(train), len(keys)) if keys[i] in names]),
+        )
+        for label, names in left_out
+    ]
+    if not folds:
+        raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
+    return folds
+
+
+def _left_out(counts: Counter[str], name: StudyName) -> list[tuple[str, set[str]]]:
+    """What each fold leaves out: single groups, or for K05 four times five benchmarks."""
+    large = sorted(name for name, rows in counts.items() if rows >= MIN_JUDGED)
+    if name != "benchmark-folds":
+        return [(shown(one), {one}) for one in large]
+    random.Random(SEED).shuffle(large)
+    size = min(BENCHMARKS_A_FOLD, len(large) // 2)
+    folds = [large[k * size : (k + 1) * size] for k in range(FOLDS)]
+    return [(" ".join(map(shown, sorted(fold))), set(fold)) for fold in folds if fold]
+
+
+def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:
+    """Growing parts of the training rows, whole questions in a random order, and all of them."""
+    questions = question_numbers(train)
+    order = np.random.default_rng(SEED).permutation(int(questions.max()) + 1)
+    by_question = np.argsort(order[questions], kind="stable")
+    judged = np.arange(len(train), len(train) + len(test))
+    for size in [size for size in SIZES if size < len(train)]:
+        yield Fold(f"{size:,} rows", np.sort(by_question[:size]), judged)
+    yield Fold(f"{len(train):,} rows", np.arange(len(train)), judged)
+
+
+def run(
+    name: StudyName,
+    method: str,
+    fit: Fit,
+    train: Sequence[Row],
+    test: Sequence[Row],
+    say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Study:
+    """Fits and judges every fold; where something is left out, beside a fit on everything.
+
+    `progress` hears how many fits are done, and of how many.
+    """
+    rows, folds = [*train, *test], plan(name, train, test)
+    fits = len(folds) + (name != "size")
+    progress(0, fits)
+    whole = np.full(len(rows), math.nan)
+    if name != "size":
+        whole[len(train) :] = fit(np.arange(len(train)), np.arange(len(train), len(rows)))
+        progress(1, fits)
+    entries = []
+    for fold in folds:
+        found = fit(fold.train, fold.judged)
+        reference = None if name == "size" else whole[fold.judged]
+        judged = [rows[i] for i in fold.judged]
+        entries.append(entry_of(fold.label, len(fold.train), judged, found, reference))
+        say(f"{fold.label}: AUROC {entries[-1].auroc:.3f} on {len(judged)} rows")
+        progress(fits - len(folds) + len(entries), fits)
+    return Study(name, method, entries)
+
+
+def study_json(study: Study) -> str:
+    values = {"format": FORMAT, **plain(asdict(study)), "mean": plain(study.mean())}
+    return json.dumps(values, indent=1, allow_nan=False)
+
+
+def read_study(path: Path) -> Study:
+    """What `study_json` wrote; raises JudgingError for anything else."""
+    try:
+        values: dict[str, Any] = numbers(json.loads(path.read_text(encoding="utf-8")))
+        if values["format"] != FORMAT:
+            raise ValueError(f"this version reads format {FORMAT}")
+        entries = [Entry(**one) for one in values["entries"]]
+        return Study(str(values["name"]), str(values["method"]), entries)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise JudgingError(f"{path} is no study that this version wrote: {error}") from error

@@ -1,0 +1,3 @@
+"""What was said, as the question and the answer that are scored."""
+
+__all__ = ["addressed_text", "images", "layout", "replies", "transcript"]

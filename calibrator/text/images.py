@@ -1,0 +1,142 @@
+"""Where the images of a question are, and their bytes where these came along.
+
+An image stands in a content part as a data URL, as base64 (Anthropic's `source`), or elsewhere,
+under a URL. Nothing is fetched here, and nothing decoded: an image is its encoded file (PNG, JPEG,
+WebP, GIF or BMP, told by its first bytes), which `calibrator.llm.serving.images` reads.
+
+What is wrong with an image costs the number and nothing else, and has a word (`reason`):
+
+    image            the calibrator reads no images
+    image_missing    a part without an image: a file that upstream keeps, or one not remembered here
+    image_url        it is elsewhere, and may not be fetched from there
+    image_fetch      it could not be downloaded
+    image_format     no base64, no image of a known kind, damaged, or not what it says
+    image_size       too many bytes or pixels, or too many images
+    image_shape      far longer than wide, or the other way round
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calibrator.errors import NotScorableError
+
+IMAGE_REASONS: Final = (
+    "image",
+    *("image_missing", "image_url", "image_fetch", "image_format", "image_size", "image_shape"),
+)
+MEDIA_TYPES: Final = frozenset(
+    f"image/{name}" for name in ("png", "jpeg", "jpg", "webp", "gif", "bmp", "x-ms-bmp")
+)
+_BEGINNINGS: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM")
+_STEP: Final = 2**18  # characters of base64, a multiple of 4
+_DATA: Final = "data:"
+_WEB: Final = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimits:
+    """How much may be shown to a calibrator with one question."""
+
+    max_bytes: int = 10 * 2**20  # of an encoded file
+    max_count: int = 8
+
+
+LIMITS: Final = ImageLimits()
+
+
+def local_images(
+    parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
+) -> tuple[bytes, ...]:
+    """The encoded images of content parts, in order, where all of them came along.
+
+    Raises NotScorableError, also (`image_url`) for one that would have to be fetched.
+    """
+    images = []
+    for image in locate_images(parts, limits):
+        if isinstance(image, str):
+            text = "an image is elsewhere, under a URL; only those that came along are looked at"
+            raise NotScorableError("image_url", text)
+        images.append(image)
+    return tuple(images)
+
+
+def locate_images(
+    parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
+) -> list[bytes | str]:
+    """Of each image its encoded bytes, or the http(s) URL under which it is to be had.
+
+    Raises NotScorableError.
+    """
+    if len(parts) > limits.max_count:
+        text = f"the question has {len(parts)} images, at most {limits.max_count} are looked at"
+        raise NotScorableError("image_size", text)
+    return [_image_in(part, limits.max_bytes) for part in parts]
+
+
+def checked_image(image: bytes, max_bytes: int = LIMITS.max_bytes) -> bytes:
+    """The image, if its size and its first bytes are those of one; raises NotScorableError."""
+    if len(image) > max_bytes:
+        raise _too_large(max_bytes)
+    if not (image.startswith(_BEGINNINGS) or (image[:4], image[8:12]) == (b"RIFF", b"WEBP")):
+        kinds = "PNG, JPEG, WebP, GIF or BMP"
+        raise NotScorableError("image_format", f"an image is none of {kinds} by its first bytes")
+    return image
+
+
+def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
+    source = part.get("source")  # Anthropic's form
+    if isinstance(source, Mapping) and source.get("type") == "base64":
+        return _decoded(source.get("media_type"), source.get("data"), max_bytes)
+    given = source if isinstance(source, Mapping) else part.get("image_url")
+    url = given.get("url") if isinstance(given, Mapping) else given
+    if not isinstance(url, str) or not url:
+        raise NotScorableError("image_missing", "an image's part has neither its bytes nor a URL")
+    scheme = url[: len(_WEB[1])].lower()
+    if scheme.startswith(_DATA):
+        return _of_data_url(url, max_bytes)
+    if scheme.startswith(_WEB):
+        return url
+    raise NotScorableError("image_url", "an image's URL begins with data:, http:// or https://")
+
+
+def _of_data_url(url: str, max_bytes: int) -> bytes:
+    """The bytes of `data:image/png;base64,...`; percent-encoded ones are not read."""
+    comma = url.find(",")
+    media_type, *parameters = [each.strip() for each in url[len(_DATA) : comma].lower().split(";")]
+    if comma < 0 or "base64" not in parameters:
+        raise NotScorableError("image_format", "an image's data URL has no base64")
+    return _decoded(media_type, url[comma + 1 :], max_bytes)
+
+
+def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
+    if not isinstance(media_type, str) or media_type.lower() not in MEDIA_TYPES:
+        known = ", ".join(sorted(MEDIA_TYPES))
+        raise NotScorableError("image_format", f"an image's media type is none of {known}")
+    if not isinstance(data, str):
+        raise NotScorableError("image_missing", "an image has no data")
+    if len(data) * 3 / 4 > max_bytes * 1.04 + 3:  # with line ends, where it has some
+        raise _too_large(max_bytes)
+    try:
+        image = _bytes_of(data)
+    except (UnicodeEncodeError, binascii.Error) as error:
+        raise NotScorableError("image_format", "an image's data is no base64") from error
+    return checked_image(image, max_bytes)
+
+
+def _bytes_of(data: str) -> bytes:
+    """Raises UnicodeEncodeError, binascii.Error; in steps, between which other threads may run."""
+    encoded = data.encode("ascii")
+    if b"\n" in encoded or b"\r" in encoded:
+        encoded = encoded.translate(None, b"\r\n")
+    if b"=" in encoded[:-4]:  # which may only end all of it
+        raise binascii.Error("padding in the middle")
+    steps = (encoded[at : at + _STEP] for at in range(0, len(encoded), _STEP))
+    return b"".join(binascii.a2b_base64(step, strict_mode=True) for step in steps)
+
+
+def _too_large(max_bytes: int) -> NotScorableError:
+    return NotScorableError("image_size", f"an image has more than {max_bytes} bytes")

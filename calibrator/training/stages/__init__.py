@@ -1,0 +1,12 @@
+"""The stages of a training, each fitted once."""
+
+__all__ = [
+    "encoder",
+    "forest",
+    "npz",
+    "opinion_folds",
+    "parts_stage",
+    "piece_vectors",
+    "tower",
+    "tower_stage",
+]

@@ -1,0 +1,50 @@
+"""The second stage of a training: the inspector and the trees for calls, each fitted once and kept
+in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calibrator.calls.training import fit_calls
+from calibrator.inspection.training import fit_inspector
+from calibrator.training.stages.npz import Arrays, load_arrays, save_arrays
+from calibrator.training.stages.piece_vectors import piece_vectors
+
+if TYPE_CHECKING:
+    from calibrator.rows.rows import Row
+    from calibrator.training.run import Run
+
+
+def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -> Arrays:
+    """The arrays of all parts that the configuration asks for, under their prefixes.
+
+    `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
+    which tells the inspector what word pieces mean. Raises TrainingError where the rows teach a
+    part nothing, MissingExtraError without scikit-learn.
+    """
+    config = run.config
+    found: Arrays = {}
+    if config.has_inspector:
+
+        def fit() -> Arrays:
+            vectors = piece_vectors(base)
+            given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
+            return fit_inspector(*given, config.seed, run.say)
+
+        found |= _kept(run.folder / "inspector.npz", fit)
+    if config.has_calls:
+        run.say(f"calls: {len(calls)} rows")
+        every = [*rows, *calls]
+        found |= _kept(
+            run.folder / "calls.npz", lambda: fit_calls(every, config.seed, config.calls)
+        )
+    return found
+
+
+def _kept(path: Path, fit: Callable[[], Arrays]) -> Arrays:
+    """What was fitted before, or is fitted now."""
+    if not path.exists():
+        save_arrays(path, fit())
+    return load_arrays(path)

@@ -1,0 +1,208 @@
+"""Trains the tower, and gives out-of-fold logits for an encoder to be trained beside.
+
+Fitted on the rows it is read on, a tower this wide knows them by heart: its logits there are far
+surer than on new questions. An encoder is therefore trained beside logits of towers that did not
+see the row's question (as in stacking; Wolpert, 1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, gelu
+
+from calibrator.features.ngrams import PARTS
+from calibrator.features.tower import BUCKETS, HIDDEN, NAME_WIDTH, TRAIT_LIMIT, WIDTH, TowerRow
+from calibrator.features.traits import TRAITS
+
+MIN_NAME_ROWS = 20  # a rarer name is treated as no name
+
+
+@dataclass(frozen=True, slots=True)
+class TowerConfig:
+    """How the tower is fitted; one pass over the rows, since a second one learns them by heart."""
+
+    members: int = 4  # towers in the mean that ships
+    folds: int = 5
+    batch: int = 256
+    learning_rate: float = 2e-3
+    gram_dropout: float = 0.5  # of a row's n-grams, at each visit
+    name_dropout: float = 0.45
+    dropout: float = 0.1  # of the hidden layer and its inputs
+    table_scale: float = (
+        1e-4  # of the first table; small, so that what was rarely seen says nothing
+    )
+    has_traits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TowerData:
+    """Rows with their names (numbers, 0 = none), targets and folds, each (N,)."""
+
+    rows: Sequence[TowerRow]
+    names: NDArray[np.int64]
+    targets: NDArray[np.float32]
+    folds: NDArray[np.int64]
+
+
+class TowerModel(nn.Module):
+    """The tower in torch; `tower.Tower` computes the same from `export`'s arrays."""
+
+    def __init__(self, names: int, center: Tensor, spread: Tensor, config: TowerConfig) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(BUCKETS, 1 + WIDTH, mode="sum", sparse=True)
+        self.names = nn.Embedding(names, 1 + NAME_WIDTH)
+        nn.init.normal_(self.table.weight, 0, config.table_scale)
+        nn.init.normal_(self.names.weight, 0, 0.05)
+        with torch.no_grad():
+            self.table.weight[:, 0] = 0
+            self.names.weight[:, 0] = 0
+        self.norm = nn.LayerNorm(PARTS * WIDTH)
+        self.first = nn.Linear((PARTS + 2) * WIDTH + NAME_WIDTH + TRAITS, HIDDEN[0])
+        self.second = nn.Linear(HIDDEN[0], HIDDEN[1])
+        self.last = nn.Linear(HIDDEN[1], 1)
+        self.asked = nn.Linear(WIDTH, NAME_WIDTH)
+        self.linear = nn.Parameter(torch.zeros(TRAITS))
+        self.dropout = nn.Dropout(config.dropout)
+        self.center, self.spread = center, spread
+
+    def forward(
+        self, bags: Sequence[tuple[Tensor, Tensor]], traits: Tensor, names: Tensor
+    ) -> Tensor:
+        """`bags`: for each part of `Grams`, bucket ids and (B + 1,) offsets -> logits (B,)."""
+        found = []
+        for ids, offsets in bags:
+            counts = (offsets[1:] - offsets[:-1]).clamp(min=1).float()
+            found.append(self.table(ids, offsets[:-1]) * counts.rsqrt()[:, None])
+        bag = torch.stack(found, dim=1)  # (B, PARTS, 1 + WIDTH)
+        x = ((traits - self.center) / self.spread).clamp(-TRAIT_LIMIT, TRAIT_LIMIT)
+        named = self.names(names)
+        embedded = self.norm(bag[:, :, 1:].flatten(1))
+        question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
+        products = question * answer, question * ends
+        given = torch.cat([embedded, *products, named[:, 1:], x], dim=1)
+        hidden = self.dropout(_gelu(self.first(self.dropout(given))))
+        deep: Tensor = self.last(_gelu(self.second(hidden)))[:, 0]
+        asked = (named[:, 1:] * self.asked(question)).sum(1)
+        logits: Tensor = deep + asked + bag[:, :, 0].sum(1) + x @ self.linear + named[:, 0]
+        return logits
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return gelu(x, approximate="tanh")
+
+
+def fit_tower(
+    data: TowerData,
+    chosen: NDArray[np.int64],
+    names: int,
+    config: TowerConfig,
+    seed: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> TowerModel:
+    """One pass over the rows `chosen`, the learning rate falling linearly; the same seed, the same
+    tower. `progress` hears how many rows were shown."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    traits = np.stack([data.rows[i].traits for i in chosen])
+    center, spread = torch.tensor(traits.mean(0)), torch.tensor(traits.std(0) + 1e-3)
+    if not config.has_traits:
+        spread = torch.full_like(spread, torch.inf)
+    model = TowerModel(names, center, spread, config)
+    sparse = torch.optim.SparseAdam([model.table.weight], lr=config.learning_rate)
+    dense = torch.optim.AdamW(
+        [p for name, p in model.named_parameters() if name != "table.weight"],
+        lr=config.learning_rate,
+        weight_decay=0.0,
+    )
+    order = rng.permutation(chosen)
+    for start in range(0, len(order), config.batch):
+        rate = config.learning_rate * max(0.02, 1 - start / len(order))
+        at = order[start : start + config.batch]
+        hidden = rng.random(len(at)) < config.name_dropout
+        logits = model(*_inputs(data, at, np.where(hidden, 0, data.names[at]), rng, config))
+        loss = binary_cross_entropy_with_logits(logits, torch.tensor(data.targets[at]))
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
+        for optimizer in (sparse, dense):
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()  # type: ignore[no-untyped-call]  # SparseAdam's
+            optimizer.zero_grad()
+        progress(len(at))
+    return model.eval()
+
+
+def _inputs(
+    data: TowerData,
+    at: NDArray[np.int64],
+    names: NDArray[np.int64],
+    rng: np.random.Generator | None = None,
+    config: TowerConfig | None = None,
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
+    """The rows `at` as tensors; with `rng`, some of their n-grams are dropped."""
+    bags = []
+    for part in range(PARTS):
+        lists = [data.rows[i].grams[part] for i in at]
+        if rng is not None and config is not None:
+            lists = [ids[rng.random(len(ids)) >= config.gram_dropout] for ids in lists]
+        offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in lists])])
+        bags.append((torch.tensor(np.concatenate(lists)), torch.tensor(offsets, dtype=torch.int32)))
+    traits = np.stack([data.rows[i].traits for i in at])
+    return bags, torch.tensor(traits), torch.tensor(names)
+
+
+@torch.inference_mode()
+def tower_logits(
+    model: TowerModel, data: TowerData, at: NDArray[np.int64], is_named: bool
+) -> NDArray[np.float32]:
+    """Logits (len(at),) with the models' names, or without any."""
+    found = []
+    for start in range(0, len(at), 1_024):
+        part = at[start : start + 1_024]
+        names = data.names[part] if is_named else np.zeros(len(part), dtype=np.int64)
+        found.append(model(*_inputs(data, part, names)).numpy())
+    return np.concatenate(found) if found else np.zeros(0, np.float32)
+
+
+def out_of_fold(
+    data: TowerData,
+    names: int,
+    config: TowerConfig,
+    seed: int,
+    say: Callable[[str], None],
+    progress: Callable[[int], None] = lambda _: None,
+) -> NDArray[np.float32]:
+    """Logits (N, 2), without and with name, of towers that did not see the row's fold."""
+    found = np.zeros((len(data.rows), 2), dtype=np.float32)
+    for fold in range(config.folds):
+        held = np.flatnonzero(data.folds == fold)
+        others = np.flatnonzero(data.folds != fold)
+        model = fit_tower(data, others, names, config, seed + fold, progress)
+        for column, is_named in enumerate((False, True)):
+            found[held, column] = tower_logits(model, data, held, is_named)
+        say(f"tower of fold {fold + 1} of {config.folds} is fitted")
+    return found
+
+
+def export(model: TowerModel, rare: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
+    """The tower's arrays: tables in int8 with a scale for each row, the rest in fp16.
+
+    Names that are `rare` get the weights of no name.
+    """
+    table = model.table.weight.detach()
+    scale = (table.abs().amax(1) / 127).clamp(min=1e-7)
+    small = {k: t.half() for k, t in model.state_dict().items() if not k.startswith("table")}
+    names = small.pop("names.weight")
+    small["names"] = torch.where(torch.tensor(rare)[:, None], names[0], names)
+    values = {
+        **small,
+        "center": model.center.float(),
+        "spread": model.spread.float(),
+        "table": torch.round(table / scale[:, None]).to(torch.int8),
+        "scale": scale.half(),
+    }
+    return {name: value.numpy() for name, value in values.items()}

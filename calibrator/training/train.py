@@ -1,0 +1,133 @@
+"""Trains the embedded calibrator: one run, top to bottom, resumable.
+
+    rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
+    [-> inspector] [-> calls] -> recalibrate, save [-> opinion]
+
+The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
+topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
+on what the tower leaves over (`encoder_training`). The inspector learns from replies that were made
+faulty, the trees for calls from conversations; with them, rows that call tools are theirs alone.
+
+A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
+then `tower-0.npz` and so on, each tower on its own), `inspector.npz`, `calls.npz`,
+`state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
+same command goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from calibrator.checkpoints.checkpoint import resolve_checkpoint
+from calibrator.embedded.calibrator import read_checkpoint
+from calibrator.errors import TrainingError
+from calibrator.extras import check_scikit_learn
+from calibrator.opinion.training import chosen_rows, fit_second_stage
+from calibrator.rows.files import check_readable
+from calibrator.rows.rows import Row
+from calibrator.training.extending import write_extended
+from calibrator.training.run import (
+    Run,
+    TrainConfig,
+    base_folder,
+    prepare,
+    selected,
+)
+from calibrator.training.stages.encoder import EncoderRun
+from calibrator.training.stages.opinion_folds import (
+    abilities_of,
+    are_fitted,
+    fit_folds,
+    read_unseen,
+)
+from calibrator.training.stages.parts_stage import fit_parts
+from calibrator.training.stages.tower_stage import fit_stage, wants_tower_rows
+from calibrator.training.write_checkpoint import finish
+
+PARTS = ("inspector", "calls", "opinion")  # that a checkpoint may be given later
+
+
+def train(
+    folder: Path,
+    config: TrainConfig,
+    say: Callable[[str], None] = print,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    save_every_s: float = 240,
+    finish_now: bool = False,
+) -> Path:
+    """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
+
+    `progress` hears how many rows towers or encoder were shown, and of how many. `finish_now`
+    takes no further step of the encoder's and makes the checkpoint of what there is.
+    Raises TrainingError when there is nothing to train on or the folder is another run's.
+    """
+    if not (config.has_tower or config.has_encoder):
+        raise TrainingError("a calibrator is a tower, an encoder or both; this would be neither")
+    _check(config)
+    run = Run(folder, config, say)
+    if config.start and not config.has_encoder:
+        return _extend(run, progress)
+    data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
+    say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
+    tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
+    parts = fit_parts(run, data.rows, data.calls, base_folder())
+    encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
+    if encoder is not None and not finish_now:
+        encoder.fit(data, tower, progress, save_every_s)
+    return finish(run, data, tower, parts, encoder)
+
+
+def _check(config: TrainConfig) -> None:
+    """Before the work: raises MissingExtraError or InputError for what would end it later."""
+    if config.has_opinion and (not config.start or config.has_encoder):
+        raise TrainingError(
+            "a second stage goes by the numbers of a whole checkpoint: train that first, then "
+            "--start CHECKPOINT --opinion in a folder of its own"
+        )
+    if config.has_forest or config.has_inspector or config.has_calls or config.has_opinion:
+        check_scikit_learn()
+    check_readable(map(Path, config.data))
+
+
+def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
+    """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
+    config = run.config
+    rows, _, calls = selected(config)
+    start, target = resolve_checkpoint(config.start), run.folder / "checkpoint"
+    parts = fit_parts(run, rows, calls, base_folder())
+    if config.has_opinion:
+        parts |= fit_opinion(run, rows, start, progress)
+    if not parts:
+        raise TrainingError(
+            "to a checkpoint without an encoder --start adds --inspector, --calls or --opinion; "
+            "ask for one"
+        )
+    names = [name for name in PARTS if getattr(config, f"has_{name}")]
+    known = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: known[name] for name in names}
+    return write_extended(start, target, config.name, parts, facts)
+
+
+def fit_opinion(
+    run: Run, rows: Sequence[Row], start: Path, progress: Callable[[int, int], None]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a second stage for the checkpoint `start`.
+
+    Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were.
+    """
+    config, checkpoint = run.config, read_checkpoint(start)
+    if checkpoint.parts.tower is None or checkpoint.parts.forest is None:
+        raise TrainingError(f"{config.start!r} has no forest, by which a second stage goes")
+    if not are_fitted(run.folder, config.opinion.folds):
+        data = prepare(config, run.tokenizer, for_tower=True)
+        fit_folds(run.folder, data, config, base_folder(), run.say)
+    chosen = chosen_rows(rows, config.opinion, config.seed)
+    run.say(f"opinion: {len(chosen)} replies to read")
+    unseen = read_unseen(run.folder, chosen, checkpoint, config.opinion.folds, progress)
+    abilities = abilities_of(checkpoint)
+    return fit_second_stage(unseen, abilities, config.opinion, config.seed, run.say)

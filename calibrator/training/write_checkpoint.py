@@ -1,0 +1,168 @@
+"""What follows the last step of a training: recalibrate, measure, write the checkpoint."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+
+from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, write_config
+from calibrator.checkpoints.digests import sha256_of
+from calibrator.embedded.familiarity import Familiarity, fit_familiarity
+from calibrator.features.forest import PREFIX as FOREST
+from calibrator.features.tower import PREFIX as TOWER
+from calibrator.features.tower import Tower
+from calibrator.features.weights import SCALE, WORDS, packed
+from calibrator.metrics.metrics import auroc, brier, ece
+from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
+from calibrator.training.examples import Example
+from calibrator.training.run import BASE_SHA256
+from calibrator.training.stages.tower_stage import TowerStage, known_names, tower_rows
+
+if TYPE_CHECKING:
+    from calibrator.training.run import Run, TrainData
+    from calibrator.training.stages.encoder import EncoderRun
+
+
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+def measured(
+    run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None, *, is_named: bool
+) -> tuple[Floats, Floats]:
+    """Targets and P(correct) of the validation rows, with the models' names or without."""
+    if encoder is None:
+        targets = np.array([example.target for example in data.validation])
+        return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
+    visits = encoder.visits((0.0 if is_named else 1.0, 1.0))
+    order = range(len(data.validation))
+    rng = random.Random(run.config.seed + 1)
+    return encoder.predict(visits.batches(data.validation, tower.validation_logits, order, rng))
+
+
+def measure_familiarity(
+    run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None
+) -> Familiarity | None:
+    """What the known benchmarks look like to the calibrator, every other row with its names."""
+    rng = random.Random(run.config.seed + 2)
+    known = data.train[: len(data.rows)]  # the outliers come after them
+    count = run.config.familiarity_rows
+    chosen = rng.sample(known, min(count, len(known)))
+    held = rng.sample(data.validation, min(count // 2, len(data.validation)))
+    groups = [example.benchmark for example in chosen]
+    names = known_names(data)
+
+    def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
+        if encoder is not None:
+            return encoder.features_of(examples)
+        told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
+        return Tower(tower.members).read(tower_rows(examples), told)[1]
+
+    return fit_familiarity(features_of(chosen), groups, features_of(held))
+
+
+def finish(
+    run: Run,
+    data: TrainData,
+    tower: TowerStage,
+    parts: Mapping[str, Array],
+    encoder: EncoderRun | None,
+) -> Path:
+    """Recalibrates on the validation questions, measures, and writes the checkpoint.
+
+    `parts` are arrays that go into it as they are. What is measured and recalibrated is tower,
+    forest and encoder, P(right | in order). An encoder's averaged weights are what is measured and
+    written.
+    """
+    with encoder.optimizer.averaged() if encoder else nullcontext():
+        plain = measured(run, data, tower, encoder, is_named=False)
+        named = measured(run, data, tower, encoder, is_named=True)
+        labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
+        platt = fit_platt(labels, scores)
+        quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
+        run.say(_quality_text(quality["validation_plain"], quality["validation_named"]))
+        familiarity = measure_familiarity(run, data, tower, encoder)
+        weights = weights_of(tower, encoder) | dict(parts)
+        weights |= familiarity.state() if familiarity else {}
+    return write_checkpoint(run, data, encoder, platt, weights, quality)
+
+
+def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
+    return {
+        "auroc": round(auroc(labels, scores), 4),
+        "brier": round(brier(labels, scores), 4),
+        "ece": round(ece(labels, scores), 4),
+        "rows": len(labels),
+    }
+
+
+def _quality_text(plain: dict[str, float], named: dict[str, float]) -> str:
+    """Both measurements as a small table."""
+    lines = [f"{plain['rows']:,} validation rows, before inspector and trees for calls:"]
+    for label, found in (("no names told", plain), ("with the model's name", named)):
+        figures = ", ".join(
+            f"{name} {found[key]:.3f}"
+            for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
+        )
+        lines.append(f"  {label:21}  {figures}")
+    return "\n".join(lines)
+
+
+def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:
+    """All weights: the encoder's as tensors in bf16 (words in int8), the others' as arrays."""
+    weights: dict[str, Any] = {}
+    if encoder is not None:
+        weights = {name: t.cpu() for name, t in encoder.model.state_dict().items()}
+        weights[WORDS], weights[WORDS + SCALE] = packed(weights[WORDS].float().numpy())
+    for number, member in enumerate(tower.members):
+        weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
+    return weights | {f"{FOREST}{name}": array for name, array in tower.forest.items()}
+
+
+def write_checkpoint(
+    run: Run,
+    data: TrainData,
+    encoder: EncoderRun | None,
+    platt: Platt,
+    weights: dict[str, Any],
+    quality: dict[str, Any],
+) -> Path:
+    """Weights, the tokenizer and `calibrator.json`; returns the folder."""
+    target = run.folder / "checkpoint"
+    target.mkdir(exist_ok=True)
+    tensors = {name: torch.as_tensor(each).contiguous() for name, each in weights.items()}
+    save_file(tensors, target / WEIGHTS)
+    (target / "tokenizer.json").write_text(run.tokenizer.to_str())
+    unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
+    training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
+    if encoder is not None or run.config.has_forest or run.config.has_inspector:
+        # whose word pieces it gave a meaning
+        training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
+    if encoder is not None:
+        training |= {
+            "start": Path(run.config.start).name,
+            "row_visits": encoder.rows_seen,
+            "loss_curve": encoder.watched,
+        }
+    config = CheckpointConfig(
+        name=run.config.name,
+        weights_sha256=sha256_of(target / WEIGHTS),
+        base_rate=round(data.base_rate, 4),
+        encoder=encoder.geometry if encoder else None,
+        layout=run.config.layout,
+        recalibration=platt,
+        source_models=tuple(known_names(data)),
+        benchmarks=tuple(sorted({row.benchmark for row in data.rows if row.benchmark})),
+        training={**training, "questions": len({row.question_id for row in data.rows})},
+        quality=quality,
+    )
+    write_config(target, config)
+    return target

@@ -1,0 +1,179 @@
+"""When a certificate no longer speaks about the traffic: monitors that withdraw a grant.
+
+    monitor = ScoreMonitor(grant.scores)     # one for each grant, fed with every reply in its scope
+    monitor.add(0.31)
+    audit = ErrorMonitor(grant.max_error)    # fed with verdicts on delivered, certified replies
+    audit.add(is_wrong=True)
+    if reason := withdrawal(grant, calibrator, monitor, audit):
+        policy = certified(policy, certificate.without(grant))
+
+Both are sequential tests: they may be looked at after every reply, for ever, and the probability
+that one ever raises a false alarm is at most its `false_alarm_rate`. Each bets against "nothing
+has changed" at fair odds; by Ville's inequality the wealth of such a gambler passes 1/rate with a
+probability of at most rate.
+
+ScoreMonitor bets on the rank of each confidence among the labelled ones and all before it: as long
+as they are exchangeable these ranks are independent and uniform (Vovk, conformal test
+martingales). ErrorMonitor bets that more than `max_error` of the verdicts are errors. What neither
+sees: errors that grow while confidences stay as they were and nobody audits.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from policies.conditions.certificate import BINS, Grant
+from policies.conditions.ranking import Counts, bin_of
+
+FALSE_ALARM_RATE: Final = 0.01
+CALIBRATION_DRIFTED: Final = "calibration_drifted"
+"""Why a grant no longer counts where a `CalibrationMonitor` of its calibrator is alarmed."""
+_TILTS: Final = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
+_SPREADS: Final = (-0.8, 0.8)
+_STAKES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+_SWITCH: Final = 0.001
+
+
+class Wealth:
+    """What gamblers with equal shares of one coin own; each bets in its own way for ever.
+
+    With `switch`, each hands that share of its coin to all at every bet, so that a change after a
+    long calm is bet on with more than what the calm left over (the mixture stays fair).
+    """
+
+    def __init__(self, gamblers: int, false_alarm_rate: float, switch: float = 0.0) -> None:
+        self._logs = [-math.log(gamblers)] * gamblers
+        self._alarm_at = -math.log(false_alarm_rate)
+        self._switch = switch
+        self.log = 0.0
+        self.is_alarmed = False
+
+    def bet(self, factors: list[float]) -> None:
+        """Multiply what each owns by its factor, whose expectation is at most 1 without change."""
+        logs = [own + math.log(factor) for own, factor in zip(self._logs, factors, strict=True)]
+        self.log = _log_sum_of(logs)
+        if self._switch:
+            given = math.log(self._switch / len(logs)) + self.log
+            logs = [_log_sum(each + math.log1p(-self._switch), given) for each in logs]
+        self._logs = logs
+        self.is_alarmed = self.is_alarmed or self.log >= self._alarm_at
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `restore` goes on with in another process."""
+        return {"logs": self._logs, "is_alarmed": self.is_alarmed}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Raises KeyError or ValueError for what another kind of wealth was."""
+        if len(values["logs"]) != len(self._logs):
+            raise ValueError("there are as many gamblers as there were")
+        self._logs, self.is_alarmed = list(values["logs"]), bool(values["is_alarmed"])
+        self.log = _log_sum_of(self._logs)
+
+    @property
+    def richest(self) -> int:
+        """The number of the gambler that owns most, counted from 0."""
+        return max(range(len(self._logs)), key=self._logs.__getitem__)
+
+
+class ScoreMonitor:
+    """Whether confidences still come from where those before came from.
+
+    `known` counts the ones that are known at the beginning, in equal bins: a grant's labelled ones,
+    or none.
+    """
+
+    def __init__(
+        self,
+        known: Sequence[int] = (0,) * BINS,
+        false_alarm_rate: float = FALSE_ALARM_RATE,
+        seed: int = 0,
+    ) -> None:
+        self._counts = Counts(known)
+        self._bins = len(known)
+        self._random = random.Random(seed)  # ranks within a bin are drawn
+        bets = len(_TILTS) + len(_SPREADS)
+        self._wealth = Wealth(bets, false_alarm_rate, _SWITCH)
+
+    def add(self, confidence: float) -> None:
+        """Bet on the rank of one more confidence, and count it to those before."""
+        position = bin_of(confidence, self._bins)
+        self._counts.add(position)
+        below, upto = self._counts.below(position), self._counts.below(position + 1)
+        rank = (below + self._random.random() * (upto - below)) / self._counts.total
+        tilted = [1.0 + tilt * 2.0 * (rank - 0.5) for tilt in _TILTS]
+        curve = 12.0 * (rank - 0.5) ** 2 - 1.0  # -1 in the middle, 2 at the ends, 0 on average
+        self._wealth.bet(tilted + [1.0 + spread * curve / 2.0 for spread in _SPREADS])
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether the confidences have changed; once alarmed, it stays so."""
+        return self._wealth.is_alarmed
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `from_dict` goes on with in another process."""
+        below = [self._counts.below(position) for position in range(self._bins + 1)]
+        counts = [after - before for before, after in pairwise(below)]
+        return {"counts": counts, **self._wealth.as_dict()}
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], false_alarm_rate: float = FALSE_ALARM_RATE, seed: int = 0
+    ) -> ScoreMonitor:
+        monitor = cls(values["counts"], false_alarm_rate, seed)
+        monitor._wealth.restore(values)
+        return monitor
+
+
+class ErrorMonitor:
+    """Whether more of the certified replies are wrong than was promised, going by verdicts.
+
+    The verdicts have to be a random sample of the delivered, certified replies: those that
+    reviewers happened to look at say nothing about the others.
+    """
+
+    def __init__(self, max_error: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+        self._max_error = max_error
+        self._wealth = Wealth(len(_STAKES), false_alarm_rate)
+
+    def add(self, *, is_wrong: bool) -> None:
+        """Bet on one more verdict."""
+        surplus = is_wrong / self._max_error - 1.0  # at most 0 on average, while the promise holds
+        self._wealth.bet([1.0 + stake * surplus for stake in _STAKES])
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether the promise is broken; once alarmed, it stays so."""
+        return self._wealth.is_alarmed
+
+
+def withdrawal(
+    grant: Grant,
+    calibrator: str | None,
+    scores: ScoreMonitor | None = None,
+    errors: ErrorMonitor | None = None,
+) -> str | None:
+    """Return why the grant no longer counts, as one machine word, None while it does.
+
+    `calibrator` is the version that scores now; a grant for another one speaks of other numbers.
+    """
+    if calibrator != grant.calibrator:
+        return "other_calibrator"
+    if errors is not None and errors.is_alarmed:
+        return "too_many_errors"
+    if scores is not None and scores.is_alarmed:
+        return "scores_drifted"
+    return None
+
+
+def _log_sum_of(logs: Sequence[float]) -> float:
+    most = max(logs)
+    return most + math.log(math.fsum(math.exp(each - most) for each in logs))
+
+
+def _log_sum(one: float, other: float) -> float:
+    most = max(one, other)
+    return most + math.log1p(math.exp(min(one, other) - most))

@@ -1,0 +1,208 @@
+"""Certificates: thresholds whose error rate was proved on labelled replies, and their file.
+
+A certificate holds grants. A grant says: of the replies in its scope whose confidence, given by
+this calibrator, is at or above `threshold`, at most `max_error` are wrong; stated with
+`confidence`, over the draw of the labelled replies (`policies.certifying.certification` finds it).
+It carries the counts that prove it, and reading it checks the proof again.
+
+The file is JSON, written by `pinocchio certify` and named by a policy:
+
+    certificate: helpdesk.certificate.json      # beside the policy
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from policies.binomial import lower_tail
+from policies.conditions.facts import Facts
+from policies.errors import InvalidDocumentError, Problem
+
+FORMAT: Final = "pinocchio-certificate"
+VERSION: Final = 1
+_NUMBERS: Final = re.compile(r"\[([\s\d,]+)\]")
+BINS: Final = 100
+"""Equal bins of the confidences of a grant's labelled replies, which drift is judged against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a grant was certified on; None stands for all. `rule_digest` ties it to a rule."""
+
+    model: str | None = None
+    team: str | None = None
+    rule: str | None = None
+    rule_digest: str | None = None
+
+    @property
+    def width(self) -> int:
+        """How many things the scope leaves open: the narrowest grant comes first."""
+        return [self.model, self.team, self.rule].count(None)
+
+    def __str__(self) -> str:
+        parts = (("model", self.model), ("team", self.team), ("rule", self.rule))
+        return ", ".join(f"{name} {value}" for name, value in parts if value) or "all replies"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One certified threshold with its proof: `wrong` of `accepted` of `labels` questions.
+
+    `confidence` is the probability with which the statement is true, 1 - delta. `scores` counts
+    the labelled confidences in `BINS` equal bins, for the monitors of `policies.certifying.drift`.
+    """
+
+    threshold: float
+    max_error: float
+    confidence: float
+    labels: int
+    accepted: int
+    wrong: int
+    calibrator: str
+    scope: Scope = Scope()
+    scores: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def coverage(self) -> float:
+        """The share of the labelled replies at or above the threshold."""
+        return self.accepted / self.labels
+
+    @property
+    def subject(self) -> tuple[object, ...]:
+        """What the grant is about; a later one about the same takes its place."""
+        scope = self.scope
+        return self.calibrator, self.max_error, scope.model, scope.team, scope.rule
+
+    @property
+    def digest(self) -> str:
+        """Tells this grant from any other, also from a later one about the same."""
+        return _digest(asdict(self))
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the counts prove what the grant says."""
+        tail = lower_tail(self.wrong, self.accepted, self.max_error)
+        return self.accepted > 0 and tail <= 1.0 - self.confidence
+
+    def is_for(self, facts: Facts) -> bool:
+        """Whether the grant speaks about such a reply; its rule is looked at when it is loaded."""
+        return (
+            facts.calibrator == self.calibrator
+            and self.scope.model in (None, facts.model)
+            and self.scope.team in (None, facts.team)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The grants of one file; `issued` is its date, `digest` that of its contents."""
+
+    grants: tuple[Grant, ...]
+    issued: str = ""
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", _digest(self._contents()))
+
+    def grants_for(self, max_error: float, rule: str, rule_digest: str) -> tuple[Grant, ...]:
+        """The grants that a rule may rely on, the most specific first.
+
+        Of equally specific ones that nearest to the error rate asked for, then the strictest.
+
+        A grant for a rule counts for that rule alone, and only while nothing that decides what
+        reaches the rule has changed.
+        """
+        fitting = [
+            grant
+            for grant in self.grants
+            if grant.max_error <= max_error
+            and (grant.scope.rule, grant.scope.rule_digest) in ((None, None), (rule, rule_digest))
+        ]
+        return tuple(
+            sorted(fitting, key=lambda each: (each.scope.width, -each.max_error, -each.threshold))
+        )
+
+    def without(self, withdrawn: Grant) -> Certificate:
+        """The certificate once a grant was withdrawn; see `policies.certifying.drift`."""
+        kept = tuple(grant for grant in self.grants if grant != withdrawn)
+        return Certificate(kept, self.issued)
+
+    def to_json(self) -> str:
+        """The text of the file, each list of numbers on a line."""
+        text = json.dumps({**self._contents(), "digest": self.digest}, indent=1)
+        return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+    def _contents(self) -> dict[str, Any]:
+        grants = [asdict(grant) | {"scores": list(grant.scores)} for grant in self.grants]
+        return {"format": FORMAT, "version": VERSION, "issued": self.issued, "grants": grants}
+
+
+def parse_certificate(text: str, source: str) -> Certificate:
+    """Read a certificate and check its proofs; raises InvalidDocumentError."""
+
+    def refuse(message: str) -> InvalidDocumentError:
+        return InvalidDocumentError([Problem(source, 0, message)])
+
+    try:
+        contents = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refuse("the certificate is not JSON") from error
+    if not isinstance(contents, dict) or contents.get("format") != FORMAT:
+        raise refuse("this is no certificate of `pinocchio certify`")
+    if contents.get("version") != VERSION:
+        raise refuse(f"the certificate's version is {contents.get('version')!r}, not {VERSION}")
+    try:
+        certificate = Certificate(
+            tuple(_read_grant(grant) for grant in contents["grants"]), contents["issued"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise refuse(f"the certificate is damaged: {error}") from error
+    if contents.get("digest") != certificate.digest:
+        raise refuse("the certificate was changed after it was written; certify again")
+    for grant in certificate.grants:
+        if not grant.is_proved:
+            raise refuse(f"the counts for {grant.scope} do not prove its threshold")
+    return certificate
+
+
+def load_certificate(path: Path) -> Certificate | None:
+    """Read a file; None where there is none. Raises InvalidDocumentError.
+
+    A policy may name its certificate before there is one: its `max_error` matches nothing then.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        message = f"the certificate cannot be read: {error}"
+        raise InvalidDocumentError([Problem(str(path), 0, message)]) from error
+    return parse_certificate(text, str(path))
+
+
+def _read_grant(values: Mapping[str, Any]) -> Grant:
+    """Raises KeyError, TypeError or ValueError for what no certificate of ours holds."""
+    names = {each.name for each in fields(Grant)}
+    if set(values) != names:
+        raise ValueError("a grant has other members than it should")
+    scope = Scope(**values["scope"])
+    grant = Grant(**{**values, "scope": scope, "scores": tuple(values["scores"])})
+    if not 0 <= grant.threshold <= 1 or not 0 < grant.max_error < 1:
+        raise ValueError("a threshold or an error rate is no probability")
+    if not 0 < grant.confidence < 1 or not 0 <= grant.wrong <= grant.accepted <= grant.labels:
+        raise ValueError("the counts of a grant contradict each other")
+    is_counts = all(type(count) is int and count >= 0 for count in grant.scores)
+    if len(grant.scores) != BINS or not is_counts:
+        raise ValueError(f"the scores of a grant are not counts in {BINS} bins")
+    return grant
+
+
+def _digest(contents: Mapping[str, Any]) -> str:
+    canonical = json.dumps(contents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -1,0 +1,288 @@
+"""Which tool calls a rule is about: by name, and by what stands in the arguments.
+
+    tools:
+      - send_email                                # this tool
+      - "db.*"                                    # these tools
+      - name: "payments.*"                        # these, with such arguments; all have to match
+        arguments:
+          amount: {above: 100}                    # also at_least, below, at_most
+          currency: [EUR, USD]                    # globs of which one matches
+          recipient.email: {not: "*@ours.com"}    # inside an object, or in each of a list
+          note: {present: true}
+          "*": "*DROP TABLE*"                     # any value, however deep
+          sql: {words: [delete, drop table]}      # words in any case, in this order
+      - words: [delete, remove]                   # deleteRow, db.remove_user: words of the name
+      - {words: [order, book], without: [get, list]}      # but not get_order
+
+A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. Of a
+list of such mappings one has to match.
+
+Where an argument holds several values, one that matches is enough. Arguments that cannot be read
+(no JSON, a key that stands twice, a text where a number is compared) match every pattern of a
+rule that restrains the reply and none of a rule that delivers it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from policies.conditions.facts import UNREADABLE, ToolCall
+from policies.conditions.globs import Globs, is_literal, matching
+from policies.conditions.tool_words import NameWords, Phrases, words_in
+from policies.reading.reading import Node, either, shown
+
+_COMPARISONS: Final = ("above", "at_least", "below", "at_most")
+_TESTS: Final = (*_COMPARISONS, "not", "present", "words")
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """Whether a value, a text or else its JSON, matches a glob, or with `is_not` matches none."""
+
+    globs: Globs
+    is_not: bool = False
+
+    def holds(self, value: Any) -> bool | None:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return self.globs.match(text) is not self.is_not
+
+
+@dataclass(frozen=True, slots=True)
+class NumberTest:
+    """Whether a value lies between two numbers; None for what is no number.
+
+    Text that spells a number counts as one, because tools that expect a number take it.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    has_low: bool = True  # whether `low` itself belongs to it
+    has_high: bool = True
+
+    def holds(self, value: Any) -> bool | None:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+        if isinstance(value, bool) or math.isnan(number):
+            return None
+        above = number >= self.low if self.has_low else number > self.low
+        below = number <= self.high if self.has_high else number < self.high
+        return above and below
+
+
+@dataclass(frozen=True, slots=True)
+class WordsTest:
+    """Whether a phrase stands in a value; a list of texts is read as one, as a command is."""
+
+    phrases: Phrases
+
+    def holds(self, value: Any) -> bool | None:
+        told = " ".join(each for each in _leaves(value) if isinstance(each, str))
+        return self.phrases.match(told)
+
+
+ValueTest: TypeAlias = TextTest | NumberTest
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentPattern:
+    """What has to stand at `path`, the keys from the outermost in; the empty path is everywhere."""
+
+    path: tuple[str, ...]
+    tests: tuple[ValueTest, ...] = ()
+    is_present: bool | None = None
+    words: WordsTest | None = None
+
+    def holds(self, arguments: Any, *, if_unknown: bool) -> bool:
+        found = _at(arguments, self.path) if arguments or not self.path else []
+        if self.is_present is not None and self.is_present is not bool(found):
+            return False
+        if self.words is not None and not any(map(self.words.holds, found)):
+            return False
+        return not self.tests or any(
+            self._all_hold(leaf, if_unknown) for value in found for leaf in _leaves(value)
+        )
+
+    def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:
+        results = [test.holds(leaf) for test in self.tests]
+        return all(if_unknown if result is None else result for result in results)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPattern:
+    """Calls with such a name whose arguments match all patterns; see the module's text."""
+
+    names: Globs
+    arguments: tuple[ArgumentPattern, ...] = ()
+    if_unknown: bool = True
+    words: NameWords | None = None
+    has_name: Callable[[str], bool] = field(init=False, repr=False, compare=False)
+    """Whether a call of this name may match; of the names of late it is known."""
+
+    def __post_init__(self) -> None:
+        names, words = self.names.match, self.words
+
+        def has_name(name: str) -> bool:
+            return names(name) and (words is None or words.match(name))
+
+        object.__setattr__(self, "has_name", lru_cache(maxsize=1_024)(has_name))
+
+    def match(self, call: ToolCall) -> bool:
+        if not self.has_name(call.name):
+            return False
+        if not self.arguments:
+            return True
+        values = call.values()
+        if values is UNREADABLE:
+            return self.if_unknown
+        return all(each.holds(values, if_unknown=self.if_unknown) for each in self.arguments)
+
+    def covers(self, other: ToolPattern) -> bool:
+        """Whether each call that `other` matches is matched here."""
+        is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
+        has_its_words = self.words is None or self.words.covers(other.words)
+        has_its_name = self.names.covers(other.names) and has_its_words
+        return has_its_name and (not self.arguments or is_as_wide)
+
+
+def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
+    """Read a list of names and of mappings with `name` and `arguments`; plain names become one."""
+    if node.value == []:
+        node.report(f"{node} is empty, so it could never hold")
+    items = node.items()
+    plain = tuple(item.text("") for item in items if not isinstance(item.value, dict))
+    patterns = [ToolPattern(Globs(plain))] if plain else []
+    for item in items:
+        if isinstance(item.value, dict):
+            patterns += _read_pattern(item, if_unknown)
+    return tuple(patterns)
+
+
+def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
+    """One pattern, or one for each of several sets of arguments."""
+    item.check_keys(("name", "words", "without", "arguments"))
+    if not (item["name"].is_present or item["words"].is_present):
+        item.report(f"{item} needs a name or words")
+    names = Globs(item["name"].texts()) if item["name"].is_present else Globs(("*",))
+    words, node = _read_name_words(item), item["arguments"]
+    sets = node.items() if isinstance(node.value, list) else [node]
+    if node.value == []:
+        node.report(f"{node} is empty, so it could never hold")
+    return [ToolPattern(names, _read_arguments(each), if_unknown, words) for each in sets]
+
+
+def _read_name_words(item: Node) -> NameWords | None:
+    """Words that could never stand in a name are refused: it would never match."""
+    given, without = (_single_words(item[key]) for key in ("words", "without"))
+    if without and not given:
+        item["without"].report(f"{item['without']} stands beside words, which it narrows")
+    if both := given & without:
+        item["without"].report(f"{item['without']} takes away {min(both)!r}, which words asks for")
+    return NameWords(given, without) if given else None
+
+
+def _single_words(node: Node) -> frozenset[str]:
+    words = node.texts() if node.is_present else ()
+    for word in words:
+        if words_in(word) != (word,):
+            node.report(f"{node} has single words in lower case, not {shown(word)}")
+    return frozenset(words)
+
+
+def _read_arguments(node: Node) -> tuple[ArgumentPattern, ...]:
+    if not node.is_present:
+        return ()
+    if not isinstance(node.value, dict) or not node.value:
+        node.report(f"{node} must map arguments to what they have to be, not {shown(node.value)}")
+        return ()
+    return tuple(_read_argument(name, node[name]) for name in node.value)
+
+
+def _read_argument(name: str, node: Node) -> ArgumentPattern:
+    path = () if name == "*" else tuple(name.split("."))
+    value = node.value
+    if isinstance(value, dict):
+        return _read_tests(path, node)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return ArgumentPattern(path, (NumberTest(value, value),))
+    if value is None or isinstance(value, bool):
+        return ArgumentPattern(path, (TextTest(Globs((json.dumps(value),))),))
+    return ArgumentPattern(path, (TextTest(Globs(node.texts())),))
+
+
+def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
+    node.check_keys(_TESTS)
+    if not node.value:
+        node.report(f"{node} needs {either(_TESTS)}")
+    tests: list[ValueTest] = []
+    if any(node[name].is_present for name in _COMPARISONS):
+        tests.append(_read_comparison(node))
+    if node["not"].is_present:
+        tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
+    words = _read_phrases(node["words"])
+    present = node["present"]
+    is_present = present.flag(default=True) if present.is_present else None
+    if is_present is False and (tests or words):
+        present.report(f"{present} stands alone: what is not there has no value")
+    return ArgumentPattern(path, tuple(tests), is_present, words)
+
+
+def _read_phrases(node: Node) -> WordsTest | None:
+    phrases = node.texts() if node.is_present else ()
+    for phrase in phrases:
+        if not Phrases((phrase,)).match(phrase):
+            node.report(
+                f"{node} could never find {shown(phrase)}: words of one command, or options"
+            )
+    return WordsTest(Phrases(phrases)) if phrases else None
+
+
+def _read_comparison(node: Node) -> NumberTest:
+    above, at_least, below, at_most = (node[name] for name in _COMPARISONS)
+    for one, other in ((above, at_least), (below, at_most)):
+        if one.is_present and other.is_present:
+            other.report(f"{other} stands beside {one.location[-1]}; one of them is enough")
+    test = NumberTest(
+        max(above.number(-math.inf), at_least.number(-math.inf)),
+        min(below.number(math.inf), at_most.number(math.inf)),
+        has_low=not above.is_present,
+        has_high=not below.is_present,
+    )
+    if test.low > test.high or (test.low == test.high and not (test.has_low and test.has_high)):
+        node.report(f"{node} can never hold: no number is that")
+    return test
+
+
+def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
+    """The values at a path; a list on the way stands for each of its items, a glob for each key."""
+    values = [value]
+    for key in path:
+        objects = [item for item in _unpacked(values, list) if isinstance(item, dict)]
+        if is_literal(key):
+            values = [item[key] for item in objects if key in item]
+        else:
+            match = matching(key)
+            values = [each for item in objects for name, each in item.items() if match(name)]
+    return values
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in a value that hold no others."""
+    return _unpacked([value], (dict, list))
+
+
+def _unpacked(values: list[Any], kinds: Any) -> Iterator[Any]:
+    """The values in order, those of such a kind replaced by what is in them; never recursive."""
+    waiting = values[::-1]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kinds):
+            waiting += reversed(value.values() if isinstance(value, dict) else value)
+        else:
+            yield value

@@ -1,0 +1,3 @@
+"""Policies: rules and actions, and from the facts of a completion to a decision."""
+
+__all__ = ["actions", "asking", "costs", "decision", "policy", "rules", "streams"]

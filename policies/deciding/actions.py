@@ -1,0 +1,276 @@
+"""What a policy can do with a completion.
+
+In order of severity: `Deliver` it, `Annotate` it for whoever reads the record or the reply's
+member, answer with a request to `Clarify`, `Escalate` it to another model, `Hold` it for a
+reviewer, `Block` it. The order decides where the choices of one completion, or its tool calls,
+disagree: the strictest wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from policies.reading.reading import Node, shown
+
+ActionName: TypeAlias = Literal["deliver", "annotate", "clarify", "escalate", "hold", "block"]
+
+Reply: TypeAlias = Literal["placeholder", "error", "wait", "async"]
+Otherwise: TypeAlias = Literal["placeholder", "error"]
+OnExpiry: TypeAlias = Literal["reject", "deliver", "block"]
+Keep: TypeAlias = Literal["best", "last"]
+Ask: TypeAlias = Literal["template", "generate"]
+
+SEVERITY: Final[tuple[ActionName, ...]] = (
+    "deliver",
+    "annotate",
+    "clarify",
+    "escalate",
+    "hold",
+    "block",
+)
+"""The names of all actions, mildest first."""
+
+DAY_S: Final = 86_400.0
+HOLD_EXPIRES_S: Final = 7 * DAY_S
+MAX_EXPIRES_S: Final = 365 * DAY_S
+WAIT_S: Final = 30.0
+MAX_WAIT_S: Final = 600.0
+MAX_HOPS: Final = 4
+CLARIFY_TEXT: Final = (
+    "I am not sure enough of my answer to give it to you. "
+    "Could you rephrase your question or add some detail?"
+)
+
+REPLIES: Final[tuple[Reply, ...]] = ("placeholder", "error", "wait", "async")
+OTHERWISE: Final[tuple[Otherwise, ...]] = ("placeholder", "error")
+ON_EXPIRY: Final[tuple[OnExpiry, ...]] = ("reject", "deliver", "block")
+KEEPS: Final[tuple[Keep, ...]] = ("best", "last")
+ASKS: Final[tuple[Ask, ...]] = ("template", "generate")
+DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
+_UNITS_S: Final[Mapping[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand the completion to the client, as it is or with a `notice` after its text."""
+
+    notice: str | None = None
+
+    name: ClassVar[Literal["deliver"]] = "deliver"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Hand the completion to the client as it is, with a `label` in its member `pinocchio`."""
+
+    label: str
+
+    name: ClassVar[Literal["annotate"]] = "annotate"
+
+
+@dataclass(frozen=True, slots=True)
+class Clarify:
+    """Ask the client for clarification in place of the answer.
+
+    With `ask` of `generate`, `model` (None for the one that answered) writes the question from
+    the exchange; `text` is then what is sent where it cannot.
+    """
+
+    text: str = CLARIFY_TEXT
+    ask: Ask = "template"
+    model: str | None = None
+
+    name: ClassVar[Literal["clarify"]] = "clarify"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep the completion for a reviewer of `queue`.
+
+    `reply` is what the client gets meanwhile. None leaves it to the kind of completion: a
+    placeholder for plain text, an error for tool calls and for requests with a response_format.
+    `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
+    one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
+    After `expires_s` without a verdict, `on_expiry` is done.
+    """
+
+    queue: str = "review"
+    reply: Reply | None = None
+    expires_s: float = HOLD_EXPIRES_S
+    wait_s: float = WAIT_S
+    otherwise: Otherwise | None = None
+    on_expiry: OnExpiry = "reject"
+
+    name: ClassVar[Literal["hold"]] = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Withhold the completion for good; `message` is what the client's error says."""
+
+    message: str | None = None
+
+    name: ClassVar[Literal["block"]] = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """Ask another model and keep one of the two replies: the surer (`best`) or the `last`.
+
+    Where the kept reply would be escalated again, the models of `further` are asked one after the
+    other; after them `otherwise` is what happens, None delivers the reply.
+    """
+
+    to: str
+    keep: Keep = "best"
+    otherwise: Deliver | Annotate | Clarify | Hold | Block | None = None
+    further: tuple[str, ...] = ()
+
+    name: ClassVar[Literal["escalate"]] = "escalate"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All models that can be asked, in order."""
+        return (self.to, *self.further)
+
+
+Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
+
+
+def asks_a_model(action: Action) -> bool:
+    """Whether carrying the action out takes another call to a model."""
+    is_written = isinstance(action, Clarify) and action.ask == "generate"
+    return is_written or isinstance(action, Escalate)
+
+
+def severity(action: Action) -> float:
+    """Return a number that grows with severity; a visible notice weighs more than none."""
+    has_notice = isinstance(action, Deliver) and action.notice is not None
+    return SEVERITY.index(action.name) + 0.5 * has_notice
+
+
+def changes_reply(action: Action) -> bool:
+    """Whether the client gets anything but upstream's reply."""
+    return severity(action) > SEVERITY.index("annotate") or severity(action) == 0.5
+
+
+def read_action(node: Node) -> Action:
+    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported, see
+    `policies.reading.reading`."""
+    name, options = node, replace(node, value=None)
+    if isinstance(node.value, dict):
+        if len(node.value) != 1:
+            node.report(f"{node} must be one action, as in {{hold: {{queue: review}}}}")
+            return Block()
+        (key,) = node.value
+        name, options = replace(node, value=key), node[key]
+    return _READERS[name.choice(SEVERITY, "block")](options)
+
+
+def _deliver(node: Node) -> Deliver:
+    node.check_keys(("notice",))
+    return Deliver(node["notice"].text("")) if node["notice"].is_present else Deliver()
+
+
+def _annotate(node: Node) -> Annotate:
+    node.check_keys(("label",))
+    if not node["label"].is_present:
+        node.report(f"{node} needs a label, as in {{annotate: {{label: unverified}}}}")
+    return Annotate(node["label"].text(""))
+
+
+def _block(node: Node) -> Block:
+    node.check_keys(("message",))
+    return Block(node["message"].text("")) if node["message"].is_present else Block()
+
+
+def _clarify(node: Node) -> Clarify:
+    node.check_keys(("text", "ask", "model"))
+    ask: Ask = node["ask"].choice(ASKS, "template")
+    if ask != "generate" and node["model"].is_present:
+        node["model"].report(f"{node['model']} writes nothing without ask: generate")
+    model = node["model"].model() if node["model"].is_present else None
+    return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
+
+
+def _hold(node: Node) -> Hold:
+    node.check_keys(("queue", *HOLD_OPTIONS))
+    return _held(node, node["queue"].text("review"))
+
+
+def _held(node: Node, queue: str) -> Hold:
+    """Read what a hold and an escalation to a person have in common."""
+    reply = node["reply"].choice(REPLIES, None)
+    if reply not in ("wait", "async") and node["otherwise"].is_present:
+        node["otherwise"].report(f"{node['otherwise']} follows only on reply: wait or async")
+    if node["wait"].is_present and reply != "wait":
+        node["wait"].report(f"{node['wait']} is nothing without reply: wait")
+    expires_s = _duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d")
+    wait_s = _duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m")
+    if reply == "wait" and wait_s > expires_s:
+        node.report(f"{node} waits for {wait_s:g}s and expires after {expires_s:g}s; wait less")
+    return Hold(
+        queue=queue,
+        reply=reply,
+        expires_s=expires_s,
+        wait_s=wait_s,
+        otherwise=node["otherwise"].choice(OTHERWISE, None),
+        on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
+    )
+
+
+def _escalate(node: Node) -> Escalate | Hold:
+    """Read an escalation to models, or to people, which is a hold in their queue."""
+    if node["human"].is_present:
+        node.check_keys(("human", *HOLD_OPTIONS))
+        return _held(node, node["human"].text("review"))
+    node.check_keys(("to", "keep", "otherwise", "human"))
+    if not node["to"].is_present:
+        node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
+    models = node["to"].several_models() if node["to"].is_present else ("",)
+    if len(models) > MAX_HOPS or len(set(models)) < len(models):
+        node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
+    otherwise = None
+    if node["otherwise"].is_present:
+        action = read_action(node["otherwise"])
+        if isinstance(action, Escalate):
+            node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
+        else:
+            otherwise = action
+    first, *further = models or ("",)
+    return Escalate(first, node["keep"].choice(KEEPS, "best"), otherwise, tuple(further))
+
+
+def duration_s(text: str) -> float | None:
+    """Return how long `30s`, `30m`, `2h` or `7d` is, None for any other text."""
+    match = DURATION.fullmatch(text)
+    return int(match["count"]) * _UNITS_S[match["unit"]] if match else None
+
+
+def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
+    """Read a duration such as `30m`, in seconds."""
+    if not node.is_present:
+        return default
+    seconds = duration_s(node.value) if isinstance(node.value, str) else None
+    if seconds is None:
+        node.report(
+            f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown(node.value)}"
+        )
+        return default
+    if not 0 < seconds <= longest:
+        node.report(f"{node} must be more than 0s and at most {longest_text}, not {node.value}")
+    return seconds
+
+
+HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry")
+_READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
+    "deliver": _deliver,
+    "annotate": _annotate,
+    "clarify": _clarify,
+    "escalate": _escalate,
+    "hold": _hold,
+    "block": _block,
+}

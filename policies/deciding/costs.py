@@ -1,0 +1,68 @@
+"""What replies and people cost, for `pinocchio replay`; decisions never look at it.
+
+costs:
+  currency: USD
+  deliver: 0.50                        # a reply that goes out by itself
+  queues: {nurse: 10, physician: 25}   # a reply that a person of the queue looks at
+  escalate: 0.02                       # one more call to a model
+  error: 0                             # a wrong reply that went out
+  manual: 25                           # one reply, were all of them done by people
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policies.deciding.actions import Action, Escalate, Hold
+from policies.reading.reading import Node, shown
+
+PRICES = ("deliver", "escalate", "clarify", "error", "manual")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Money for one reply each, in `currency`; a queue without a price costs what `manual` does."""
+
+    currency: str = "USD"
+    deliver: float = 0.0
+    escalate: float = 0.0
+    clarify: float = 0.0
+    error: float = 0.0
+    manual: float = 0.0
+    queues: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def of(self, action: Action) -> float:
+        """The cost of one decision; that of a delivered error comes on top of it."""
+        if isinstance(action, Hold):
+            return self.queues.get(action.queue, self.manual)
+        if isinstance(action, Escalate):
+            kept = self.deliver if action.otherwise is None else self.of(action.otherwise)
+            return self.escalate + kept
+        return {"deliver": self.deliver, "annotate": self.deliver, "clarify": self.clarify}.get(
+            action.name, 0.0
+        )
+
+
+def read_costs(node: Node) -> Costs | None:
+    """Read `costs`; problems are reported, see `policies.reading.reading`."""
+    if not node.is_present:
+        return None
+    node.check_keys(("currency", *PRICES, "queues"))
+    return Costs(
+        currency=node["currency"].text("USD"),
+        queues=_read_queues(node["queues"]),
+        **{price: _read_price(node[price]) for price in PRICES},
+    )
+
+
+def _read_queues(node: Node) -> Mapping[str, float]:
+    if node.is_present and not isinstance(node.value, dict):
+        node.report(f"{node} must be a mapping, not {shown(node.value)}")
+    names = node.value if isinstance(node.value, dict) else {}
+    return {name: _read_price(node[name]) for name in names}
+
+
+def _read_price(node: Node) -> float:
+    return node.number(0.0, low=0.0, high=math.inf)

@@ -1,0 +1,247 @@
+"""A policy: rules read from YAML, checked once, immutable afterwards.
+
+    version: 1
+    name: helpdesk
+    rules:                                # the first rule that matches decides
+      - name: unsure
+        when: {confidence: {below: 0.3}}
+        then: {hold: {queue: review}}
+    default: deliver                      # no rule matched
+
+What a rule can look at is in `policies.conditions.conditions`, what it can do in
+`policies.deciding.actions`. Every key of a policy stands in README.md beside this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from policies.conditions.certificate import Certificate, load_certificate
+from policies.conditions.confidence import MaxError
+from policies.deciding.actions import Action, Annotate, Block, Deliver, Escalate, Hold, read_action
+from policies.deciding.asking import Asking, read_asking
+from policies.deciding.costs import Costs, read_costs
+from policies.deciding.rules import CompiledRule, Rule, canonical, compiled, read_rules
+from policies.errors import InvalidDocumentError, Problem
+from policies.reading.reading import Node, shown, suggestion
+from policies.reading.strict_yaml import Document, load_document, parse_document
+from policies.reading.yaml_builder import Value
+
+Mode: TypeAlias = Literal["enforce", "shadow"]
+
+_PACKS: Final = Path(__file__).parent.parent / "packs"
+NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
+MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
+ON_SCORE_ERROR: Final = ("deliver", "hold", "block")
+"""The actions that can stand in for a decision that lacks a score."""
+
+
+KEYS: Final = (
+    "version",
+    "name",
+    "mode",
+    "on_score_error",
+    "ask",
+    "certificate",
+    "costs",
+    "rules",
+    "default",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Rules, of which the first that matches decides, and a default.
+
+    `on_score_error` is the action where a rule needs a score that is missing. `digest` changes
+    with the meaning of the file and its certificate, not with comments or layout.
+    """
+
+    version: int
+    name: str
+    mode: Mode
+    on_score_error: Deliver | Hold | Block
+    rules: tuple[Rule, ...]
+    default: Action
+    digest: str
+    ask: Asking | None = None
+    costs: Costs | None = None
+    certificate: Certificate | None = None
+    source: str = field(default="", compare=False)
+    models: tuple[tuple[str, Problem], ...] = field(default=(), compare=False, repr=False)
+    """The models that it has asked by name, each with what to say where nobody serves it."""
+
+    certificate_path: Path | None = field(default=None, compare=False, repr=False)
+    """Where the certificate is, or will be; a change of the file is a change of the policy."""
+
+    compiled: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
+    """The rules in the form in which they are matched."""
+    looks_at_tools: bool = field(init=False, repr=False, compare=False)
+    """Whether any rule looks at the tools that a reply calls."""
+    looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The names of the facts that rules look at, see `When.facts`."""
+    follows_traffic: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule goes by more than its reply: by recent ones, or by a certificate."""
+    decisions: dict[tuple[int, bool, tuple[tuple[int, bool], ...]], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The decisions that were made so far, each of which never changes."""
+
+    def __post_init__(self) -> None:
+        in_order = tuple(compiled(index, rule) for index, rule in enumerate(self.rules))
+        object.__setattr__(self, "compiled", in_order)
+        looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
+        object.__setattr__(self, "looks_at_tools", looks_at_tools)
+        looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)
+        object.__setattr__(self, "looks_at", looks_at)
+        follows_traffic = not looks_at.isdisjoint(("share_below", "calibrator"))
+        object.__setattr__(self, "follows_traffic", follows_traffic)
+
+    @property
+    def is_enforced(self) -> bool:
+        """False in shadow mode: decide and record, change nothing."""
+        return self.mode == "enforce"
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether any rule looks at the confidence."""
+        return self.ask is not None or any(rule.when.confidence is not None for rule in self.rules)
+
+
+def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
+    """Load a pack by its name, such as `helpdesk`, or a policy file by its path.
+
+    A string of lower-case letters, digits and dashes is the name of a pack; a file of such a name
+    is loaded as `./helpdesk`. The certificate that the policy names is read with it, if there is
+    one. Raises InvalidDocumentError.
+    """
+    return _read_policy(load_document(_place(name_or_path)))
+
+
+def parse_policy(text: str, source: str) -> Policy:
+    """Read a policy from text; `source` names it in problems.
+
+    A certificate that it names is looked for beside `source`. Raises InvalidDocumentError.
+    """
+    return _read_policy(parse_document(text, source))
+
+
+def _place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    if not isinstance(name_or_path, str) or not NAME.fullmatch(name_or_path):
+        return name_or_path
+    names = pack_names()
+    if name_or_path not in names:
+        hint = suggestion(name_or_path, names)
+        message = f"there is no pack of this name{hint} (packs: {', '.join(names)})"
+        raise InvalidDocumentError([Problem(name_or_path, 0, message)])
+    return _PACKS / f"{name_or_path}.yaml"
+
+
+def pack_names() -> tuple[str, ...]:
+    """Return the names of the policies that come with the package."""
+    return tuple(sorted(path.stem for path in _PACKS.glob("*.yaml")))
+
+
+def _read_policy(document: Document) -> Policy:
+    root = Node.root(document)
+    root.check_keys(KEYS, required=("version", "name", "default"))
+    mode: Mode = root["mode"].choice(MODES, "enforce")
+    policy = Policy(
+        version=_read_version(root["version"]),
+        name=_read_name(root["name"]),
+        mode=mode,
+        on_score_error=_read_on_score_error(root["on_score_error"], mode),
+        rules=read_rules(root["rules"]),
+        default=read_action(root["default"]),
+        digest=_digest(document.value),
+        ask=read_asking(root["ask"]),
+        costs=read_costs(root["costs"]),
+        source=document.source,
+        certificate_path=_certificate_path(root["certificate"]),
+        models=tuple(root.models),
+    )
+    _check_promises(root, policy)
+    if root.problems:
+        raise InvalidDocumentError(root.problems)
+    return certified(policy, load_certificate(path) if (path := policy.certificate_path) else None)
+
+
+def _certificate_path(node: Node) -> Path | None:
+    """The file that is named, beside the policy."""
+    name = node.text("")
+    return Path(node.document.source).parent / name if name else None
+
+
+def certified(policy: Policy, certificate: Certificate | None) -> Policy:
+    """Return the policy with the certificate in place of the one it had, if any.
+
+    Its `max_error` conditions then rely on the grants that are for them, and match nothing where
+    there is none. The digest follows: what a policy decides is told apart in its label.
+    """
+    rules = tuple(_relying(rule, certificate) for rule in policy.rules)
+    plain = policy.digest.partition("+")[0]
+    digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
+    return replace(policy, rules=rules, certificate=certificate, digest=digest)
+
+
+def _read_on_score_error(node: Node, mode: Mode) -> Deliver | Hold | Block:
+    """Without it, a missing score holds where the policy is enforced, and changes nothing else."""
+    if not node.is_present:
+        return Hold() if mode == "enforce" else Deliver()
+    names = list(node.value) if isinstance(node.value, dict) else [node.value]
+    if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
+        node.choice(ON_SCORE_ERROR, None)
+        return Hold()
+    action = read_action(node)
+    assert isinstance(action, Deliver | Hold | Block)
+    return action
+
+
+def _read_version(node: Node) -> int:
+    if node.is_present and (node.value != 1 or isinstance(node.value, bool | float)):
+        node.report(f"version must be 1, not {shown(node.value)}")
+    return 1
+
+
+def _read_name(node: Node) -> str:
+    name = node.text("")
+    if name and not NAME.fullmatch(name):
+        node.report(f"name must be at most 64 of a-z, 0-9 and -, not {shown(name)}")
+    return name
+
+
+def _relying(rule: Rule, certificate: Certificate | None) -> Rule:
+    """The rule with those grants of the certificate that are for it, the most specific first."""
+    condition = rule.when.confidence
+    if not isinstance(condition, MaxError):
+        return rule
+    grants = (
+        certificate.grants_for(condition.max_error, rule.name, rule.digest) if certificate else ()
+    )
+    return replace(rule, when=replace(rule.when, confidence=replace(condition, grants=grants)))
+
+
+def _check_promises(root: Node, policy: Policy) -> None:
+    """Refuse a policy that promises an error rate and then delivers whatever is left."""
+    is_promised = any(isinstance(rule.when.confidence, MaxError) for rule in policy.rules)
+    if is_promised and delivers(policy.default):
+        root["default"].report(
+            "default delivers what max_error did not certify; hold, clarify or block it, "
+            "or give its escalation an `otherwise` that does"
+        )
+
+
+def delivers(action: Action) -> bool:
+    """Whether the action can end in a reply of a model going out without another look."""
+    if isinstance(action, Escalate):
+        return action.otherwise is None or delivers(action.otherwise)
+    return isinstance(action, Deliver | Annotate)
+
+
+def _digest(value: Value) -> str:
+    return hashlib.sha256(canonical(value)).hexdigest()[:8]

@@ -1,0 +1,124 @@
+"""Rules: each with a name that can stand in a header, read in order, compiled for matching."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from policies.conditions.conditions import Test, When, read_when, test_of
+from policies.conditions.confidence import Band
+from policies.deciding.actions import Action, Annotate, Deliver, read_action
+from policies.reading.reading import Node, shown
+from policies.reading.yaml_builder import Value
+
+RULE_KEYS: Final = ("name", "when", "then", "shadow")
+RESERVED_RULE_NAMES: Final = ("default", "on_score_error", "ask")
+"""What stands in place of a rule's name where no rule decided."""
+
+MAX_RULE_NAME: Final = 64
+
+CompiledRule: TypeAlias = tuple[float, float, tuple[Test, ...], int, bool, bool]
+"""Lowest confidence, the one above the highest, the other tests, the rule's index, whether it
+needs a score, whether it is in shadow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to the completions for which the conditions hold.
+
+    A rule in shadow is recorded where it matches and decides nothing: the rules below it do.
+    """
+
+    name: str
+    when: When
+    then: Action
+    is_shadow: bool = False
+    line: int = field(default=1, compare=False)
+    digest: str = field(default="", compare=False)
+    """Changes with what reaches the rule and matches: its conditions, and those above that decide.
+    """
+
+
+@lru_cache(maxsize=4_096)
+def slug(rule_name: str) -> str:
+    """Write a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
+    decomposed = unicodedata.normalize("NFKD", rule_name.lower())
+    letters = "".join(each for each in decomposed if not unicodedata.combining(each))
+    ascii_only = letters.encode("ascii", "backslashreplace").decode("ascii")
+    return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")
+
+
+def read_rules(node: Node) -> tuple[Rule, ...]:
+    """Read the list of rules; problems are reported, see `policies.reading.reading`."""
+    rules: list[Rule] = []
+    taken: dict[str, str] = {}
+    above = hashlib.sha256()
+    for item in node.items():
+        item.check_keys(RULE_KEYS, required=("name", "then"))
+        name = _read_rule_name(item["name"], taken)
+        then = read_action(item["then"])
+        when = read_when(item["when"], restrains=not isinstance(then, Deliver | Annotate))
+        if isinstance(then, Deliver) and then.notice is not None and when.needs_tool_call:
+            item["then"].report(
+                f"{item['then']} puts a notice behind the text of a reply, and the rule is about "
+                "tool calls; annotate them, or hold them"
+            )
+        is_shadow = item["shadow"].flag(default=False)
+        conditions = above.copy()
+        conditions.update(canonical(item["when"].value))
+        rules.append(Rule(name, when, then, is_shadow, item.line, conditions.hexdigest()[:16]))
+        if not is_shadow:
+            above = conditions
+    # a misspelt `when` also looks like none, so this waits until all else is right
+    if not node.problems:
+        _check_reachable(node.items(), rules)
+    return tuple(rules)
+
+
+def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
+    """Read a name whose slug is not yet among the keys of `taken`, and add it there."""
+    name = node.text("")
+    label = slug(name)
+    if len(name) > MAX_RULE_NAME:
+        node.report(f"{node} must be at most {MAX_RULE_NAME} characters long")
+    elif name and not label:
+        node.report(f"{node} must contain a letter or digit, not {shown(name)}")
+    elif label in RESERVED_RULE_NAMES:
+        node.report(f"{node} cannot be {shown(name)}, the word for a decision without a rule")
+    elif taken.get(label) == name:
+        node.report(f"duplicate rule name {shown(name)}")
+    elif label in taken:
+        node.report(f"rule name {shown(name)} is {label!r} in headers, as is {taken[label]!r}")
+    if label:
+        taken.setdefault(label, name)
+    return name
+
+
+def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
+    for index, rule in enumerate(rules):
+        if rule.when == When() and not rule.is_shadow:
+            for item in items[index + 1 :]:
+                item.report(f"{item} can never match: rule {rule.name!r} has no conditions")
+            return
+
+
+def compiled(index: int, rule: Rule) -> CompiledRule:
+    """The rule in the form in which it is matched."""
+    condition, tests = rule.when.confidence, rule.when.tests
+    if condition is None:
+        return -math.inf, math.inf, tests, index, False, rule.is_shadow
+    if isinstance(condition, Band):
+        return condition.low, condition.high, tests, index, True, rule.is_shadow
+    by_confidence = test_of(rule.when, "confidence")
+    return -math.inf, math.inf, (*tests, by_confidence), index, True, rule.is_shadow
+
+
+def canonical(value: Value) -> bytes:
+    """The same bytes for the same meaning: key order, comments and layout do not count."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

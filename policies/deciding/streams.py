@@ -1,0 +1,140 @@
+"""Which streams a policy lets through live, and which have to be buffered until they are scored.
+
+What has gone out cannot be held. A stream is therefore buffered as soon as the policy could do
+anything but deliver it, judging by what is known when the request arrives. Where it could do so
+only because of a tool call, text passes through and tool calls wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from policies.conditions.conditions import When
+from policies.conditions.facts import Facts
+from policies.deciding.actions import changes_reply
+from policies.deciding.policy import Policy
+from policies.deciding.rules import RESERVED_RULE_NAMES
+from policies.reading.reading import either
+
+Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMode:
+    """How a stream is sent; `rule` is what makes it wait, as in `Decision.rule`, or None.
+
+    `buffer_tools` lets text through live and keeps tool calls back until they are scored.
+    """
+
+    mode: Mode
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """The mode of the streams that `when` admits; any but `buffer_tools` settles it."""
+
+    when: When
+    mode: Mode
+    rule: str
+
+
+def stream_mode(
+    policy: Policy,
+    *,
+    model: str,
+    domain: str | None = None,
+    tags: frozenset[str] = frozenset(),
+    team: str | None = None,
+    key: str | None = None,
+    n: int = 1,
+) -> StreamMode:
+    """Return how the stream of such a request has to be sent, as far as the policy goes.
+
+    A request that the policy asks several times (`Policy.ask`) is buffered.
+    """
+    request = Facts(None, model, stream=True, n=n, domain=domain, tags=tags, team=team, key=key)
+    if not policy.is_enforced:
+        return StreamMode("passthrough")
+    if policy.ask is not None and len(policy.ask.models_for(request)) > 1:
+        return StreamMode("buffer", "ask")
+    found = StreamMode("passthrough")
+    for gate in _gates(policy):
+        if not gate.when.admits(request):
+            continue
+        if gate.mode == "buffer":
+            return StreamMode("buffer", gate.rule)
+        if gate.mode == "passthrough":
+            break
+        if found.mode == "passthrough":
+            found = StreamMode("buffer_tools", gate.rule)
+    return found
+
+
+def stream_report(policy: Policy) -> list[str]:
+    """Describe how streams are sent, a sentence per line; the first line that fits a stream counts.
+
+    For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
+    calls in streams count besides.
+    """
+    if policy.ask is not None and policy.is_enforced:
+        scope = _scope(policy.ask.when) or "all streams"
+        asking = f"{scope} are buffered by ask"
+        return [asking] if scope == "all streams" else [asking, *_rule_report(policy)]
+    return _rule_report(policy)
+
+
+def _rule_report(policy: Policy) -> list[str]:
+    if not policy.is_enforced:
+        return ["all streams pass through, as the policy is in shadow mode"]
+    lines: dict[tuple[str, bool], str] = {}
+    is_first = True
+    for gate in _gates(policy):
+        scope, is_tools = _scope(gate.when), gate.mode == "buffer_tools"
+        rest = "all streams" if is_first or is_tools else "all other streams"
+        reason = gate.rule if gate.rule in RESERVED_RULE_NAMES else f"rule {gate.rule!r}"
+        lines.setdefault((scope, is_tools), _sentence(scope or rest, gate.mode, reason))
+        is_first = is_first and is_tools
+        if not scope and not is_tools:
+            break
+    return list(lines.values())
+
+
+def _sentence(streams: str, mode: Mode, reason: str) -> str:
+    if mode == "buffer_tools":
+        return f"tool calls in {streams} wait for their score by {reason}"
+    return f"{streams} {'are buffered' if mode == 'buffer' else 'pass through'} by {reason}"
+
+
+def _gates(policy: Policy) -> Iterator[_Gate]:
+    """Yield what decides the mode, first match first; the last gate admits every stream."""
+    for rule in policy.rules:
+        if rule.when.stream is False or rule.is_shadow:
+            continue
+        waits: Mode = "buffer_tools" if rule.when.needs_tool_call else "buffer"
+        if changes_reply(rule.then):
+            yield _Gate(rule.when, waits, rule.name)
+        elif rule.when.confidence is not None and policy.on_score_error.name != "deliver":
+            yield _Gate(rule.when, waits, "on_score_error")
+        elif not rule.when.looks_at_reply:
+            yield _Gate(rule.when, "passthrough", rule.name)
+    mode: Mode = "buffer" if changes_reply(policy.default) else "passthrough"
+    yield _Gate(When(), mode, "default")
+
+
+def _scope(when: When) -> str:
+    """Name the streams that the conditions on the request admit; empty for all of them."""
+    parts = []
+    if when.model:
+        parts.append(f"of {either(when.model.patterns)}")
+    if when.team:
+        parts.append(f"of team {either(when.team.patterns)}")
+    if when.key:
+        parts.append(f"with key {either(when.key.patterns)}")
+    if when.domain:
+        parts.append(f"in domain {either(when.domain.patterns)}")
+    if when.tags:
+        parts.append(f"tagged {either(sorted(when.tags))}")
+    return " ".join(("streams", *parts)) if parts else ""

@@ -1,0 +1,177 @@
+"""From PyYAML's events to plain values, with the line of each and whatever is wrong.
+
+Events, unlike PyYAML's nodes, come one by one without recursion: what is nested too deeply is
+refused before anything recurses, and no constructor of PyYAML ever sees the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+import yaml
+
+from policies.errors import InvalidDocumentError, Problem
+from policies.reading.scalars import Scalar, is_substitution, resolve, substitute
+
+Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
+
+Location: TypeAlias = tuple[str | int, ...]
+"""The way from the root to a value: keys of mappings and indexes of lists."""
+
+MAX_DEPTH: Final = 40
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Builder:
+    """Builds the value of one document.
+
+    `build` raises InvalidDocumentError only where it cannot go on; all other problems are
+    collected in `problems`, and the value means nothing once there is one.
+    """
+
+    def __init__(self, text: str, source: str, env: Mapping[str, str] | None) -> None:
+        self.problems: list[Problem] = []
+        self.lines: dict[Location, int] = {}
+        self._source = source
+        self._env = env
+        self._events = self._parse(text)
+
+    def build(self) -> Value:
+        """Return the document's value, None for an empty one."""
+        value: Value = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._report(event, "a second document starts here; a file holds one")
+                    break
+                value = self._value(next(self._events), ())
+        return value
+
+    def _parse(self, text: str) -> Iterator[yaml.Event]:
+        """Yield the events; the one place where PyYAML's errors become ours."""
+        try:
+            loader = yaml.SafeLoader(text)
+            while loader.check_event():
+                yield loader.get_event()  # type: ignore[no-untyped-call]  # so in the stubs
+        except yaml.YAMLError as error:
+            problem = _syntax_problem(error, text, self._source)
+            raise InvalidDocumentError([*self.problems, problem]) from error
+        # an escape such as "\UFFFFFFFF" or a %YAML version without end is no YAMLError
+        except (ValueError, OverflowError) as error:
+            message = "not valid YAML: a number is out of range"
+            problem = Problem(self._source, loader.line + 1, message)
+            raise InvalidDocumentError([*self.problems, problem]) from error
+
+    def _report(self, event: yaml.Event, message: str) -> None:
+        self.problems.append(Problem(self._source, _line(event), message))
+
+    def _value(self, event: yaml.Event, location: Location) -> Value:
+        self.lines.setdefault(location, _line(event))
+        self._refuse_extras(event)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if len(location) >= MAX_DEPTH:
+            self._report(event, f"nested more than {MAX_DEPTH} levels deep")
+            raise InvalidDocumentError(self.problems)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._list(location)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(location)
+        return None  # an alias, refused above
+
+    def _list(self, location: Location) -> list[Value]:
+        items: list[Value] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._value(event, (*location, len(items))))
+        return items
+
+    def _mapping(self, location: Location) -> dict[str, Value]:
+        mapping: dict[str, Value] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._key(event)
+            if key in mapping:
+                first = self.lines[*location, key]
+                self._report(event, f"duplicate key {key!r}, first on line {first}")
+            self.lines.setdefault((*location, key), _line(event))
+            mapping[key] = self._value(next(self._events), (*location, key))
+        return mapping
+
+    def _key(self, event: yaml.Event) -> str:
+        self._refuse_extras(event)
+        if not isinstance(event, yaml.ScalarEvent):
+            if not isinstance(event, yaml.AliasEvent):
+                self._report(event, "a key must be text")
+            raise InvalidDocumentError(self.problems)
+        key = event.value
+        self._check_unicode(event, key)
+        if key == "<<" and _is_plain(event):
+            self._report(event, "merge keys are not allowed")
+        elif _is_plain(event) and not isinstance(self._resolve(event, key), str):
+            self._report(event, f"a key must be text; put quotes around {key[:30]}")
+        return key
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        text = event.value
+        is_plain = _is_plain(event)
+        if self._env is not None and "${" in text:
+            is_plain = is_plain and is_substitution(text)
+            text, wrong = substitute(text, self._env)
+            for message in wrong:
+                self._report(event, message)
+        self._check_unicode(event, text)
+        return self._resolve(event, text) if is_plain else text
+
+    def _check_unicode(self, event: yaml.Event, text: str) -> None:
+        """Refuse what cannot be encoded, from an escape or the environment."""
+        if _SURROGATE.search(text):
+            self._report(event, "surrogates are not text; write the character itself")
+
+    def _resolve(self, event: yaml.Event, text: str) -> Scalar:
+        try:
+            return resolve(text)
+        except ValueError as error:
+            self._report(event, str(error))
+            return None
+
+    def _refuse_extras(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.AliasEvent):
+            message = f"alias *{event.anchor} is not allowed; text that begins with * needs quotes"
+            self._report(event, message)
+            return
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+            message = f"anchor &{event.anchor} is not allowed; text that begins with & needs quotes"
+            self._report(event, message)
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag:
+            self._report(event, "tags are not allowed; text that begins with ! needs quotes")
+
+
+def _is_plain(event: yaml.ScalarEvent) -> bool:
+    return event.style is None
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return Problem(source, line, f"the character U+{error.character:04X} is not allowed")
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Problem(source, 0, f"not valid YAML: {error}")
+    mark = error.problem_mark or error.context_mark
+    # PyYAML marks the end of its input with a NUL
+    problem = str(error.problem).replace(r"'\x00'", "the end of the file")
+    message = f"not valid YAML: {problem}"
+    if error.context:
+        message += f", {error.context}"
+    line = mark.line if mark else 0
+    if error.context == "while scanning an alias":
+        message += "; text that begins with * needs quotes"
+    elif "${" in "".join(text.splitlines()[line : line + 1]):
+        message += '; inside braces or brackets "${NAME}" needs quotes'
+    return Problem(source, line + 1, message)

@@ -1,0 +1,15 @@
+"""Policies looked at before they are live: fixtures, replays, explanations, lint, schema."""
+
+__all__ = [
+    "explanation",
+    "fixtures",
+    "linting",
+    "matches",
+    "possible",
+    "promotion",
+    "recorded",
+    "replays",
+    "schema",
+    "workflow_tables",
+    "workflows",
+]

@@ -1,0 +1,152 @@
+"""Why a policy decides as it does: each rule with each of its conditions, in words.
+
+print(explain(policy, facts))
+#   no   'irreversible tools'   tools: no call matches
+# shadow 'strict'               would hold
+#  yes   'unsure'               hold; confidence 0.4100 is below 0.5
+#        'unclear question'     not reached
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from policies.conditions.conditions import Calls, When, test_of
+from policies.conditions.confidence import Confidence, LowestShare, MaxError
+from policies.conditions.facts import Facts
+from policies.conditions.globs import Globs
+from policies.counting import counted
+from policies.deciding.decision import Decision, decide, decide_calls
+from policies.deciding.policy import Policy
+from policies.deciding.rules import Rule
+from policies.reading.reading import either
+from policies.trying.matches import held_reasons
+
+Verdict: TypeAlias = Literal["matched", "shadowed", "no score", "not matched", "not reached"]
+
+_SHOWN: Final = {
+    "matched": "yes",
+    "shadowed": "shadow",
+    "no score": "?",
+    "not matched": "no",
+    "not reached": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What became of one rule; `reasons` are the conditions that did not hold, or what it does and
+    why: which pattern matched, which number was below which."""
+
+    rule: str
+    line: int
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{_SHOWN[self.verdict]:>6}  {self.rule}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The decision with the way to it; with several tool calls, `calls` explain each alone."""
+
+    decision: Decision
+    rules: tuple[Trace, ...]
+    calls: tuple[tuple[str, Decision, tuple[Trace, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        decision = self.decision
+        lines = [f"{decision.label}: {decision.action.name}", *map(str, self.rules)]
+        if not decision.is_enforced:
+            lines[0] += " in shadow, so it was delivered"
+        for call, alone, traces in self.calls:
+            lines += [f"call of {call} alone: {alone.action.name}", *map(str, traces)]
+        return "\n".join(lines)
+
+
+def explain(policy: Policy, facts: Facts) -> Explanation:
+    """Return `decide(policy, facts)` with what became of every rule, in their order."""
+    decision = decide(policy, facts)
+    calls: tuple[tuple[str, Decision, tuple[Trace, ...]], ...] = ()
+    if len(facts.tools) > 1 and policy.looks_at_tools:
+        calls = tuple(
+            (call.name, alone, _traces(policy, facts, (call,)))
+            for call, alone in zip(facts.tools, decide_calls(policy, facts), strict=True)
+        )
+    return Explanation(decision, _traces(policy, facts, facts.tools), calls)
+
+
+def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
+    traces = []
+    is_decided = False
+    for rule in policy.rules:
+        verdict, reasons = _judged(rule, policy, facts, calls)
+        if is_decided:
+            verdict, reasons = "not reached", ("the decision was made above",)
+        is_decided = is_decided or verdict in ("matched", "no score")
+        traces.append(Trace(rule.name, rule.line, verdict, reasons))
+    if not is_decided:
+        then = (policy.default.name,)
+        return (*traces, Trace("default", 0, "matched", then))
+    return tuple(traces)
+
+
+def _judged(
+    rule: Rule, policy: Policy, facts: Facts, calls: Calls
+) -> tuple[Verdict, tuple[str, ...]]:
+    failed = tuple(
+        _reason(rule.when, name, facts)
+        for name in rule.when.given()
+        if not test_of(rule.when, name)(facts, calls)
+    )
+    if failed:
+        return "not matched", failed
+    if rule.is_shadow:
+        why = held_reasons(rule.when, facts, calls)
+        return "shadowed", (f"would {rule.then.name}", *why)
+    if rule.when.confidence is not None and facts.confidence is None:
+        return "no score", (f"needs a score, so on_score_error: {policy.on_score_error.name}",)
+    return "matched", (rule.then.name, *held_reasons(rule.when, facts, calls))
+
+
+def _reason(when: When, name: str, facts: Facts) -> str:
+    """Why a condition does not hold, in words."""
+    condition: Any = getattr(when, name)
+    if name == "confidence":
+        return _confidence_reason(condition, facts)
+    if name == "tools":
+        return "no tool call matches" if condition.patterns is not None else "it calls a tool"
+    if name == "calls":
+        return f"{counted(len(facts.tools), 'tool call')}, not {_range(condition)}"
+    fact = getattr(facts, name)
+    if isinstance(condition, range):
+        return f"{name} {fact} is not {_range(condition)}"
+    if isinstance(condition, bool):
+        return f"{name} is {str(fact).lower()}"
+    wanted = condition.patterns if isinstance(condition, Globs) else sorted(condition)
+    if name == "tags":
+        return f"no tag {either(wanted)}"
+    return f"{name} {'none' if fact is None else repr(fact)} is not {either(wanted)}"
+
+
+def _confidence_reason(condition: Confidence, facts: Facts) -> str:
+    if isinstance(condition, LowestShare):
+        share = facts.share_below
+        known = "too few replies are known" if share is None else f"{share:.4g} were less sure"
+        return f"confidence is not {condition}: {known}"
+    if isinstance(condition, MaxError):
+        grant = condition.grant(facts)
+        if grant is None:
+            return f"confidence is not {condition}: no certificate speaks about this reply"
+        return f"confidence {facts.confidence:.4f} is below the certified {grant.threshold:g}"
+    return f"confidence {facts.confidence:.4f} is not {condition}"
+
+
+def _range(numbers: range) -> str:
+    if len(numbers) == 1:
+        return str(numbers.start)
+    if numbers.stop > 10**9:
+        return f"at least {numbers.start}"
+    return f"from {numbers.start} below {numbers.stop}"

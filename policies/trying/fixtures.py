@@ -1,0 +1,130 @@
+"""Fixtures: recorded exchanges with the decision that a policy has to make, for `pinocchio test`.
+
+    name: an unsure mail waits for a person
+    facts: {confidence: 0.41, model: gpt-5.6, tools: [{name: send_email, arguments: {to: a@b.c}}]}
+    expect: {action: hold, rule: irreversible tools, queue: oncall}
+
+A file, YAML or JSON, holds one fixture or a list of them. `expect` says as much as matters; one
+word is the action. The decision is meant, also of a policy in shadow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from policies.conditions.facts import Facts
+from policies.deciding.actions import SEVERITY
+from policies.deciding.decision import Decision
+from policies.deciding.policy import Policy
+from policies.errors import InvalidDocumentError, Problem
+from policies.reading.reading import Node, shown
+from policies.reading.strict_yaml import load_document
+from policies.trying.explanation import Explanation, explain
+from policies.trying.recorded import read_facts
+
+EXPECTED: Final = ("action", "rule", "queue", "to", "label", "shadowed")
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """Facts and what is expected of them; `place` is file and line."""
+
+    name: str
+    facts: Facts
+    expected: Mapping[str, Any]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A fixture with what the policy said; without differences it is as expected."""
+
+    fixture: Fixture
+    differences: tuple[str, ...]
+    explanation: Explanation
+
+    def __str__(self) -> str:
+        if not self.differences:
+            return f"ok    {self.fixture.name}"
+        why = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
+        different = "\n".join(f"      {line}" for line in self.differences)
+        return f"DIFF  {self.fixture.name} ({self.fixture.place})\n{different}\n{why}"
+
+
+def load_fixtures(path: Path) -> list[Fixture]:
+    """Read a file, or all files of a folder by name; raises InvalidDocumentError, also for none."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES)
+    found = [fixture for file in files for fixture in _load(file)]
+    if not found:
+        raise InvalidDocumentError([Problem(str(path), 0, "there are no fixtures here")])
+    return found
+
+
+def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[Checked]:
+    """Decide on every fixture and compare."""
+    checked = []
+    for fixture in fixtures:
+        explanation = explain(policy, fixture.facts)
+        differences = _differences(fixture.expected, explanation.decision)
+        checked.append(Checked(fixture, differences, explanation))
+    return checked
+
+
+def decision_as_values(decision: Decision) -> dict[str, Any]:
+    """Return what `expect` can say about a decision."""
+    options = {name: getattr(decision.action, name, None) for name in ("queue", "to", "label")}
+    values = {"action": decision.action.name, "rule": decision.rule} | options
+    if decision.shadowed:
+        values["shadowed"] = [each.rule for each in decision.shadowed]
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, ...]:
+    found = decision_as_values(decision)
+    return tuple(
+        f"{name:9} expected {_word(wanted)}, got {_word(found.get(name))}"
+        for name, wanted in expected.items()
+        if wanted != found.get(name, [] if name == "shadowed" else None)
+    )
+
+
+def _word(value: Any) -> str:
+    return "nothing" if value in (None, []) else str(value)
+
+
+def _load(path: Path) -> list[Fixture]:
+    document = load_document(path)
+    root = Node.root(document, called="the fixture")
+    items = root.items() if isinstance(root.value, list) else [root]
+    fixtures = [_read(item) for item in items]
+    if root.problems:
+        raise InvalidDocumentError(root.problems)
+    return fixtures
+
+
+def _read(node: Node) -> Fixture:
+    node.check_keys(("name", "facts", "expect"), required=("name", "facts", "expect"))
+    expect = node["expect"]
+    expected: dict[str, Any] = {}
+    if isinstance(expect.value, str):
+        expected["action"] = expect.choice(SEVERITY, "deliver")
+    elif expect.is_present:
+        expect.check_keys(EXPECTED)
+        if not expect.value:
+            expect.report(f"{expect} expects nothing, not {shown(expect.value)}")
+        expected = {name: _expected(expect[name]) for name in EXPECTED if expect[name].is_present}
+    place = f"{node.document.source}:{node.line}"
+    return Fixture(node["name"].text(""), read_facts(node["facts"]), expected, place)
+
+
+def _expected(node: Node) -> Any:
+    name = node.location[-1]
+    if name == "shadowed":
+        return [item.text("") for item in node.items()]
+    return node.choice(SEVERITY, "deliver") if name == "action" else node.text("")

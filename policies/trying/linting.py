@@ -1,0 +1,250 @@
+"""What is suspicious in a policy although it can be used: warnings, printed by `pinocchio check`.
+
+    for warning in lint(policy, tools=("send_email", "search")):
+        print(warning)          # helpdesk.yaml:12: rule 'b' can never match: rule 'a' ...
+
+Rules that never match because of those above, rules that contradict each other or overlap so that
+their order decides, surer replies that are treated more strictly than less sure ones, escalations
+in a circle, tools that nobody has, promises that no certificate keeps, replies that do not suit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, takewhile
+from typing import Any, TypeAlias
+
+from policies.conditions.conditions import ToolCalls, When
+from policies.conditions.confidence import Band, MaxError
+from policies.conditions.globs import Globs, is_literal
+from policies.deciding.actions import Deliver, Escalate, Hold, severity
+from policies.deciding.policy import Policy
+from policies.deciding.rules import Rule
+from policies.errors import Problem
+from policies.reading.reading import suggestion
+
+_EVERYTHING = Band(-math.inf, math.inf)
+_Conditions: TypeAlias = tuple[Rule, Mapping[str, Any]]
+"""A rule and its conditions but that on confidence."""
+
+
+def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
+    """Return the warnings in the order of their lines; `tools` are the names of known tools."""
+    warnings = [
+        *_unreachable(policy),
+        *_overlapping(policy),
+        *_contradicting(policy),
+        *circles(policy),
+        *_promises(policy),
+        *_misplaced_replies(policy),
+    ]
+    if tools:
+        warnings += _unknown_tools(policy, tools)
+    return sorted(warnings, key=lambda warning: warning.line)
+
+
+def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
+    return Problem(policy.source, rule.line, f"rule {rule.name!r} {message}")
+
+
+def _unreachable(policy: Policy) -> Iterator[Problem]:
+    """Rules all of whose replies are decided on by rules above them."""
+    above: list[_Conditions] = []
+    for rule in policy.rules:
+        shadowing = _shadowing(above, rule)
+        if not rule.is_shadow:
+            above.append((rule, _but_confidence(rule.when)))
+        if shadowing:
+            names = " and ".join(repr(each.name) for each in shadowing)
+            they = "rule" if len(shadowing) == 1 else "rules"
+            same = shadowing[0].when == rule.when and shadowing[0].then != rule.then
+            why = "has the same conditions and another action" if same else "decides before it"
+            why = why if len(shadowing) == 1 else "decide before it"
+            yield _warning(policy, rule, f"can never match: {they} {names} {why}")
+
+
+def _shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
+    """The rules above it that leave a rule, or what is left of one, nothing to decide on."""
+    narrow = _but_confidence(rule.when)
+    return _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
+
+
+def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
+    """The rules, covering all but the confidence, whose bands leave nothing of this rule's."""
+    for each in above:
+        if each.when.confidence in (None, rule.when.confidence):
+            return [each]
+    wanted = _band(rule.when)
+    if wanted is None:
+        return []
+    uncovered, used = max(wanted.low, 0.0), []
+    banded = [(band, each) for each in above if (band := _band(each.when)) is not None]
+    for band, each in sorted(banded, key=lambda pair: pair[0].low):
+        if band.low <= uncovered < band.high:
+            uncovered = band.high
+            used.append(each)
+    is_covered = uncovered >= wanted.high or uncovered > 1.0
+    return sorted(used, key=lambda each: each.line) if is_covered else []
+
+
+def _band(when: When) -> Band | None:
+    """The confidences that a rule can match, None where they are not known beforehand."""
+    if when.confidence is None:
+        return _EVERYTHING
+    return when.confidence if isinstance(when.confidence, Band) else None
+
+
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+    """Whether all that the conditions of `narrow` match is matched by those of `wide`."""
+    return wide.keys() <= narrow.keys() and all(
+        _condition_covers(condition, narrow[name]) for name, condition in wide.items()
+    )
+
+
+def _condition_covers(one: Any, other: Any) -> bool:
+    """Whether a condition holds wherever `other`, one on the same fact, does."""
+    if isinstance(one, Globs):
+        return one.covers(other)
+    if isinstance(one, frozenset):
+        return bool(one >= other)
+    if isinstance(one, range):
+        return bool(one.start <= other.start and other.stop <= one.stop)
+    if isinstance(one, ToolCalls) and one.patterns is not None and other.patterns is not None:
+        mine = one.patterns
+        return all(any(each.covers(pattern) for each in mine) for pattern in other.patterns)
+    return bool(one == other)
+
+
+def _but_confidence(when: When) -> Mapping[str, Any]:
+    return {name: getattr(when, name) for name in when.given() if name != "confidence"}
+
+
+def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
+    """Pairs of rules that differ in nothing but their bands of confidence, the upper rule first."""
+    alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
+    for rule in policy.rules:
+        if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
+            alike[tuple(_but_confidence(rule.when).items())].append((rule, band))
+    for rules in alike.values():
+        for (upper, one), (lower, other) in combinations(rules, 2):
+            yield upper, one, lower, other
+
+
+def _overlapping(policy: Policy) -> Iterator[Problem]:
+    """Bands that cut into each other, neither within the other."""
+    for upper, one, lower, other in _comparable(policy):
+        low, high = max(one.low, other.low), min(one.high, other.high)
+        is_partial = low < min(high, 1.0) and not (
+            (one.low <= other.low and other.high <= one.high)
+            or (other.low <= one.low and one.high <= other.high)
+        )
+        if is_partial and upper.then != lower.then:
+            yield _warning(
+                policy,
+                lower,
+                f"overlaps rule {upper.name!r}, which decides {Band(low, high)} as it stands first",
+            )
+
+
+def _contradicting(policy: Policy) -> Iterator[Problem]:
+    """Actions that grow stricter as confidence grows."""
+    for upper, one, lower, other in _comparable(policy):
+        for sure, unsure in (((upper, one), (lower, other)), ((lower, other), (upper, one))):
+            is_surer = sure[1].low >= unsure[1].high
+            if is_surer and severity(sure[0].then) > severity(unsure[0].then):
+                yield _warning(
+                    policy,
+                    sure[0],
+                    f"treats surer replies more strictly than rule {unsure[0].name!r} "
+                    "treats less sure ones",
+                )
+
+
+def circles(policy: Policy) -> list[Problem]:
+    """Models that are escalated to and that rules, by name, escalate again to where they began.
+
+    A proxy refuses these: another question to a model that was unsure gains nothing. The first
+    circle is told: it comes out at each of its rules.
+    """
+    rules = [rule for rule in policy.rules if isinstance(rule.then, Escalate)]
+    return list(filter(None, (_circle(policy, rule, rules) for rule in rules)))[:1]
+
+
+def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
+    """The way from a rule's model to a model that the rule escalates, the shortest first."""
+    assert isinstance(rule.then, Escalate)
+    for to in rule.then.models:
+        reached, waiting = {to}, [to]
+        while waiting:
+            model = waiting.pop()
+            for each in rules:
+                if isinstance(each.then, Escalate) and _escalates(policy, each, model):
+                    waiting += [end for end in each.then.models if end not in reached]
+                    reached.update(each.then.models)
+        if again := [model for model in sorted(reached) if _escalates(policy, rule, model)]:
+            way = to if to in again else f"{to} and so to {again[0]}"
+            hint = f"decide about {again[0]} in a rule above it"
+            message = f"escalates in a circle: to {way}, which it escalates; {hint}"
+            return _warning(policy, rule, message)
+    return None
+
+
+def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
+    """Whether the rule is about this model by name, and not left without its replies by others."""
+    if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
+        return False
+    narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
+    above = takewhile(lambda each: each.name != rule.name, policy.rules)
+    deciding = [(each, _but_confidence(each.when)) for each in above if not each.is_shadow]
+    return not _shadowing(deciding, narrowed)
+
+
+def _promises(policy: Policy) -> Iterator[Problem]:
+    """Error rates that nothing proves, or that a missing score gets around."""
+    for index, rule in enumerate(policy.rules):
+        condition = rule.when.confidence
+        if not isinstance(condition, MaxError):
+            continue
+        if not condition.grants:
+            why = "does not grant it" if policy.certificate else "is not there"
+            yield _warning(
+                policy,
+                rule,
+                f"never matches: a certificate for max_error {condition.max_error:g} {why}; "
+                "`pinocchio certify` writes one",
+            )
+        is_partial = index > 0 or rule.when.given() != ["confidence"]
+        if is_partial and any(grant.scope.rule is None for grant in condition.grants):
+            message = (
+                "relies on a threshold certified for replies that do not all reach it; "
+                f"certify it with --policy and --rule {rule.name!r}"
+            )
+            yield _warning(policy, rule, message)
+        if policy.is_enforced and policy.on_score_error == Deliver():
+            message = "promises an error rate, but on_score_error delivers what has no score"
+            yield _warning(policy, rule, message)
+
+
+def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
+    """Holds whose reply does not suit the completions that the rule is about."""
+    for rule in policy.rules:
+        if not isinstance(hold := rule.then, Hold):
+            continue
+        if rule.when.needs_tool_call and "placeholder" in (hold.reply, hold.otherwise):
+            message = "answers tool calls with prose, which an agent takes for the model's own"
+            yield _warning(policy, rule, f"{message}; leave `reply` out or make it an error")
+        if rule.when.stream is True and hold.reply == "async":
+            message = "is about streams, to which no 202 can be the answer"
+            yield _warning(policy, rule, f"{message}; what `otherwise` says will be sent")
+
+
+def _unknown_tools(policy: Policy, tools: Collection[str]) -> Iterator[Problem]:
+    for rule in policy.rules:
+        patterns = (rule.when.tools.patterns if rule.when.tools else None) or ()
+        for name in (name for pattern in patterns for name in pattern.names.patterns):
+            if not any(map(Globs((name,)).match, tools)):
+                hint = suggestion(name, tools) if is_literal(name) else ""
+                yield _warning(policy, rule, f"is about {name!r}, which no known tool is{hint}")

@@ -1,0 +1,143 @@
+"""What of a rule matched, in words: which pattern which call, which fact which condition.
+
+refund_order matches refund*
+run_sql matches run_*, sql *DELETE*
+confidence 0.8456 is below 0.9
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from policies.conditions.conditions import Calls, ToolCalls, When
+from policies.conditions.confidence import Band, Confidence, LowestShare, MaxError
+from policies.conditions.facts import UNREADABLE, Facts, ToolCall
+from policies.conditions.globs import Globs
+from policies.conditions.tool_patterns import (
+    ArgumentPattern,
+    NumberTest,
+    TextTest,
+    ToolPattern,
+    WordsTest,
+)
+from policies.conditions.tool_words import Phrases, words_in
+from policies.counting import counted
+from policies.deciding.rules import Rule
+
+
+def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
+    """Why the conditions of a rule that matched hold, one sentence each, calls first."""
+    found = [reason for call in calls if (reason := call_reason(when.tools, call))]
+    if when.confidence is not None and facts.confidence is not None:
+        found.append(_confidence_reason(when.confidence, facts))
+    names = (name for name in when.given() if name not in ("tools", "confidence"))
+    return (*found, *(_fact_reason(getattr(when, name), name, facts) for name in names))
+
+
+def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
+    """Which pattern a call matches; None where none does, and where any call would."""
+    for pattern in (tools.patterns or ()) if tools is not None else ():
+        if pattern.match(call):
+            told = _pattern(pattern, call)
+            return f"{call.name} matches {told}" if told else None
+    return None
+
+
+def risk_of(rule: Rule, call: ToolCall) -> str | None:
+    """Which pattern of a rule a call matches, for a reviewer; None where it matches none."""
+    return call_reason(rule.when.tools, call)
+
+
+def threshold_of(rule: Rule) -> tuple[float, bool] | None:
+    """The number that a rule compares the confidence with, and whether it is for those below.
+
+    None for a rule that compares it with none, or with a share of the traffic.
+    """
+    condition = rule.when.confidence
+    if isinstance(condition, Band):
+        is_below = not math.isinf(condition.high)
+        return (condition.high, True) if is_below else (condition.low, False)
+    if isinstance(condition, MaxError) and condition.grants:
+        return condition.grants[0].threshold, False
+    return None
+
+
+def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
+    """What of a pattern the call matches, without what only says that any does."""
+    name = _first(pattern.names, call.name)
+    told = [name] if name != "*" else []
+    if pattern.words is not None:
+        told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
+    return ", ".join([*told, *(_argument(each, call) for each in pattern.arguments)])
+
+
+def _first(globs: Globs, text: str) -> str:
+    """The first of the patterns that matches by itself."""
+    alone = (each for each in globs.patterns if Globs((each,)).match(text))
+    return next(alone, globs.patterns[0] if globs.patterns else "*")
+
+
+def _argument(pattern: ArgumentPattern, call: ToolCall) -> str:
+    name = ".".join(pattern.path) or "any argument"
+    if pattern.is_present is not None and not pattern.tests and pattern.words is None:
+        return f"with {name}" if pattern.is_present else f"without {name}"
+    return " ".join([name, *_found_words(pattern, call), *map(_test, pattern.tests)])
+
+
+def _found_words(pattern: ArgumentPattern, call: ToolCall) -> list[str]:
+    """The phrases that stand in the call, of perhaps hundreds that were looked for."""
+    if pattern.words is None:
+        return []
+    values = call.values()
+    phrases = pattern.words.phrases.phrases
+    found = [
+        each
+        for each in phrases
+        if values is not UNREADABLE
+        and replace(pattern, words=WordsTest(Phrases((each,)))).holds(values, if_unknown=False)
+    ]
+    return [f"with {_either(found or phrases[:3])}"]
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(words[:3])
+
+
+def _test(test: Any) -> str:
+    if isinstance(test, TextTest):
+        return ("not " if test.is_not else "") + " or ".join(test.globs.patterns)
+    return _range(test) if isinstance(test, NumberTest) else str(test)
+
+
+def _range(test: NumberTest) -> str:
+    if test.low == test.high:
+        return f"{test.low:g}"
+    low = f"{'at least' if test.has_low else 'above'} {test.low:g}"
+    high = f"{'at most' if test.has_high else 'below'} {test.high:g}"
+    ends = [] if math.isinf(test.low) else [low]
+    return " and ".join(ends if math.isinf(test.high) else [*ends, high])
+
+
+def _confidence_reason(condition: Confidence, facts: Facts) -> str:
+    sure = f"confidence {facts.confidence:.4f}"
+    if isinstance(condition, LowestShare):
+        return f"{sure} is {condition}"
+    grant = condition.grant(facts) if isinstance(condition, MaxError) else None
+    if grant is not None:
+        return f"{sure} is at least the certified {grant.threshold:g}"
+    return f"{sure} is {condition}"
+
+
+def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
+    if name == "calls":
+        return counted(len(facts.tools), "tool call")
+    if name == "tags":
+        return f"tag {', '.join(sorted(condition & facts.tags))}"
+    fact = getattr(facts, name)
+    if isinstance(condition, Globs):
+        pattern = _first(condition, fact)
+        return f"{name} is {fact}" if pattern == fact else f"{name} {fact} matches {pattern}"
+    return f"{name} is {str(fact).lower() if isinstance(fact, bool) else fact}"

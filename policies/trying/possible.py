@@ -1,0 +1,87 @@
+"""What a policy may have decided on a reply of which the record lacks facts.
+
+    possible_decisions(policy, facts, frozenset({"arguments"}))   # (Hold.., Deliver..)
+
+A condition on what is not known may hold or not: each rule that may match is one possibility, down
+to the first that surely matches. What the very same version of the policy decided at the time, the
+`label` that stands in the record, is no longer a question. So a range between possibilities holds
+the truth, where a fact that is taken as matched, or as missing, would be a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policies.conditions.conditions import Calls, ToolCalls, test_of
+from policies.conditions.facts import Facts
+from policies.deciding.decision import Decision, decide, decision_at, strictest
+from policies.deciding.policy import Policy
+from policies.deciding.rules import Rule
+
+Lacks = frozenset[str]
+"""Names of facts; `arguments` are those of tool calls."""
+
+
+def possible_decisions(
+    policy: Policy, facts: Facts, lacks: Lacks, label: str | None = None
+) -> tuple[Decision, ...]:
+    """Return what the policy may say, each decision once; one where the facts are enough.
+
+    `label` is what a decision was recorded under, None where it is not known or not of these facts
+    alone. Rules in shadow are left out of the decisions where facts are lacking.
+    """
+    if lacks.isdisjoint(policy.looks_at):
+        return (decide(policy, facts),)
+    found = _possible(policy, facts, facts.tools, lacks)
+    if len(facts.tools) > 1:
+        for call in facts.tools:
+            alone = _possible(policy, facts, (call,), lacks)
+            found = _once(strictest((one, other)) for one in found for other in alone)
+    return tuple(each for each in found if each.label == label) or found
+
+
+def _once(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    return tuple({each.label: each for each in decisions}.values())
+
+
+def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple[Decision, ...]:
+    """The decisions of the rules that may match, and of the first that surely does."""
+    found = []
+    for index, rule in enumerate(policy.rules):
+        holds = None if rule.is_shadow else _holds(rule, facts, calls, lacks)
+        if rule.is_shadow or holds is False:
+            continue
+        is_without_score = rule.when.confidence is not None and facts.confidence is None
+        found.append(decision_at(policy, (index, is_without_score, ())))
+        if holds:
+            return tuple(found)
+    return (*found, decision_at(policy, (-1, False, ())))
+
+
+def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
+    """Whether a rule matches; None where that depends on what is lacking."""
+    each = [_condition_holds(rule, name, facts, calls, lacks) for name in rule.when.given()]
+    if False in each:
+        return False
+    return None if None in each else True
+
+
+def _condition_holds(
+    rule: Rule, name: str, facts: Facts, calls: Calls, lacks: Lacks
+) -> bool | None:
+    fact = "tools" if name == "calls" else name
+    if fact in lacks:
+        return None
+    if name == "tools" and rule.when.tools is not None and "arguments" in lacks:
+        return _names_match(rule.when.tools, calls)
+    return test_of(rule.when, name)(facts, calls)
+
+
+def _names_match(tools: ToolCalls, calls: Calls) -> bool | None:
+    """Whether calls match whose arguments are not known."""
+    if tools.patterns is None:
+        return not calls
+    pairs = [(each, call) for call in calls for each in tools.patterns if each.has_name(call.name)]
+    if any(not each.arguments for each, _ in pairs):
+        return True
+    return None if pairs else False

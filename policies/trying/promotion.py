@@ -1,0 +1,78 @@
+"""Taking a policy, or one of its rules, out of shadow: its text with one word changed.
+
+promoted(text, "helpdesk.yaml", rule="strict")      # shadow: true  -> shadow: false
+promoted(text, "helpdesk.yaml")                     # mode: shadow  -> mode: enforce
+
+Comments and layout stay. What comes out is read again: it differs from what was in nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from policies.deciding.policy import Policy, certified, parse_policy
+from policies.deciding.rules import Rule
+from policies.errors import InvalidDocumentError
+from policies.reading.reading import suggestion
+from policies.reading.strict_yaml import parse_document
+from policies.reading.yaml_builder import Location
+
+_MODE: Final = re.compile(r"""(?P<before>\bmode["']?\s*:\s*["']?)shadow\b""")
+_SHADOW: Final = re.compile(r"""(?P<before>\bshadow["']?\s*:\s*)(?:true|True|TRUE)\b""")
+
+
+def promoted(text: str, source: str, rule: str | None = None) -> str:
+    """Return the text with the rule, or without one the policy, live.
+
+    Raises ValueError with a sentence where it is live already or cannot be changed in place, and
+    InvalidDocumentError where the policy is, or would be, none.
+    """
+    before = parse_policy(text, source)
+    if rule is None:
+        if before.is_enforced:
+            raise ValueError(f"policy {before.name} is enforced already")
+        wanted, location = replace(before, mode="enforce"), ("mode",)
+        return _changed(text, wanted, location, _MODE, "enforce")
+    index = _index(before, rule)
+    rules = list(before.rules)
+    rules[index] = replace(rules[index], is_shadow=False)
+    wanted = replace(before, rules=tuple(rules))
+    return _changed(text, wanted, ("rules", index, "shadow"), _SHADOW, "false")
+
+
+def _index(policy: Policy, name: str) -> int:
+    for index, rule in enumerate(policy.rules):
+        if rule.name == name:
+            if not rule.is_shadow:
+                raise ValueError(f"rule {name!r} of policy {policy.name} is not in shadow")
+            return index
+    hint = suggestion(name, [rule.name for rule in policy.rules])
+    raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
+
+
+def _changed(
+    text: str, wanted: Policy, location: Location, pattern: re.Pattern[str], word: str
+) -> str:
+    """The text with the word in the one place on the line that makes it the policy wanted."""
+    number = parse_document(text, wanted.source).line(location)
+    lines = text.splitlines(keepends=True)
+    line = lines[number - 1]
+    refused: InvalidDocumentError | None = None
+    for match in pattern.finditer(line):
+        changed = line[: match.start()] + match["before"] + word + line[match.end() :]
+        candidate = "".join((*lines[: number - 1], changed, *lines[number:]))
+        try:
+            if _meaning(parse_policy(candidate, wanted.source)) == _meaning(wanted):
+                return candidate
+        except InvalidDocumentError as error:
+            refused = error
+    if refused is not None:
+        raise refused
+    raise ValueError(f"{wanted.source}:{number}: this is not written plainly; change it by hand")
+
+
+def _meaning(policy: Policy) -> tuple[str, tuple[Rule, ...]]:
+    """What promoting is about; grants for rules may end with it."""
+    return policy.mode, certified(policy, None).rules

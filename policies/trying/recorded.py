@@ -1,0 +1,98 @@
+"""Facts as plain values and back: what a record keeps, a fixture says and a replay reads.
+
+    {"confidence": 0.41, "model": "gpt-5.6", "tools": [{"name": "search", "arguments": {"q": "x"}}]}
+
+Facts that stand at their default are left out. Arguments are an object, or the JSON text as it
+arrived.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Final, cast
+
+from policies.conditions.facts import Facts, ToolCall
+from policies.errors import InvalidDocumentError
+from policies.reading.reading import Node, shown
+from policies.reading.strict_yaml import Document
+from policies.reading.yaml_builder import Value
+
+FACTS: Final = tuple(each.name for each in fields(Facts))
+
+
+def facts_as_values(facts: Facts) -> dict[str, Any]:
+    """Return the facts as JSON can hold them; what stands at its default is left out."""
+    values = {
+        each.name: getattr(facts, each.name)
+        for each in fields(Facts)
+        if each.default is MISSING or getattr(facts, each.name) != each.default
+    }
+    if "tags" in values:
+        values["tags"] = sorted(facts.tags)
+    if "tools" in values:
+        values["tools"] = [{"name": c.name, "arguments": c.arguments} for c in facts.tools]
+    return values
+
+
+def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
+    """Return the facts that such values say; raises InvalidDocumentError."""
+    root = Node.root(Document(cast(Value, dict(values)), source, {}), called="the facts")
+    facts = read_facts(root)
+    if root.problems:
+        raise InvalidDocumentError(root.problems)
+    return facts
+
+
+def read_facts(node: Node) -> Facts:
+    """Read facts; problems are reported, see `policies.reading.reading`."""
+    node.check_keys(FACTS, required=("model",))
+    return Facts(
+        confidence=_share(node["confidence"]),
+        model=node["model"].text(""),
+        tools=_tools(node["tools"]),
+        n=_whole(node["n"], 1),
+        tags=frozenset(node["tags"].texts()) if node["tags"].value else frozenset(),
+        length=_whole(node["length"], 0),
+        share_below=_share(node["share_below"]),
+        stream=node["stream"].flag(default=False),
+        refusal=node["refusal"].flag(default=False),
+        finish_reason=_text(node["finish_reason"]),
+        domain=_text(node["domain"]),
+        team=_text(node["team"]),
+        key=_text(node["key"]),
+        calibrator=_text(node["calibrator"]),
+        conversation=_text(node["conversation"]),
+    )
+
+
+def _text(node: Node) -> str | None:
+    return node.text("") if node.value is not None else None
+
+
+def _share(node: Node) -> float | None:
+    return node.number(0.0, low=0.0, high=1.0) if node.value is not None else None
+
+
+def _whole(node: Node, default: int) -> int:
+    number = node.number(default, low=0)
+    if number != int(number):
+        node.report(f"{node} must be a whole number, not {number:g}")
+    return int(number)
+
+
+def _tools(node: Node) -> tuple[ToolCall, ...]:
+    calls = []
+    for item in node.items():
+        if isinstance(item.value, str):
+            calls.append(ToolCall(item.value))
+            continue
+        item.check_keys(("name", "arguments"), required=("name",))
+        arguments = item["arguments"].value if item["arguments"].is_present else {}
+        if not isinstance(arguments, str | dict):
+            problem = f"{item['arguments']} must be an object or its JSON, not {shown(arguments)}"
+            item["arguments"].report(problem)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        calls.append(ToolCall(item["name"].text(""), text))
+    return tuple(calls)

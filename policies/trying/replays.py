@@ -1,0 +1,361 @@
+"""What a policy would have done with recorded replies, beside what another one does.
+
+    result = replay(policy, exchanges, before=old)
+    result.after.coverage, result.after.queues      # delivered share, reviews by queue
+    print(result)
+
+A policy in shadow is replayed as if it were enforced. What an escalation or a clarification would
+have led to is not known: such replies count as that and nothing else. Where a record lacks what a
+rule looks at, the decision that the same policy made stands; any other is a range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from policies.binomial import interval
+from policies.certifying.independence import SeenConversations
+from policies.conditions.confidence import LowestShare
+from policies.conditions.facts import Facts
+from policies.conditions.ranking import RecentConfidences
+from policies.counting import counted
+from policies.deciding.actions import Hold
+from policies.deciding.costs import Costs
+from policies.deciding.decision import Decision
+from policies.deciding.policy import Policy
+from policies.trying.possible import possible_decisions
+
+DAY_S = 86_400.0
+LEAST_DAYS = 0.8
+Possible: TypeAlias = tuple[Decision, ...]
+"""One decision, or those among which the record does not tell; never none."""
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A recorded reply; `is_correct` is its label or a reviewer's verdict, None for none.
+
+    `at_s` is when it was, in seconds since the epoch. `lacks` names the facts that were not
+    recorded, which then stand at their defaults. `label` is that of the decision at the time, None
+    where it is not known or was not made of these facts alone.
+    """
+
+    facts: Facts
+    is_correct: bool | None = None
+    at_s: float | None = None
+    lacks: frozenset[str] = frozenset()
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Wrong replies among the delivered ones, of each conversation one.
+
+    `wrong` of `labelled` delivered replies are known to be wrong, a share within `rate` at 95 %
+    confidence (Clopper-Pearson). `expected` is what the confidences say about all that have one,
+    within `low` and `high` at 95 %, if they are calibrated (sums of 1 - confidence).
+    """
+
+    labelled: int = 0
+    wrong: int = 0
+    scored: int = 0
+    expected: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def rate(self) -> tuple[float, float]:
+        return interval(self.wrong, self.labelled)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.labelled:
+            low, high = self.rate
+            share = self.wrong / self.labelled
+            parts.append(
+                f"{self.wrong} of {self.labelled} labelled are wrong "
+                f"({share:.1%}, 95 % interval {low:.1%} to {high:.1%})"
+            )
+        if self.scored:
+            parts.append(
+                f"if the confidences are right, {self.expected:.0f} of {self.scored} scored are "
+                f"wrong ({self.low:.0f} to {self.high:.0f})"
+            )
+        return "; ".join(parts) or "nothing is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one policy makes of the replies: counts by action, by rule and by queue.
+
+    `unknown` replies have more than one possible action, because the record lacks facts: they are
+    in none of `actions` and `queues`, and in `errors` not either. What they may come to makes the
+    most that is delivered, waits in a queue (`most_queued`) and is paid (`most_cost`).
+    """
+
+    policy: str
+    replies: int
+    actions: Mapping[str, int]
+    rules: Mapping[str, int]
+    queues: Mapping[str, int]
+    errors: Errors
+    days: float | None = None
+    cost: float | None = None
+    manual_cost: float | None = None
+    currency: str = ""
+    unknown: int = 0
+    lacks: tuple[str, ...] = ()
+    delivered: int = 0
+    most_delivered: int = 0
+    most_queued: Mapping[str, int] = field(default_factory=dict)
+    most_cost: float | None = None
+
+    @property
+    def coverage(self) -> float:
+        """The share of the replies that surely goes out by itself."""
+        return self.delivered / self.replies if self.replies else 0.0
+
+    @property
+    def most_coverage(self) -> float:
+        """The share of the replies that may go out by itself."""
+        return self.most_delivered / self.replies if self.replies else 0.0
+
+    def __str__(self) -> str:
+        share, surely = f"{self.coverage:.1%}", ""
+        if self.unknown:
+            share = f"between {share} and {self.most_coverage:.1%}"
+            surely = "surely "
+        lines = [f"{self.policy}: {share} of {counted(self.replies, 'reply', 'replies')} delivered"]
+        if self.unknown:
+            lacks = " and ".join(map(repr, self.lacks))
+            lines.append(f"  {self.unknown} of them cannot be told: the record lacks {lacks}")
+        lines.append(f"  errors {surely}delivered, one reply of each conversation: {self.errors}")
+        lines += [self._queue(queue) for queue in sorted(self.most_queued)]
+        if self.cost is not None and self.manual_cost is not None:
+            most = f" to {self.most_cost:,.2f}" if self.most_cost != self.cost else ""
+            lines.append(
+                f"  cost: {self.cost:,.2f}{most} {self.currency}; "
+                f"all by hand: {self.manual_cost:,.2f} {self.currency}"
+            )
+        lines += [f"  {count:7}  {rule}" for rule, count in self.rules.items()]
+        return "\n".join(lines)
+
+    def _queue(self, queue: str) -> str:
+        low, high = self.queues.get(queue, 0), self.most_queued[queue]
+
+        def shown(numbers: Sequence[str]) -> str:
+            return " to ".join(dict.fromkeys(numbers))
+
+        both = (low, high)
+        parts = [shown([f"{each / self.replies:.1%}" for each in both])]
+        if self.days:
+            parts.append(f"{shown([f'{each / self.days:.1f}' for each in both])} a day")
+        return f"  review queue {queue}: {shown([str(each) for each in both])} ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Both sides and every way from one decision to another, the most frequent first.
+
+    Of `unknown` replies it cannot be told whether they are treated differently.
+    """
+
+    before: Side | None
+    after: Side
+    changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    lacks: Mapping[str, int] = field(default_factory=dict)
+    unknown: int = 0
+
+    def __str__(self) -> str:
+        lines = [str(side) for side in (self.before, self.after) if side is not None]
+        if self.before is not None:
+            changed, all_replies = sum(self.changes.values()), self.after.replies
+            most = f" to {changed + self.unknown}" if self.unknown else ""
+            are = "reply is" if all_replies == 1 else "replies are"
+            lines.append(f"{changed}{most} of {all_replies} {are} treated differently")
+        lines += [f"  {n:7}  {old} -> {new}" for (old, new), n in self.changes.items()]
+        lines += [
+            f"{counted(n, 'reply lacks', 'replies lack')} {name!r}, which a rule looks at"
+            for name, n in self.lacks.items()
+        ]
+        return "\n".join(lines)
+
+
+def replay(
+    policy: Policy,
+    exchanges: Iterable[Exchange],
+    *,
+    before: Policy | None = None,
+    costs: Costs | None = None,
+) -> Replay:
+    """Decide on every exchange; `costs` take the place of those that the policies state."""
+    read = _ranked(exchanges, [policy, before] if before else [policy])
+    after = _decided(policy, read)
+    lacks = _lacking(policy, read, after)
+    sides = [_side(policy, read, after, costs)]
+    if before is None:
+        return Replay(None, sides[0], {}, dict(lacks.most_common()))
+    earlier = _decided(before, read)
+    sides.append(_side(before, read, earlier, costs or policy.costs))
+    changes, unknown = _changes(list(zip(earlier, after, strict=True)), policy == before)
+    lacks |= _lacking(before, read, earlier)  # the larger count of both
+    return Replay(sides[1], sides[0], changes, dict(lacks.most_common()), unknown)
+
+
+def _decided(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
+    return [possible_decisions(policy, each.facts, each.lacks, each.label) for each in exchanges]
+
+
+def _is_known(possible: Possible) -> bool:
+    """Whether what happens is the same, whatever the record lacks."""
+    return all(each.action == possible[0].action for each in possible)
+
+
+def _changes(
+    pairs: Sequence[tuple[Possible, Possible]], is_same_policy: bool
+) -> tuple[dict[tuple[str, str], int], int]:
+    """What surely changes, and of how many replies it cannot be told."""
+    changes, unknown = Counter[tuple[str, str]](), 0
+    for old, new in () if is_same_policy else pairs:
+        old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
+        if old_actions.isdisjoint(new_actions):
+            changes[shown_decisions(old), shown_decisions(new)] += 1
+        elif not (_is_known(old) and _is_known(new)):
+            unknown += 1
+    return dict(changes.most_common()), unknown
+
+
+def shown_decision(decision: Decision) -> str:
+    """Name action and rule: `hold by rule 'unsure'`."""
+    if decision.because == "rule":
+        return f"{decision.action.name} by rule {decision.rule!r}"
+    return f"{decision.action.name} by {decision.rule}"
+
+
+def shown_decisions(possible: Possible) -> str:
+    """The same of all that are possible: `hold by rule 'unsure' or deliver by default`."""
+    return " or ".join(map(shown_decision, possible))
+
+
+def _side(
+    policy: Policy,
+    exchanges: Sequence[Exchange],
+    decisions: Sequence[Possible],
+    costs: Costs | None,
+) -> Side:
+    costs = costs or policy.costs
+    known = [each[0] for each in decisions if _is_known(each)]
+    pairs = list(zip(exchanges, decisions, strict=True))
+    delivered = [each for each, possible in pairs if all(map(_is_delivered, possible))]
+    maybe = [each for each, possible in pairs if any(map(_is_delivered, possible))]
+    price = most = manual = None
+    if costs is not None:
+        price = _price(costs, decisions, delivered, min)
+        most = _price(costs, decisions, maybe, max)
+        manual = costs.manual * len(decisions)
+    return Side(
+        f"{policy.name}@{policy.digest}",
+        len(decisions),
+        dict(Counter(each.action.name for each in known)),
+        dict(Counter(map(shown_decisions, decisions)).most_common()),
+        dict(Counter(d.action.queue for d in known if isinstance(d.action, Hold))),
+        _errors(_one_per_conversation(delivered)),
+        _days(exchanges),
+        price,
+        manual,
+        costs.currency if costs else "",
+        len(decisions) - len(known),
+        tuple(_lacking(policy, exchanges, decisions)),
+        len(delivered),
+        len(maybe),
+        dict(Counter(queue for each in decisions for queue in _queues(each))),
+        most,
+    )
+
+
+def _is_delivered(decision: Decision) -> bool:
+    return decision.action.name in ("deliver", "annotate")
+
+
+def _queues(possible: Possible) -> set[str]:
+    return {each.action.queue for each in possible if isinstance(each.action, Hold)}
+
+
+def _price(
+    costs: Costs,
+    decisions: Sequence[Possible],
+    delivered: Sequence[Exchange],
+    which: Callable[[Iterable[float]], float],
+) -> float:
+    """What all of it costs, the cheapest or the dearest (`which`) of what is possible."""
+    errors = _errors(delivered)
+    wrong = errors.wrong if errors.labelled else errors.expected
+    each = (which([costs.of(decision.action) for decision in possible]) for possible in decisions)
+    return math.fsum(each) + costs.error * wrong
+
+
+def _errors(delivered: Sequence[Exchange]) -> Errors:
+    labels = [each.is_correct for each in delivered if each.is_correct is not None]
+    confidences = [c for each in delivered if (c := each.facts.confidence) is not None]
+    expected = math.fsum(1.0 - confidence for confidence in confidences)
+    # the sum of independent errors, near enough to normal
+    spread = Z_95 * math.sqrt(math.fsum(c * (1.0 - c) for c in confidences))
+    low, high = max(0.0, expected - spread), min(float(len(confidences)), expected + spread)
+    return Errors(len(labels), labels.count(False), len(confidences), expected, low, high)
+
+
+def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """One exchange of each conversation, one with a label where there is any: intervals suppose
+    replies that have nothing to do with each other."""
+    seen = SeenConversations(None, None)
+    labelled_first = sorted(exchanges, key=lambda each: each.is_correct is None)
+    return [each for each in labelled_first if seen.is_first(each.facts.conversation)]
+
+
+def telling_days(span_s: float) -> float | None:
+    """The days in a span of traffic; None for so short a time that it says nothing about a day."""
+    days = span_s / DAY_S
+    return days if days >= LEAST_DAYS else None
+
+
+def _days(exchanges: Sequence[Exchange]) -> float | None:
+    times = [each.at_s for each in exchanges if each.at_s is not None]
+    return telling_days(max(times) - min(times)) if times else None
+
+
+def _lacking(
+    policy: Policy, exchanges: Sequence[Exchange], decisions: Sequence[Possible]
+) -> Counter[str]:
+    """How many exchanges lack each fact on which it depends what happens to them."""
+    unknown = (
+        e for e, possible in zip(exchanges, decisions, strict=True) if not _is_known(possible)
+    )
+    return Counter(name for each in unknown for name in sorted(each.lacks & policy.looks_at))
+
+
+def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:
+    """The exchanges, with what `lowest_share` looks at where it was not recorded.
+
+    As it would have been live: each confidence among those of its model before it, one of each
+    conversation.
+    """
+    conditions = (rule.when.confidence for policy in policies for rule in policy.rules)
+    if not any(isinstance(condition, LowestShare) for condition in conditions):
+        return list(exchanges)
+    recent: defaultdict[str, RecentConfidences] = defaultdict(RecentConfidences)
+    counted: defaultdict[str, SeenConversations] = defaultdict(SeenConversations)
+    ranked = []
+    for exchange in exchanges:
+        facts = exchange.facts
+        if facts.share_below is None and facts.confidence is not None:
+            share = recent[facts.model].share_below(facts.confidence)
+            if counted[facts.model].is_first(facts.conversation, exchange.at_s or 0.0):
+                recent[facts.model].add(facts.confidence)
+            exchange = replace(exchange, facts=replace(facts, share_below=share))
+        ranked.append(exchange)
+    return ranked

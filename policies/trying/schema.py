@@ -1,0 +1,222 @@
+"""The JSON Schema of policies, for editors; `pinocchio schema` prints it.
+
+    # yaml-language-server: $schema=policy.schema.json
+
+It says what the reader says as far as a schema can: a policy that the reader accepts is valid here
+(tests/policies/trying/test_policy_schema.py draws them). The reader knows more: what contradicts
+what, what is never reached, which names stand twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from policies.conditions.conditions import ON_REQUEST
+from policies.deciding.actions import (
+    ASKS,
+    DURATION,
+    KEEPS,
+    MAX_HOPS,
+    ON_EXPIRY,
+    OTHERWISE,
+    REPLIES,
+    SEVERITY,
+)
+from policies.deciding.asking import MAX_REPLIES
+from policies.deciding.costs import PRICES
+from policies.deciding.policy import MODES, NAME, ON_SCORE_ERROR
+from policies.deciding.rules import MAX_RULE_NAME
+
+Schema: TypeAlias = dict[str, Any]
+
+_TEXT: Final[Schema] = {"type": "string", "pattern": r"\S"}
+_TEXTS: Final[Schema] = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_NUMBER: Final[Schema] = {"type": "number"}
+_PRICE: Final[Schema] = {"type": "number", "minimum": 0}
+_PROBABILITY: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 1}
+_SHARE: Final[Schema] = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_DURATION: Final[Schema] = {
+    "type": "string",
+    "pattern": f"^{DURATION.pattern.replace('?P<count>', '').replace('?P<unit>', '')}$",
+}
+_ACTION: Final[Schema] = {"$ref": "#/$defs/action"}
+
+
+def json_schema() -> Schema:
+    """Return the schema of a policy file (draft 2020-12)."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pinocchio policy",
+        **_keys(_POLICY, required=("version", "name", "default")),
+        "$defs": {"action": _action(), "when": _nullable(_keys(_WHEN))},
+    }
+
+
+def _keys(properties: Schema, required: tuple[str, ...] = ()) -> Schema:
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": list(required)} if required else {})
+
+
+def _nullable(schema: Schema) -> Schema:
+    """Nothing at all, as in `when:`, is an empty mapping or list to the reader."""
+    return {"anyOf": [{"type": "null"}, schema]}
+
+
+def _words(words: tuple[str, ...]) -> Schema:
+    return {"enum": list(words)}
+
+
+def _count(least: int) -> Schema:
+    whole = {"type": "integer", "minimum": least}
+    return {"anyOf": [whole, {**_keys({"at_least": whole, "below": whole}), "minProperties": 1}]}
+
+
+def _action() -> Schema:
+    """A word, or a mapping from one word to its options."""
+    with_options = [
+        {**_keys({name: _nullable(options)}), "minProperties": 1}
+        for name, options in _OPTIONS.items()
+    ]
+    needs_nothing = [name for name in SEVERITY if name not in ("annotate", "escalate")]
+    return {"anyOf": [_words(tuple(needs_nothing)), *with_options]}
+
+
+_HOLD: Final[Schema] = {
+    "reply": _words(REPLIES),
+    "wait": _DURATION,
+    "otherwise": _words(OTHERWISE),
+    "expires": _DURATION,
+    "on_expiry": _words(ON_EXPIRY),
+}
+_MODELS: Final[Schema] = {
+    "anyOf": [
+        _TEXT,
+        {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_HOPS, "uniqueItems": True},
+    ]
+}
+_OPTIONS: Final[dict[str, Schema]] = {
+    "deliver": _keys({"notice": _TEXT}),
+    "annotate": _keys({"label": _TEXT}, required=("label",)),
+    "clarify": _keys({"text": _TEXT, "ask": _words(ASKS), "model": _TEXT}),
+    "escalate": {
+        "anyOf": [
+            _keys(
+                {"to": _MODELS, "keep": _words(KEEPS), "otherwise": _ACTION},
+                required=("to",),
+            ),
+            _keys({"human": _TEXT, **_HOLD}, required=("human",)),
+        ]
+    },
+    "hold": _keys({"queue": _TEXT, **_HOLD}),
+    "block": _keys({"message": _TEXT}),
+}
+_CONFIDENCE: Final[Schema] = {
+    "anyOf": [
+        {**_keys({"below": _PROBABILITY, "at_least": _PROBABILITY}), "minProperties": 1},
+        _keys(
+            {"between": {"type": "array", "items": _PROBABILITY, "minItems": 2, "maxItems": 2}},
+            required=("between",),
+        ),
+        _keys({"max_error": _SHARE}, required=("max_error",)),
+        _keys({"lowest_share": _SHARE}, required=("lowest_share",)),
+    ]
+}
+_ARGUMENT: Final[Schema] = {
+    "anyOf": [
+        {"type": ["number", "boolean", "null"]},
+        _TEXTS,
+        {
+            **_keys(
+                {
+                    "above": _NUMBER,
+                    "at_least": _NUMBER,
+                    "below": _NUMBER,
+                    "at_most": _NUMBER,
+                    "not": _TEXTS,
+                    "present": _FLAG,
+                    "words": _TEXTS,
+                }
+            ),
+            "minProperties": 1,
+        },
+    ]
+}
+_ARGUMENTS: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": _ARGUMENT,
+    "minProperties": 1,
+}
+_TOOL: Final[Schema] = {
+    **_keys(
+        {
+            "name": _TEXTS,
+            "words": _TEXTS,
+            "without": _TEXTS,
+            "arguments": {
+                "anyOf": [_ARGUMENTS, {"type": "array", "items": _ARGUMENTS, "minItems": 1}]
+            },
+        }
+    ),
+    "anyOf": [{"required": ["name"]}, {"required": ["words"]}],
+}
+_WHEN: Final[Schema] = {
+    "confidence": _CONFIDENCE,
+    "stream": _FLAG,
+    "model": _TEXTS,
+    "team": _TEXTS,
+    "key": _TEXTS,
+    "domain": _TEXTS,
+    "tags": _TEXTS,
+    "n": _count(1),
+    "finish_reason": _TEXTS,
+    "refusal": _FLAG,
+    "length": _count(0),
+    "calls": _count(0),
+    "tools": {
+        "anyOf": [
+            _words(("any", "none")),
+            {"type": "array", "items": {"anyOf": [_TEXT, _TOOL]}, "minItems": 1},
+        ]
+    },
+}
+_RULE: Final[Schema] = {
+    "name": {**_TEXT, "maxLength": MAX_RULE_NAME},
+    "when": {"$ref": "#/$defs/when"},
+    "then": _ACTION,
+    "shadow": _FLAG,
+}
+_ASK: Final[Schema] = {
+    **_keys(
+        {
+            "n": {"type": "integer", "minimum": 1, "maximum": MAX_REPLIES},
+            "models": _TEXTS,
+            "when": _nullable(_keys({name: _WHEN[name] for name in ON_REQUEST})),
+        }
+    ),
+    "anyOf": [{"required": ["n"]}, {"required": ["models"]}],
+}
+_POLICY: Final[Schema] = {
+    "version": {"const": 1},
+    "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+    "mode": _words(MODES),
+    "on_score_error": {
+        "anyOf": [
+            _words(ON_SCORE_ERROR),
+            *(_keys({name: _nullable(_OPTIONS[name])}, (name,)) for name in ON_SCORE_ERROR),
+        ]
+    },
+    "ask": _ASK,
+    "certificate": _TEXT,
+    "costs": _nullable(
+        _keys(
+            {
+                "currency": _TEXT,
+                **dict.fromkeys(PRICES, _PRICE),
+                "queues": {"type": "object", "additionalProperties": _PRICE},
+            }
+        )
+    ),
+    "rules": _nullable({"type": "array", "items": _keys(_RULE, required=("name", "then"))}),
+    "default": _ACTION,
+}

@@ -1,0 +1,257 @@
+"""The paper's three production workflows and its cost tables, on labelled replies.
+
+Each function takes rows, a confidence and a label, and gives one table of the paper (rows O01 to
+O06 and Q02 to Q08 of its checklist). A reply "passes" a threshold where its confidence is above
+it, as in the paper; rules of a policy say `at_least`, which differs where a confidence is equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import NamedTuple
+
+
+class Outcome(NamedTuple):
+    """A scored, labelled reply; `model` gave it, `question` tells which replies compete."""
+
+    confidence: float
+    is_correct: bool
+    model: str = ""
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How well low confidence finds errors (O01): `auprc` is the average precision (H08), `f1` the
+    best over all thresholds (H09), reached by flagging confidences up to `threshold`."""
+
+    auprc: float
+    f1: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Replies above a threshold (O03, Q02). `coverage` is their share, `error` the share of errors
+    among them, `catch` the share of all errors that stay below."""
+
+    threshold: float
+    coverage: float
+    error: float
+    catch: float
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What has to be reviewed, least sure first, for an accuracy (O04, H11), as shares of all.
+
+    `system` counts a reviewed reply as right; `delivered` looks at the others alone. `random` is
+    `system` where reviews are drawn by lot.
+    """
+
+    system: float
+    delivered: float
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One tier of a routing (O05, Q07): its share of all replies, its accuracy, and its share of
+    all errors (H12)."""
+
+    name: str
+    volume: float
+    accuracy: float
+    error_share: float
+    count: int
+    wrong: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """Errors found by reviewing the least sure `share` of the replies, and missed by it (Q06)."""
+
+    share: float
+    caught: int
+    slipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Where the errors are (Q03): at high and at low confidence; `nnr` is the number of reviews
+    for each error found among the first 25, the least sure ones."""
+
+    errors: int
+    confident: int
+    unconfident: int
+    nnr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Money for one reply of each tier: delivered, looked at by a junior or a senior person."""
+
+    deliver: float
+    junior: float
+    senior: float
+
+
+TELEHEALTH = Prices(deliver=0.5, junior=10.0, senior=25.0)
+"""Example costs of the paper (Q04): automatic, nurse, physician, in dollars."""
+
+ROBO_ADVISOR = Prices(deliver=0.5, junior=20.0, senior=50.0)
+"""Example costs of the paper (Q08): automatic, junior analyst, senior analyst, in dollars."""
+
+HIGH, LOW = 0.8, 0.5
+"""The tiers' thresholds that the paper's tables imply (V31)."""
+
+_ROUNDING = 1e-9
+
+
+def error_detection(rows: Sequence[Outcome]) -> Detection:
+    """O01: errors are what is looked for, 1 - confidence is the score; nan without errors."""
+    errors = sum(not row.is_correct for row in rows)
+    if not errors:
+        return Detection(math.nan, math.nan, math.nan)
+    found = flagged = 0
+    precision_sum, best = 0.0, (0.0, 0.0)
+    for confidence, equal in _by_confidence(rows):
+        wrong = sum(not row.is_correct for row in equal)
+        found, flagged = found + wrong, flagged + len(equal)
+        precision_sum += wrong * found / flagged
+        best = max(best, (2 * found / (flagged + errors), confidence))
+    return Detection(precision_sum / errors, *best)
+
+
+def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
+    """Q02: what passes one threshold; the error of nothing is nan."""
+    passing = [row for row in rows if row.confidence > threshold]
+    wrong = sum(not row.is_correct for row in passing)
+    errors = sum(not row.is_correct for row in rows)
+    return Gate(
+        threshold,
+        _share(len(passing), len(rows)),
+        _share(wrong, len(passing)),
+        _share(errors - wrong, errors),
+    )
+
+
+def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
+    """O03: the gate of the most coverage with at most `max_error` of errors among what passes.
+
+    The threshold is chosen with the labels in view: it describes these rows and promises nothing
+    about others, which is what `policies.certifying.certification` is for.
+    """
+    best, below = Gate(1.0, 0.0, math.nan, 1.0), 0
+    wrong_left = errors = sum(not row.is_correct for row in rows)
+    threshold = -math.inf
+    for confidence, equal in _by_confidence(rows):
+        passing = len(rows) - below
+        if wrong_left <= max_error * passing + _ROUNDING:
+            error = wrong_left / passing
+            return Gate(threshold, passing / len(rows), error, _share(errors - wrong_left, errors))
+        below += len(equal)
+        wrong_left -= sum(not row.is_correct for row in equal)
+        threshold = confidence
+    return best
+
+
+def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
+    """O04: the least shares to review; the paper's own definition is not stated, so both stand."""
+    allowed = 1.0 - accuracy + _ROUNDING
+    errors = sum(not row.is_correct for row in rows)
+    left = [
+        errors,
+        *(errors - found for found in accumulate(not r.is_correct for r in _sorted(rows))),
+    ]
+    total = len(rows)
+    system = next(n for n, wrong in enumerate(left) if wrong <= allowed * total)
+    delivered = next(n for n, wrong in enumerate(left) if wrong <= allowed * (total - n))
+    by_lot = max(0.0, 1.0 - allowed * total / errors) if errors else 0.0
+    return Review(_share(system, total), _share(delivered, total), by_lot)
+
+
+def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tuple[Tier, Tier, Tier]:
+    """O05, Q07: green above `high`, red below `low`, yellow between."""
+    errors = sum(not row.is_correct for row in rows)
+
+    def tier(name: str, members: Sequence[Outcome]) -> Tier:
+        wrong = sum(not row.is_correct for row in members)
+        volume, accuracy = _share(len(members), len(rows)), 1.0 - _share(wrong, len(members))
+        return Tier(name, volume, accuracy, _share(wrong, errors), len(members), wrong)
+
+    return (
+        tier("green", [row for row in rows if row.confidence > high]),
+        tier("yellow", [row for row in rows if low <= row.confidence <= high]),
+        tier("red", [row for row in rows if row.confidence < low]),
+    )
+
+
+def tier_cost(routed: tuple[Tier, Tier, Tier], prices: Prices) -> tuple[float, float]:
+    """Q04, Q08: the cost of a routing, and of a senior person looking at every reply."""
+    green, yellow, red = routed
+    cost = green.count * prices.deliver + yellow.count * prices.junior + red.count * prices.senior
+    return cost, sum(tier.count for tier in routed) * prices.senior
+
+
+def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caught]:
+    """Q06: errors among the least sure replies, for each share of them."""
+    wrong = [not row.is_correct for row in _sorted(rows)]
+    errors = sum(wrong)
+    found = [0, *accumulate(wrong)]
+    counts = ((share, found[round(share * len(rows))]) for share in shares)
+    return [Caught(share, caught, errors - caught) for share, caught in counts]
+
+
+def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
+    """Q03: errors above `HIGH`, errors below `LOW`, and reviews per error found at first."""
+    wrong = [row for row in rows if not row.is_correct]
+    found = sum(not row.is_correct for row in _sorted(rows)[:reviews])
+    return Harm(
+        len(wrong),
+        sum(row.confidence > HIGH for row in wrong),
+        sum(row.confidence < LOW for row in wrong),
+        min(reviews, len(rows)) / found if found else math.inf,
+    )
+
+
+def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
+    """O06: the rows of each model, by name."""
+    found: dict[str, list[Outcome]] = {}
+    for row in rows:
+        found.setdefault(row.model, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[float, float]:
+    """P02: accuracy of the surest of the models' replies, and of the best model alone.
+
+    Looked at are the questions that all of the models answered; a model's first reply counts.
+    Both are nan where there are none.
+    """
+    replies: dict[str, dict[str, Outcome]] = {}
+    for row in rows:
+        if row.model in models:
+            replies.setdefault(row.question, {}).setdefault(row.model, row)
+    whole = [each for each in replies.values() if len(each) == len(models)]
+    chosen = [max(each.values(), key=lambda row: row.confidence).is_correct for each in whole]
+    alone = [_share(sum(each[model].is_correct for each in whole), len(whole)) for model in models]
+    return _share(sum(chosen), len(whole)), max(alone, default=math.nan)
+
+
+def _sorted(rows: Iterable[Outcome]) -> list[Outcome]:
+    """Least sure first; equal ones in the order they came."""
+    return sorted(rows, key=lambda row: row.confidence)
+
+
+def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcome]]]:
+    """Each confidence there is, lowest first, with its rows: ties cannot be told apart."""
+    for confidence, equal in groupby(_sorted(rows), key=lambda row: row.confidence):
+        yield confidence, list(equal)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan

@@ -1,0 +1,111 @@
+"""The commands on the chain over the record: `audit verify` and `audit head`."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policies import counted
+from proxy.commands.record import opened_record
+from proxy.commands.serve_and_reviews import ConfigOption, stop
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from proxy.store.chain.verification import Findings
+
+cli = typer.Typer(no_args_is_help=True, help="Tell whether somebody changed what is recorded.")
+
+
+@cli.command("verify")
+def verify_record(
+    config: ConfigOption = None,
+    head: Annotated[
+        str | None, typer.Option(help="What `audit head` printed: detects deleted final entries.")
+    ] = None,
+    known: Annotated[
+        int,
+        typer.Option(
+            "--other-key",
+            min=0,
+            help="How many of the first entries were made with another key, as you know.",
+        ),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
+    from proxy.config.setup import load_store_config
+    from proxy.store.chain.chain import KEY_VARIABLE, chain_key, has_key_file
+    from proxy.store.chain.verification import is_head, verify
+
+    if head is not None and not is_head(head):  # a slip must not look as if somebody had tampered
+        message = f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    with opened_record(config) as record:
+        store = load_store_config(config).store
+        if (key := chain_key(store)) is None:
+            raise stop(
+                ExitStatus.UNUSABLE_INPUT,
+                f"there is no key: {KEY_VARIABLE} is not set and no file beside the store has one",
+            )
+        found = verify(record.engine, key, head, has_begun=has_key_file(store))
+    if as_json:
+        told = {**asdict(found), "is_intact": found.is_intact}
+        typer.echo(json.dumps(told | {"breaks": [asdict(each) for each in found.breaks]}))
+    else:
+        _tell(found)
+    if not found.is_intact or found.unverified > known:
+        raise typer.Exit(ExitStatus.FAILED)
+
+
+def _tell(found: Findings) -> None:
+    rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
+    if found.entries == 0:
+        begun = "the chain has no entry yet: it begins with what is recorded next"
+        typer.echo(
+            f"{begun}, and does not cover the "
+            f"{counted(found.earlier, 'row that is', 'rows that are')} there"
+        )
+    else:
+        typer.echo(f"{counted(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
+        if found.earlier:
+            typer.echo(
+                f"{counted(found.earlier, 'row is', 'rows are')} from before the chain began, "
+                "not covered"
+            )
+    if found.unverified and found.verified_since is not None:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.verified_since))
+        typer.echo(
+            f"this key has been in use since entry {found.unverified + 1}, {at}: the entries "
+            "before it were made with another key, or changed; verify them with that key "
+            f"(--other-key {found.unverified} accepts them)"
+        )
+    if found.forgotten:
+        typer.echo(
+            f"{counted(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
+        )
+    for each in found.breaks:
+        typer.echo(f"  {each}")
+    if found.count > len(found.breaks):
+        typer.echo(f"  and {found.count - len(found.breaks)} more")
+    places = counted(found.count, "place")
+    if found.entries or not found.is_intact:
+        since = f" since entry {found.unverified + 1}" if found.unverified else ""
+        typer.echo(f"nothing was changed{since}" if found.is_intact else f"BROKEN in {places}")
+    if found.head is not None:
+        typer.echo(f"head {found.head}")
+
+
+@cli.command("head")
+def print_head(config: ConfigOption = None) -> None:
+    """Print the last entry; keep it where nobody with write access to the store can change it."""
+    from proxy.store.chain.verification import head_of
+
+    with opened_record(config) as record:
+        head = head_of(record.engine)
+    if head is None:
+        raise stop(ExitStatus.FAILED, "the chain has no entry yet")
+    typer.echo(head)

@@ -1,0 +1,199 @@
+"""The command `export`: what the store has, as the labelled rows that everything else reads, and
+with `weights` a calibrator in the forms of other engines.
+
+    {"id", "question_id", "domain", "question", "response", "model", "correct": 0|1, "confidence",
+     "calibrator", "team", "policy", "action", "kind", "state", "share", "at_s",
+     "reviewers": [{"reviewer", "correct", "at_s", "note"}]}
+
+The question is the text that the calibrator reads, the response the message that it judged; one
+that calls tools has the conversation before it beside, in `messages` and `tools`. What is not known
+is left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
+without a share it stands for itself alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from calibrator import file_option
+from policies import counted
+from proxy.commands.record import opened_record, seconds
+from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, stop
+from proxy.errors import ExitStatus
+
+
+class Form(StrEnum):
+    MERGED = "merged"
+    SEQUENCE_CLASSIFICATION = "sequence-classification"
+
+
+class Dtype(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+if TYPE_CHECKING:
+    from calibrator import Question
+    from proxy.store.record.exported import Exported, Given
+    from proxy.store.verdicts.feedback import Given as Volunteered
+
+cli = typer.Typer()
+
+
+@cli.callback(invoke_without_command=True)
+def export(
+    context: typer.Context,
+    since: Annotated[str, typer.Option(help="How far back, such as 12h or 30d.")] = "30d",
+    labelled: Annotated[bool, typer.Option("--labelled", help="Only what has a verdict.")] = False,
+    facts: Annotated[
+        bool, typer.Option("--facts", help="Also exchanges without content, as `facts` alone.")
+    ] = False,
+    output: Annotated[
+        Path | None, file_option("-o", "--output", help="FILE.jsonl or FILE.jsonl.gz.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
+    if context.invoked_subcommand is not None:
+        return
+    from calibrator import check_target
+    from proxy.store.record.exported import with_content, without_content
+
+    with calibrator_errors_told():
+        check_target(output)
+    start, count, unread = time.time() - seconds(since), 0, 0
+    with opened_record(config) as record, _opened(output) as lines:
+        for each in with_content(record.engine, start, is_labelled=labelled):
+            row = row_of(each)
+            if row is None or (labelled and "correct" not in row):
+                unread += 1
+                continue
+            lines.write(json.dumps(row) + "\n")
+            count += 1
+        if facts and not labelled:
+            for exchange in without_content(record.engine, start):
+                lines.write(json.dumps(facts_of(exchange)) + "\n")
+                count += 1
+    left_out = f"; {unread} left out: images, or several choices" if unread else ""
+    typer.echo(f"{counted(count, 'row')}{left_out}", err=True)
+
+
+@cli.command()
+def weights(
+    checkpoint: Annotated[str, typer.Argument(help="A folder or hub name of a language model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder.")],
+    form: Annotated[
+        Form, typer.Option(help="Merged for vLLM, SGLang and transformers; or one output.")
+    ] = Form.MERGED,
+    dtype: Annotated[Dtype, typer.Option(help="Of the file.")] = Dtype.FLOAT32,
+) -> None:
+    """Write a calibrator's weights for other engines; refused where these would score otherwise."""
+    from calibrator import export_weights
+
+    with calibrator_errors_told():
+        written = export_weights(checkpoint, output, form.value, dtype.value)
+    typer.echo(f"{written.version} is in {output}")
+
+
+def row_of(exported: Exported) -> dict[str, Any] | None:
+    """A labelled row; None for what no calibrator reads, or has several choices."""
+    from calibrator import NotScorableError, Question
+    from proxy.desk.edits.editable import surface_of
+    from proxy.formats import NoAnswerError
+    from proxy.formats.conversation import format_of
+    from proxy.store.reviews.held_replies import state_name
+    from proxy.wire.json_splice import json_object
+
+    held = exported.held
+    format, completion = format_of(surface_of(held)), json_object(held.reply)
+    request = json_object(held.request) if held.request else None
+    if format is None or completion is None:
+        return None
+    try:
+        choices = format.choices(completion)
+        asked = format.question(request) if request else Question(held.question)
+    except (NoAnswerError, NotScorableError, ValueError):
+        return None
+    question = asked.text
+    if len(choices) != 1 or asked.images or not question:
+        return None
+    answering = completion.get("model")
+    values = {
+        "id": held.id,
+        "question_id": hashlib.sha256(question.encode(errors="replace")).hexdigest()[:16],
+        "domain": _domain(exported.facts),
+        "question": question,
+        **_conversation(asked, choices[0].message),
+        "response": dict(choices[0].message),
+        "model": answering if isinstance(answering, str) else held.model,
+        "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
+        "confidence": held.confidence,
+        "calibrator": held.calibrator,
+        "request_id": held.request_id,
+        "team": held.team,
+        "policy": held.policy,
+        "action": exported.action,
+        "kind": held.kind,
+        "state": state_name(held.state),
+        "share": held.share,
+        "at_s": held.created_at,
+        "reviewers": [_told(each) for each in exported.verdicts] or None,
+        "feedback": [_volunteered(each) for each in exported.feedback] or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
+    """What stands before a reply where tools are, which a calibrator reads beside the text."""
+    used = asked.tool_use(message)
+    return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
+
+
+def _domain(facts: str | None) -> str | None:
+    recorded = json.loads(facts) if facts else None
+    return recorded[0].get("domain") if recorded else None
+
+
+def _told(given: Given) -> dict[str, Any]:
+    values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
+    return values | ({"note": given.note} if given.note else {})
+
+
+def _volunteered(label: Volunteered) -> dict[str, Any]:
+    """Feedback is never what `correct` says: people choose what they give it on."""
+    values = {"by": label.given_by, "correct": int(label.is_correct), "at_s": label.given_at}
+    return values | ({"note": label.note} if label.note else {})
+
+
+def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
+    """A recorded exchange without content: its columns, those in JSON unpacked."""
+    told = {name: value for name, value in exchange.items() if value is not None}
+    for name in {"facts", "calls", "shadowed"} & told.keys():
+        told[name] = json.loads(told[name])
+    return {"id": told.pop("request_id"), "at_s": told.pop("started_at"), **told}
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    """Where the lines go; ends the process where that cannot be written."""
+    from calibrator import writer
+
+    if output is None:
+        yield sys.stdout
+        return
+    try:
+        with writer(output) as lines:
+            yield lines
+    except OSError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, f"{output}: {error.strerror}") from error

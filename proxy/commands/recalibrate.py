@@ -1,0 +1,253 @@
+"""`pinocchio recalibrate`: from files of labelled rows, or from the verdicts in the store."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from calibrator import ROWS_HELP, file_option
+from policies import counted
+from proxy.commands.record import opened_record, seconds
+from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from calibrator import By, Kind, Recalibration, RecalibrationVersions
+    from proxy.config.sections import Config
+    from proxy.learning.recalibrating import Learnt
+
+cli = typer.Typer()
+
+NOT_PROMOTED = 3
+NAMED = "calibrator: {recalibration: recalibrations/current}"
+
+
+Files = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
+FromStore = Annotated[
+    bool, typer.Option("--from-store", help="Fit on the verdicts in the store instead.")
+]
+Since = Annotated[str, typer.Option(help="Of the store: replies asked for since, such as 30d.")]
+HeldOnly = Annotated[
+    bool, typer.Option("--held-only", help="Of the store: for held replies alone.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Of the store: compare, and promote nothing.")
+]
+Rollback = Annotated[
+    bool, typer.Option("--rollback", help="Go back to what counted before the current one.")
+]
+History = Annotated[bool, typer.Option("--history", help="List what was promoted and taken back.")]
+Output = Annotated[
+    Path | None,
+    file_option("-o", "--output", help="Where to write the recalibration, promoting none."),
+]
+Calibrator = Annotated[
+    str, typer.Option(help="Of files: embedded, a folder, a hub name, or fake:0.73.")
+]
+Device = Annotated[
+    str, typer.Option(help="auto and cpu: the CPU; cuda, ..: with the extra `torch`.")
+]
+Scores = Annotated[
+    Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
+]
+Curve = Annotated[Literal["platt", "isotonic", "temperature"], typer.Option(help="The curve.")]
+Groups = Annotated[
+    Literal["model", "domain", "team"] | None,
+    typer.Option(help="A curve for each model, domain or team that has labels enough."),
+]
+Study = Annotated[
+    Literal["model", "benchmark", "domain"] | None,
+    typer.Option(
+        help="Write no file: report what 100 labels mend, for each model, benchmark or domain."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+
+@cli.command()
+def recalibrate(
+    files: Files = None,
+    from_store: FromStore = False,
+    since: Since = "30d",
+    held_only: HeldOnly = False,
+    dry_run: DryRun = False,
+    rollback: Rollback = False,
+    history: History = False,
+    config: ConfigOption = None,
+    output: Output = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    scores: Scores = None,
+    kind: Curve = "platt",
+    by: Groups = None,
+    study: Study = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Correct confidences by labelled replies: of files, or of the store's verdicts.
+
+    From the store, a recalibration that is better beyond noise on verdicts it did not see takes
+    the place of what counts now; exit status 3 where it is not.
+    """
+    if sum((bool(files), from_store, rollback, history)) != 1:
+        message = "say what to learn from: FILES or --from-store; or --rollback, or --history"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    if rollback or history:
+        with calibrator_errors_told():
+            (_roll_back if rollback else _list_history)(_versions(config), as_json)
+    elif from_store:
+        with calibrator_errors_told():
+            _learn(config, since, kind, by, held_only, dry_run, output, as_json)
+    else:
+        from calibrator import recalibrate as from_files
+
+        from_files(files or [], output, calibrator, device, scores, kind, by, study, as_json)
+
+
+def _configured(config: Path | None) -> Config:
+    from proxy.config.setup import load_store_config
+
+    with errors_told():
+        return load_store_config(config)
+
+
+def _versions(config: Path | None) -> RecalibrationVersions:
+    """The folder that the configuration names; ends the process where it names none."""
+    from calibrator import RecalibrationVersions
+
+    path = _configured(config).calibrator.recalibration
+    if path is None or path.name != "current":
+        message = (
+            f"no versions are kept: let proxy.yaml say `{NAMED}` and start the proxy with it; "
+            "or say where to write with -o"
+        )
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    return RecalibrationVersions(path.parent)
+
+
+def _learn(
+    config: Path | None,
+    since: str,
+    kind: Kind,
+    by: By | None,
+    held_only: bool,
+    dry_run: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Fits on verdicts, tries, and writes or promotes."""
+    from calibrator import check_target, resolve_recalibration
+    from proxy.learning.labels import read_labels
+    from proxy.learning.recalibrating import learn_recalibration
+    from proxy.policy_context.domains import NONE_PICKS, Domains, picks_curves
+    from proxy.scoring.engines.opening import known_name
+    from proxy.upstreams.router import Router
+
+    check_target(output)
+    whole = _configured(config)
+    named = whole.calibrator
+    if by == "domain" and not picks_curves(whole):
+        raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
+    versions = None if dry_run or output else _versions(config)
+    base = known_name(named)
+    current = resolve_recalibration(named.recalibration) if named.recalibration else None
+    start = time.time() - seconds(since)
+    with opened_record(config) as findings:
+        labels = read_labels(findings.engine, start, base)
+    if "domain" in (by, current.by if current else None):
+        labels = labels.in_domains(Domains(whole, Router(whole)))
+    learnt = learn_recalibration(
+        labels,
+        base,
+        current,
+        kind=kind,
+        by=by,
+        is_held_only=held_only,
+        known=[current] if current else [],
+    )
+    is_promoted = versions is not None and learnt.trial.is_better
+    if output is not None:
+        learnt.recalibration.save(output)
+    elif versions is not None and is_promoted:
+        versions.promote(learnt.recalibration, learnt.trial.as_dict())
+    _print_learnt(learnt, current, is_promoted, output, as_json)
+    if versions is not None and not is_promoted:
+        raise typer.Exit(NOT_PROMOTED)
+
+
+def _print_learnt(
+    learnt: Learnt,
+    current: Recalibration | None,
+    is_promoted: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    found, tried = learnt.recalibration, learnt.trial
+    before = current.name if current else None
+    if as_json:
+        told = {"name": found.name, "before": before, "promoted": is_promoted}
+        values = {**told, "groups": sorted(found.groups), "unknown": learnt.unknown}
+        typer.echo(json.dumps({**values, **tried.as_dict()}))
+        return
+    own = f", {len(found.groups)} with curves of their own" if found.by else ""
+    typer.echo(
+        f"{found.name}: fitted on {counted(tried.labels, 'verdict')}, worth "
+        f"{tried.effective_labels:.0f} "
+        f"of equal weight{own}"
+    )
+    pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
+    told_figures = ", ".join(
+        f"{name} {getattr(tried.before, key):.3f} -> {getattr(tried.after, key):.3f}"
+        for name, key in pairs
+    )
+    typer.echo(f"  on verdicts it was not fitted on, against {before or 'none'}: {told_figures}")
+    gain = tried.gain
+    typer.echo(
+        f"  gain of log loss {gain.value:+.4f}, 95 % within {gain.low:+.4f} {gain.high:+.4f}"
+    )
+    if learnt.unknown:
+        typer.echo(
+            f"  {counted(learnt.unknown, 'verdict')} left out: what was recalibrated is not "
+            "recorded"
+        )
+    typer.echo(_conclusion(learnt, is_promoted, output))
+
+
+def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
+    if output is not None:
+        return f"written to {output}"
+    if is_promoted:
+        return (
+            "promoted: it counts from the next request on, `--rollback` takes it back; certified "
+            "thresholds were for the version before, so certify again"
+        )
+    if learnt.trial.is_better:
+        return "better beyond noise; nothing was promoted, as asked"
+    return "not promoted: it is not better beyond noise; what counted before still counts"
+
+
+def _roll_back(versions: RecalibrationVersions, as_json: bool) -> None:
+    change = versions.roll_back()
+    if as_json:
+        typer.echo(json.dumps({"before": change.before, "after": change.after}))
+    else:
+        typer.echo(f"{change.before} was taken back; {change.after or 'no recalibration'} counts")
+
+
+def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
+    current = versions.current()
+    for change in versions.history():
+        told: dict[str, Any] = {"at": change.at, "kind": change.kind}
+        told |= {"before": change.before, "after": change.after}
+        if as_json:
+            typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
+        else:
+            labels = change.figures.get("labels")
+            why = f", {counted(labels, 'verdict')}" if labels else ""
+            what = f"{change.before or 'none'} -> {change.after or 'none'}"
+            typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
+    if not as_json:
+        typer.echo(f"{current.name if current else 'no recalibration'} counts")

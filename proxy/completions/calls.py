@@ -1,0 +1,150 @@
+"""The calls that one completion makes where its policy asks models more than once.
+
+Each is noted in the exchange, whatever becomes of it: whom it asked, how sure the reply was, what
+was paid for. Nearly every completion makes one call, which is noted only when others follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import structlog
+
+from proxy.errors import ProxyError, UpstreamTimeoutError
+from proxy.exchange.answer import Answer, Unread, unscorable_reason
+from proxy.exchange.call import Call, Purpose
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.request import CompletionRequest
+from proxy.upstreams.router import Router
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.wire.encoding import decode
+from proxy.wire.headers import Headers, to_upstream, with_header, without
+from proxy.wire.json_splice import dumps
+
+log = structlog.get_logger(__name__)
+
+OnHead = Callable[[UpstreamReply], object]
+
+
+def _ignored(_: UpstreamReply) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(slots=True)
+class Calls:
+    """Makes the further calls of one completion; `read` and `score` are those of its first one."""
+
+    router: Router
+    exchange: Exchange
+    asked: CompletionRequest
+    read: Callable[[UpstreamReply], Awaitable[Answer | Unread]]
+    score: Callable[[Answer, str], Awaitable[None]]
+    has_request: bool = True  # which can be put to another model
+
+    def kept(self, answer: Answer) -> Call:
+        """The call that gave the answer; the completion's first one is noted now."""
+        for call in self.exchange.calls:
+            if call.is_kept:
+                return call
+        first = self.noted(self.asked.model)
+        first.upstream, first.error = self.exchange.upstream, None
+        first.answer, first.is_kept = answer, True
+        return first
+
+    def keep(self, call: Call) -> None:
+        """From now on this call's answer is the completion."""
+        for other in self.exchange.calls:
+            other.is_kept = other is call
+        self.exchange.model, self.exchange.upstream = call.model, call.upstream
+
+    def noted(self, model: str, purpose: Purpose = "answer") -> Call:
+        """A call that is about to be made."""
+        call = Call(model, purpose)
+        self.exchange.calls.append(call)
+        return call
+
+    async def ask(self, model: str, *, on_head: OnHead = _ignored) -> Call:
+        """Puts the client's request to another model, or once more; nothing is raised."""
+        if not self.has_request:
+            return Call(model, error="no_request")
+        call = self.noted(model)
+        await self.put(call, left_out=(b"idempotency-key",), on_head=on_head)  # it is another one
+        await call.aclose()
+        return call
+
+    async def put(
+        self, call: Call, *, left_out: tuple[bytes, ...] = (), on_head: OnHead = _ignored
+    ) -> None:
+        """Makes a call with the client's bytes, but for the model's name; the answer is scored.
+
+        `on_head` is told of a reply that may become an answer. One that is none stays open.
+        """
+        asked, request = self.asked, self.exchange.request
+        if asked.is_stream:
+            left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
+        encoding = request.header(b"content-encoding")
+        if encoding and call.model != asked.model:  # a name can only be put into plain bytes
+            left_out = (*left_out, b"content-encoding")
+            asked = replace(asked, body=decode(asked.body, encoding))
+        headers = without(to_upstream(request.headers), *left_out)
+        await self._make(call, headers, partial(asked.body_for, call.model), on_head)
+        if call.answer is not None:
+            await self.score(call.answer, call.model)
+
+    async def write(self, model: str, instructions: str, text: str, timeout_s: float) -> Call:
+        """Has a model write something about a text, in `timeout_s`; nothing is raised."""
+        call = self.noted(model, "clarification")
+        request = self.asked.format.text_request(model, instructions, text)
+        left_out = (b"content-encoding", b"idempotency-key")
+        headers = without(to_upstream(self.exchange.request.headers), *left_out)
+        headers = with_header(headers, b"content-type", b"application/json")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._make(call, headers, partial(dumps, request), _ignored)
+        except TimeoutError:
+            self._failed(call, UpstreamTimeoutError.code)
+        await call.aclose()
+        return call
+
+    async def _make(
+        self, call: Call, headers: Headers, body: Callable[[], bytes], on_head: OnHead
+    ) -> None:
+        try:
+            reply = await self._sent(call, headers, body())
+            if reason := unscorable_reason(reply):
+                call.reply = reply
+                is_status = reason == "upstream_status"
+                self._failed(call, f"upstream_status_{reply.status}" if is_status else reason)
+                return
+            on_head(reply)
+            answer = await self.read(reply)
+        except ProxyError as error:
+            call.raised = error
+            self._failed(call, error.machine_code)
+            return
+        if isinstance(answer, Unread):
+            call.reply, call.unread = reply, answer
+            self._failed(call, answer.reason)
+        else:
+            call.answer, call.error = answer, None
+
+    async def _sent(self, call: Call, headers: Headers, body: bytes) -> UpstreamReply:
+        """Raises ProxyError where no reply begins."""
+        router, query = self.router, self.exchange.request.query
+        call.upstream = router.name_or_default(call.model)
+        request = UpstreamRequest("POST", self.asked.format.path, headers, body, query)
+        with self.exchange.in_upstream:
+            return await router.upstream(call.upstream).send(request)
+
+    def _failed(self, call: Call, error: str) -> None:
+        call.error = error
+        log.warning(
+            "call_failed",
+            request_id=self.exchange.request_id,
+            model=call.model,
+            purpose=call.purpose,
+            error=error,
+        )

@@ -1,0 +1,114 @@
+"""Several policies on one request: each decides, and the strictest decision counts.
+
+The first is the one that holds for the caller; a client may ask for a second one, which can only
+make more of its replies wait or be withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from policies import (
+    Decision,
+    Facts,
+    Policy,
+    StreamMode,
+    after_escalation,
+    asks_a_model,
+    decide,
+    stream_mode,
+    strictest,
+    with_asked,
+)
+from proxy.errors import BadRequestError
+from proxy.exchange.request import CompletionRequest
+from proxy.policy_context.traffic import Traffic
+from proxy.wire.bounded_cache import LONGEST
+
+STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
+
+
+class Governing:
+    """`policies` decide together; what follows from them alone is found out once."""
+
+    def __init__(
+        self,
+        policies: tuple[Policy, ...],
+        traffic: Traffic,
+        route_of: Callable[[str], str] = str,
+        asked: Policy | None = None,
+    ) -> None:
+        """`route_of` says which route of the configuration a model's name takes; `asked` is the
+        last of the policies, where a client has asked for it."""
+        self.policies = policies
+        self._traffic = traffic
+        self._route_of = route_of
+        self._asked = asked
+        enforced = [policy for policy in policies if policy.is_enforced]
+        self.is_enforced = bool(enforced)
+        self.asking = next((each.ask for each in enforced if each.ask is not None), None)
+        self.asks_again = any(
+            asks_a_model(action)
+            for policy in enforced
+            for action in (*(rule.then for rule in policy.rules), policy.default)
+        )
+        self.decide: Callable[[Facts], Decision] = partial(decide, policies[0])
+        if len(policies) > 1 or policies[0].follows_traffic:
+            self.decide = self._decide_together
+        self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
+
+    def with_asked(self, policy: Policy) -> Governing:
+        """These policies and one that a request asks for.
+
+        Raises BadRequestError for one that would have more replies made: that is not stricter.
+        """
+        if policy.ask is not None:
+            raise BadRequestError(
+                f"policy {policy.name!r} asks several times, which no request can ask for",
+                code="unusable_policy",
+            )
+        return Governing((*self.policies, policy), self._traffic, self._route_of, policy)
+
+    def _together(self, decisions: Iterable[Decision]) -> Decision:
+        if self._asked is None:
+            return strictest(decisions)
+        *own, asked = decisions
+        return with_asked(strictest(own), asked)
+
+    def _decide_together(self, facts: Facts) -> Decision:
+        return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
+
+    def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
+        """What happens to the reply that an escalation kept."""
+        return self._together(
+            after_escalation(self._now(policy, facts, is_new=False), decision, facts)
+            for policy in self.policies
+        )
+
+    def _now(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
+        """The policy as it stands now; what it looks at beyond the reply is filled in."""
+        if not policy.follows_traffic:
+            return policy
+        route = self._route_of(facts.model)
+        return self._traffic.policy_for(policy, facts, route, is_new=is_new)
+
+    def stream_mode(self, asked: CompletionRequest) -> StreamMode:
+        """How the stream of a request has to be sent so that each policy can decide on it."""
+        caller = asked.caller
+        chosen = (asked.model, asked.domain or "", *asked.tags)  # by the client
+        is_short = sum(map(len, chosen)) <= LONGEST
+        return (self._mode_of if is_short else self._mode_of.__wrapped__)(
+            model=asked.model,
+            domain=asked.domain,
+            tags=asked.tags,
+            team=caller.team,
+            key=caller.key,
+            n=1 if self.asking is None else asked.format.count(asked.payload),
+        )
+
+
+def _strictest_mode(policies: Sequence[Policy], **of_request: Any) -> StreamMode:
+    modes = [stream_mode(policy, **of_request) for policy in policies]
+    return max(modes, key=lambda found: STRICTNESS.index(found.mode))

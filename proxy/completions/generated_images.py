@@ -1,0 +1,109 @@
+"""`/v1/images/generations`: what a text-to-image model drew, scored as a visual question (R01).
+
+Where the configuration says `calibrator.images.score_generated`, each image of a reply is shown to
+the calibrator with the question whether it depicts the prompt. The confidence is told; policies do
+not reach these replies, and whatever cannot be scored is relayed and labelled like other surfaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from calibrator import Question, depiction
+from proxy.completions.flow import Completions
+from proxy.errors import UpstreamBrokenError
+from proxy.exchange.answer import is_event_stream, unscorable_reason
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.outcome import Outcome
+from proxy.formats import MEMBER, Choice, Json
+from proxy.passthrough.surfaces import Surfaces
+from proxy.scoring.scoring import Confidence
+from proxy.upstreams.upstream import UpstreamReply
+from proxy.wire.encoding import decoded
+from proxy.wire.headers import DOMAIN, to_client, without
+from proxy.wire.http import Reply, Request
+from proxy.wire.json_splice import json_object, with_member
+
+PATH = "/v1/images/generations"
+
+
+async def score_generated(parts: Completions, surfaces: Surfaces, request: Request) -> Reply:
+    """Raises ProxyError as a relay does, also for a reply larger than may be looked at."""
+    exchange = Exchange(request, surfaces.records)
+    with exchange:
+        asked = json_object(request.body) or {}
+        exchange.model = asked["model"] if isinstance(asked.get("model"), str) else None
+        reply = await surfaces.send(exchange, await surfaces.upstream_of(request))
+        prompt = asked.get("prompt")
+        if not isinstance(prompt, str) or unscorable_reason(reply) or is_event_stream(reply):
+            return surfaces.labelled(exchange, reply)
+        raw = await _read(parts, exchange, reply)
+        body = await _decoded(raw, reply)
+        images = _images((json_object(body) or {}).get("data"))
+        if not images:
+            return surfaces.labelled(exchange, reply, raw)
+        began = time.perf_counter()
+        confidences = await _confidences(parts, request, prompt, images, exchange.model or "")
+        exchange.scoring_s = time.perf_counter() - began
+        outcome = exchange.finish(_outcome(exchange, confidences, parts.scoring.name), reply.status)
+        headers = to_client(reply.headers)
+        if surfaces.attach.headers:
+            headers = [*headers, *outcome.headers()]
+        if not surfaces.attach.body:
+            return Reply(reply.status, headers, raw)
+        headers = without(headers, b"content-encoding", b"content-length")
+        return Reply(reply.status, headers, with_member(body, MEMBER, outcome.member()))
+
+
+async def _read(parts: Completions, exchange: Exchange, reply: UpstreamReply) -> bytes:
+    try:
+        with exchange.in_upstream:
+            return await reply.read(parts.config.limits.max_body)
+    finally:
+        await reply.aclose()
+
+
+async def _decoded(raw: bytes, reply: UpstreamReply) -> bytes:
+    try:
+        return await decoded(raw, reply.header(b"content-encoding"))
+    except UpstreamBrokenError:
+        return b""
+
+
+def _images(data: Any) -> list[Json]:
+    """What was drawn, as content parts: base64 of whichever kind, or a URL."""
+    drawn = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+    return [
+        {"source": {"type": "base64", "media_type": "image/png", "data": encoded}}
+        if (encoded := each.get("b64_json"))
+        else {"image_url": each.get("url")}
+        for each in drawn
+    ]
+
+
+async def _confidences(
+    parts: Completions, request: Request, prompt: str, images: list[Json], model: str
+) -> list[Confidence]:
+    """One for each image, each with its own question."""
+    text, answer = depiction(prompt)
+    choice = Choice(0, {"role": "assistant", "content": answer})
+    team = request.caller.team
+    domain = parts.domains.of_curve(model, team, request.header(DOMAIN))
+
+    async def score(image: Json) -> Confidence:
+        question = Question(text, [image])
+        [found] = await parts.scoring.score(lambda: question, [choice], model, domain, team)
+        return found
+
+    return await asyncio.gather(*map(score, images))
+
+
+def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str | None) -> Outcome:
+    """The least sure image speaks for all; nobody decides anything."""
+    lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+    outcome = exchange.unscored(lowest.status, "", calibrator)
+    outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score
+    outcome.choices = [(Choice(at), found, None) for at, found in enumerate(confidences)]
+    return outcome

@@ -1,0 +1,60 @@
+"""Asking several times, or several models, at once; the surest reply is the completion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from policies import surest
+from proxy.completions.calls import Calls
+from proxy.exchange.answer import is_event_stream
+from proxy.exchange.call import Call
+from proxy.exchange.exchange import SharedClock
+from proxy.upstreams.upstream import UpstreamReply
+
+
+class SeveralCalls:
+    """One call for each entry of `models`, all at the same time.
+
+    `head` is the first reply that may become an answer of the kind that was asked for.
+    """
+
+    def __init__(self, calls: Calls, models: Sequence[str]) -> None:
+        self.calls = calls
+        self.head: asyncio.Future[UpstreamReply] = asyncio.get_running_loop().create_future()
+        self._models = models
+
+    async def made(self) -> list[Call]:
+        """All calls, in order, those that failed too.
+
+        What the first model said in place of an answer stays open, for whoever passes it on.
+        """
+        self.calls.exchange.in_upstream = SharedClock()
+        first = self.calls.noted(self._models[0])
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.calls.put(first, on_head=self._note))
+                others = [
+                    group.create_task(self.calls.ask(model, on_head=self._note))
+                    for model in self._models[1:]
+                ]
+        except BaseException:
+            await first.aclose()
+            raise
+        return [first, *(task.result() for task in others)]
+
+    def surest(self, made: Sequence[Call]) -> Call | None:
+        """The call with the surest reply, the first of equals; None where none can be used.
+
+        A reply of the other kind than was asked for, a stream or one object, counts only where
+        none of the right kind has begun: from then on that may be what the client is getting.
+        """
+        is_stream = self.calls.asked.is_stream
+        answered = [call for call in made if call.answer is not None]
+        alike = [call for call in answered if (call.whole.events is not None) == is_stream]
+        usable = alike if self.head.done() else answered
+        return usable[surest([call.confidence for call in usable])] if usable else None
+
+    def _note(self, reply: UpstreamReply) -> None:
+        if is_event_stream(reply) == self.calls.asked.is_stream and not self.head.done():
+            self.head.set_result(reply)

@@ -1,0 +1,105 @@
+"""The random audit: a stated share of delivered replies is kept to be labelled by a reviewer.
+
+Held replies alone would show a calibrator where it doubts. Which replies are drawn depends on
+nothing but chance, and no client can foresee it; the share is kept with each, so that every
+estimate can weigh by it. The reply is on its way already: what is drawn is written by a thread.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from proxy.config.sections import Config
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.outcome import Outcome
+from proxy.exchange.request import CompletionRequest
+from proxy.gate.key_hash import hash_key
+from proxy.store.record.writer import DAY_S
+from proxy.store.reviews.audit_writer import AuditWriter
+from proxy.store.reviews.held_replies import AUDIT, HeldReply
+from proxy.store.verdicts.labels import DELIVERED
+
+PREFIX = "audit_"
+QUEUE = "audit"
+_draw = secrets.SystemRandom().random
+
+
+class Audit:
+    """Draws a `share` of the delivered replies, of some teams another; `draw` gives 0 to 1."""
+
+    def __init__(
+        self,
+        share: float,
+        of_teams: Mapping[str, float],
+        keep_s: float,
+        max_open: int,
+        writer: AuditWriter,
+        draw: Callable[[], float] = _draw,
+    ) -> None:
+        self._share = share
+        self._of_teams = of_teams
+        self._keep_s = keep_s
+        self._max_open = max_open
+        self._writer = writer
+        self._draw = draw
+
+    def consider(
+        self,
+        exchange: Exchange,
+        asked: CompletionRequest,
+        outcome: Outcome,
+        reply: Callable[[], bytes],
+    ) -> None:
+        """Draws, or not, a reply that is about to be delivered; `reply` gives its bytes.
+
+        Only a scored reply to a request for one choice: a verdict does not say which it is about.
+        """
+        team = exchange.request.caller.team
+        share = self._of_teams.get(team, self._share) if team else self._share
+        if self._draw() >= share or not _is_delivered(outcome):
+            return
+        now = time.time()
+        self._writer.add(
+            HeldReply(
+                id=PREFIX + secrets.token_hex(16),
+                key_hash=hash_key(exchange.request),
+                queue=QUEUE,
+                model=asked.model,
+                policy=outcome.decision.label if outcome.decision else "",
+                confidence=outcome.confidence,
+                calibrator=outcome.calibrator,
+                question=asked.format.last_question(asked.payload),
+                reply=reply(),
+                created_at=now,
+                expires_at=now + self._keep_s,
+                kind=AUDIT,
+                request_id=outcome.request_id,
+                team=team,
+                path=asked.format.path,
+                request=asked.body,
+                share=share,
+            ),
+            self._max_open,
+        )
+
+
+def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
+    """What a configuration has drawn; None where that is nothing."""
+    own = {name: team.audit_share for name, team in config.teams.items()}
+    of_teams = {name: share for name, share in own.items() if share is not None}
+    audit = config.audit
+    if not audit.share and not any(of_teams.values()):
+        return None
+    return Audit(audit.share, of_teams, audit.keep_days * DAY_S, audit.max_open, writer)
+
+
+def _is_delivered(outcome: Outcome) -> bool:
+    return (
+        outcome.confidence is not None
+        and outcome.action in DELIVERED
+        and outcome.review_id is None
+        and len(outcome.facts) == 1
+        and outcome.facts[0].n == 1
+    )

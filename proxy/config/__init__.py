@@ -1,0 +1,12 @@
+"""`proxy.yaml`: read once, strictly, into immutable values."""
+
+__all__ = [
+    "allowed_surfaces",
+    "engines",
+    "file_watcher",
+    "images",
+    "policy_book",
+    "problems",
+    "sections",
+    "setup",
+]

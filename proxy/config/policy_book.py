@@ -1,0 +1,68 @@
+"""The policies that a configuration, its teams and its keys name, each loaded once.
+
+A client may ask for one of them, or for a pack, by name: in addition to the one that holds for it,
+never in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from policies import Policy, load_policy, pack_names
+from proxy.config.sections import load_policy_of
+from proxy.errors import BadRequestError
+from proxy.wire.headers import POLICY, Headers
+
+
+class PolicyBook:
+    """`default` is the policy of whoever has none of their own; names are looked up in `folder`."""
+
+    def __init__(self, default: Policy, folder: Path | None = None) -> None:
+        self.default = default
+        self._folder = folder or Path()
+        self._loaded: dict[str, Policy] = {}
+        self._asked_for: dict[str, Policy] = {}
+
+    def load(self, name: str | None) -> Policy:
+        """A pack, or a file beside the configuration; raises InvalidDocumentError."""
+        if name is None:
+            return self.default
+        if name not in self._loaded:
+            self._loaded[name] = load_policy_of(self._folder, name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[Policy]:
+        return iter((self.default, *self._loaded.values()))
+
+    def asked_for(self, headers: Headers) -> Policy:
+        """The configured policy or the pack that a request names; raises BadRequestError.
+
+        Named twice, one would be passed over in silence, and that might be the stricter one.
+        """
+        name, *others = (value.decode("latin-1") for field, value in headers if field == POLICY)
+        if others:
+            raise BadRequestError(
+                f"{POLICY.decode()} stands there {1 + len(others)} times; ask for one policy",
+                code="unusable_policy",
+            )
+        if name not in self._asked_for:
+            self._asked_for[name] = self._find(name)
+        return self._asked_for[name]
+
+    def _find(self, name: str) -> Policy:
+        for policy in self:
+            if policy.name == name:
+                return policy
+        if name not in pack_names():  # else it could be a path
+            raise BadRequestError(
+                f"no policy is called {name[:64]!r}: {POLICY.decode()} names one of the "
+                f"configuration or a pack ({', '.join(pack_names())})",
+                code="unknown_policy",
+            )
+        return load_policy(name)
+
+    def files(self) -> set[Path]:
+        """What the policies were read from; they change when it does."""
+        sources = {Path(policy.source) for policy in self if policy.source}
+        return sources | {p.certificate_path for p in self if p.certificate_path is not None}

@@ -1,0 +1,479 @@
+"""`proxy.yaml`: parsed once, strictly, into immutable values.
+
+Every section is optional. A mistake is refused with file, line, key and the nearest valid key;
+`load_config` collects all of them before it gives up.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+
+from calibrator import CheckpointError, check_device
+from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
+from proxy.config.allowed_surfaces import SURFACES
+from proxy.config.engines import ENGINES, Engine, InProcess
+from proxy.config.images import FetchConfig, ImagesConfig
+from proxy.config.problems import hint, problem_of, sentence
+from proxy.config.section import Secret, Section, Size
+
+DEFAULT_FILE = Path("proxy.yaml")
+NO_CALIBRATOR = "none"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
+
+
+def _store(value: str) -> str:
+    """The rest of a URL is the database's business; it may have a password, and is not repeated."""
+    if not re.match(r"sqlite:///.|postgres(ql)?://.", value):
+        kind = value.partition("://")[0] if "://" in value else "no URL"
+        raise ValueError(
+            "a store is sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE, "
+            f"and this is {kind[:32]!r}"
+        )
+    return value
+
+
+def _device(value: str) -> str:
+    """The name alone: whether it is there is found out where a checkpoint computes on it."""
+    try:
+        check_device(value)
+    except CheckpointError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def _path(value: Any) -> Any:
+    return Path(value) if isinstance(value, str) and value else value
+
+
+def _keys(value: Any) -> Any:
+    """An empty list of keys is what `open` says; keys themselves never stand in the file."""
+    if isinstance(value, list):
+        if value:
+            raise ValueError(
+                "keys do not stand here; say 'required' and make them with `pinocchio keys create`"
+            )
+        return "open"
+    return value
+
+
+def _admin(value: Any) -> Any:
+    """`admin: false` turns the listener off."""
+    return {"enabled": value} if isinstance(value, bool) else value
+
+
+def _surfaces(value: Any) -> Any:
+    """A list in YAML; each name is one of SURFACES."""
+    if not isinstance(value, list | tuple):
+        return value
+    for name in value:
+        if name not in SURFACES:
+            raise ValueError(f"there is no surface {name!r}{hint(str(name), SURFACES)}")
+    return tuple(value)
+
+
+FilePath = Annotated[Path, BeforeValidator(_path)]
+Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
+"""What clients may use under `/v1/`; None: all of it."""
+
+
+class UpstreamConfig(Section):
+    """Where requests go: `base_url`, `litellm` (with or without one) or `demo` say what it is."""
+
+    base_url: str | None = None
+    api_key: Secret = SecretStr("")
+    demo: bool = False
+    speaks: Literal["openai", "anthropic", "both"] = "openai"
+    litellm: str | None = None
+    via: Literal["relay", "litellm"] = "relay"
+    timeout_s: float = Field(default=600, gt=0)
+    http_client: Literal["pool", "aiohttp"] = "pool"
+
+    @property
+    def lends_a_key(self) -> bool:
+        """Whether requests may go upstream with a key that is not the client's.
+
+        litellm also finds keys in the environment, so any of its upstreams counts.
+        """
+        is_litellms = self.litellm is not None or self.via == "litellm"
+        return bool(self.api_key.get_secret_value()) or is_litellms
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> UpstreamConfig:
+        if self.demo and (self.base_url or self.litellm or self.via == "litellm"):
+            raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
+        if not (self.demo or self.base_url or self.litellm):
+            raise ValueError("an upstream needs 'base_url', 'litellm' or 'demo: true'")
+        if self.speaks != "openai":
+            self._check_speaks()
+        if self.litellm == "auto" and self.api_key.get_secret_value() and not self.base_url:
+            raise ValueError(
+                "with 'litellm: auto' the client names the provider, which would then get api_key; "
+                "name the provider here, or leave the key to its own environment variable"
+            )
+        if self.base_url and not re.match(r"https?://[^/\s]+", self.base_url):
+            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
+        return self
+
+    def _check_speaks(self) -> None:
+        """`speaks` is about bytes that are relayed to a `base_url`."""
+        if self.demo:
+            raise ValueError("'demo: true' answers by itself; remove speaks")
+        if self.litellm:
+            raise ValueError("litellm knows what its upstreams speak; remove speaks, or litellm")
+        if self.via == "litellm":
+            raise ValueError(
+                f"'via: litellm' translates to OpenAI's format; with 'speaks: {self.speaks}' "
+                "nothing needs it, remove one of them"
+            )
+
+
+class ModelRoute(Section):
+    """Model names that match the glob go to the upstream; the first match wins."""
+
+    match: str
+    upstream: str
+    domain: str | None = Field(default=None, min_length=1)  # what they are asked about
+
+
+class CalibratorConfig(Section):
+    checkpoint: str = Field(
+        default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
+    )
+    recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
+    client_domains: bool = False  # whether x-pinocchio-domain picks one of its curves
+    device: Annotated[str, AfterValidator(_device)] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
+    threads: int | None = Field(default=None, gt=0)
+    timeout_s: float = Field(default=2.0, gt=0)
+    max_queue: int = Field(default=1_024, gt=0)
+    images: ImagesConfig = ImagesConfig()
+    engine: Engine = InProcess()  # who computes the scores
+
+    @property
+    def names_checkpoint(self) -> bool:
+        """Whether somebody said which; otherwise it is the default."""
+        return "checkpoint" in self.model_fields_set
+
+    @property
+    def summary(self) -> str:
+        """For people: what scores, and where, if not in this process."""
+        if isinstance(self.engine, InProcess):
+            return self.checkpoint
+        named = f"{self.checkpoint}, " if self.names_checkpoint else ""
+        return f"{named}engine {self.engine.place}"
+
+    @model_validator(mode="after")
+    def _has_something_to_recalibrate(self) -> CalibratorConfig:
+        if self.checkpoint == NO_CALIBRATOR and self.recalibration:
+            raise ValueError(
+                "'checkpoint: none' gives no number to recalibrate; remove recalibration"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_engine(self) -> CalibratorConfig:
+        if isinstance(self.engine, InProcess):
+            return self
+        if self.checkpoint == NO_CALIBRATOR:
+            raise ValueError("'checkpoint: none' needs no engine; remove one of them")
+        if (self.device, self.dtype, self.threads) != ("auto", "auto", None):
+            raise ValueError(
+                f"{self.engine.kind} computes elsewhere; remove device, dtype and threads"
+            )
+        self.engine.check_checkpoint(self.names_checkpoint, bool(self.recalibration))
+        return self
+
+
+class AttachConfig(Section):
+    """Where the confidence is put."""
+
+    headers: bool = True
+    body: bool = True
+
+
+class RecordsConfig(Section):
+    """The record of exchanges, in the store: facts, no text but that of reviewed replies."""
+
+    keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
+    keep_content_days: float = Field(default=30, ge=0)  # once a reply was decided on or expired
+
+
+class AuditConfig(Section):
+    """A random share of delivered replies is kept, with its text, to be labelled."""
+
+    share: float = Field(default=0.0, ge=0, le=1)  # 0: nothing is kept
+    keep_days: float = Field(default=14, gt=0)  # until a reply leaves the queue without a label
+    max_open: int = Field(default=10_000, gt=0)  # replies that wait for a label
+
+
+class TeamConfig(Section):
+    """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
+
+    policy: str | None = Field(default=None, min_length=1)
+    domain: str | None = Field(default=None, min_length=1)  # what its questions are about
+    requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
+    max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
+    attach: AttachConfig | None = None
+    audit_share: float | None = Field(default=None, ge=0, le=1)
+    surfaces: Surfaces = None
+
+
+class AdminConfig(Section):
+    """The review desk's own listener; `admin: false` is `enabled: false`."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
+    token: Secret = Field(  # empty: a login link, printed at start
+        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
+    )
+    url: str | None = None  # under which people reach it, where that is another; for links
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self.token.get_secret_value())
+
+
+WebhookEvent = Literal["held", "released", "rejected", "expired"]
+
+
+class WebhookConfig(Section):
+    """Who is told what happens to held replies; without `include_reply`, no text of theirs."""
+
+    url: str
+    events: Annotated[tuple[WebhookEvent, ...], Field(strict=False, min_length=1)] = (
+        "held",
+        "released",
+        "rejected",
+        "expired",
+    )
+    secret: Secret = SecretStr("")  # with which messages are signed
+    format: Literal["json", "slack"] = "json"
+    include_reply: bool = False  # of released ones, in `json`
+    allow_private: bool = False  # addresses of this network, and http://
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> WebhookConfig:
+        allowed = "https?" if self.allow_private else "https"
+        if not re.fullmatch(allowed + r"://[^/@\s]+(/\S*)?", self.url):
+            scheme = "http:// or https://" if self.allow_private else "https://"
+            raise ValueError(f"url must begin with {scheme}, and name no user")
+        secret = self.secret.get_secret_value()
+        if secret.startswith("whsec_"):
+            base64.b64decode(secret.removeprefix("whsec_"), validate=True)  # raises ValueError
+        if self.format == "json" and not secret:
+            raise ValueError("a secret is needed, by which the receiver knows who sent a message")
+        return self
+
+
+class ScorerConfig(Section):
+    """Of `pinocchio serve --scorer-only`, the scoring server for other processes."""
+
+    token: Secret = Field(  # which they have to send; beyond loopback one is required
+        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_SCORER_TOKEN", ""))
+    )
+
+
+class LimitsConfig(Section):
+    max_body: Size = 64 * 2**20
+    stream_wait_ms: int = Field(default=300, ge=0)
+    commit_after_s: float = Field(default=15, gt=0)
+    clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
+    max_held: int = Field(default=100_000, gt=0)
+    max_connections: int | None = Field(default=None, gt=0)  # None: as the open files allow
+
+
+def _unknown_upstream(name: str, known: Collection[str]) -> str:
+    return f"there is no upstream {name!r}{hint(name, known)}"
+
+
+def _default_upstreams() -> dict[str, UpstreamConfig]:
+    base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    api_key = os.environ.get("OPENAI_API_KEY", "")
+    return {
+        "openai": UpstreamConfig(base_url=base_url, api_key=SecretStr(api_key)),
+        "demo": UpstreamConfig(demo=True),
+    }
+
+
+def _default_models() -> tuple[ModelRoute, ...]:
+    return (ModelRoute(match="demo", upstream="demo"), ModelRoute(match="*", upstream="openai"))
+
+
+class Config(Section):
+    """The whole of `proxy.yaml`."""
+
+    upstreams: dict[str, UpstreamConfig] = Field(default_factory=_default_upstreams)
+    models: Annotated[tuple[ModelRoute, ...], Field(strict=False)] = Field(
+        default_factory=_default_models
+    )
+    calibrator: CalibratorConfig = Field(default_factory=CalibratorConfig)
+    policies: str = "observe"
+    attach: AttachConfig = AttachConfig()
+    store: Annotated[str, AfterValidator(_store)] = Field(
+        default="sqlite:///pinocchio.db", repr=False
+    )
+    records: RecordsConfig = RecordsConfig()
+    audit: AuditConfig = AuditConfig()
+    keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
+    surfaces: Surfaces = None
+    shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs: whoever names them
+    teams: dict[str, TeamConfig] = Field(default_factory=dict)
+    admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
+    webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
+    limits: LimitsConfig = LimitsConfig()
+    scorer: ScorerConfig = Field(default_factory=ScorerConfig)
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether only requests with a client key are answered."""
+        return self.keys == "required"
+
+    def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """What the sections do not agree on: where it stands, and a sentence about it."""
+        return self._lost_models() or self._about_audits() or self._about_keys()
+
+    def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """A label without the record of its reply says nothing about a confidence."""
+        shares = (self.audit.share, *(team.audit_share for team in self.teams.values()))
+        if not any(shares) or self.audit.keep_days <= self.records.keep_days:
+            return []
+        text = (
+            f"audited replies wait {self.audit.keep_days:g} days for a label, their record stays "
+            f"{self.records.keep_days:g}: lower audit.keep_days or raise records.keep_days"
+        )
+        return [(("audit",) if self.audit.share else ("teams",), text)]
+
+    def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """A client key never goes upstream, and without keys nobody can tell teams apart."""
+        found: list[tuple[tuple[str | int, ...], str]] = [
+            (("teams", name), "a team's name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
+            for name in self.teams
+            if not NAME.fullmatch(name)
+        ]
+        if not self.needs_keys:
+            if self.teams:
+                found.append(
+                    (("teams",), "teams are told apart by their keys: add 'keys: required'")
+                )
+            return found
+        return found + [
+            (
+                ("upstreams", name),
+                "with 'keys: required' the client's key stays here; set api_key "
+                "(any word, where upstream asks for none)",
+            )
+            for name, upstream in self.upstreams.items()
+            if not (upstream.demo or upstream.lends_a_key)
+        ]
+
+    def _lost_models(self) -> list[tuple[tuple[str | int, ...], str]]:
+        lost: list[tuple[tuple[str | int, ...], str]] = [
+            (("models", i, "upstream"), _unknown_upstream(route.upstream, self.upstreams))
+            for i, route in enumerate(self.models)
+            if route.upstream not in self.upstreams
+        ]
+        if lost and "models" not in self.model_fields_set:
+            example = f'models: [{{match: "*", upstream: {next(iter(self.upstreams), "NAME")}}}]'
+            return [(("upstreams",), f"say which models these answer, for example {example}")]
+        return lost
+
+
+def find_config(path: Path | None) -> Path | None:
+    """The file that is read: the one asked for, else `./proxy.yaml` if there is one."""
+    return path or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+
+
+def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
+    """Reads and checks a configuration; None means the defaults.
+
+    Raises InvalidDocumentError with every problem's file and line.
+    """
+    if path is None:
+        return Config()
+    document = load_document(path, env=os.environ if env is None else env)
+    value = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise InvalidDocumentError(
+            (Problem(document.source, 1, "a configuration is a mapping of sections"),)
+        )
+    try:
+        config = Config.model_validate(_prepared(value))
+    except ValidationError as error:
+        problems = [
+            problem_of(document, found, _keys_at(found["loc"][:-1])) for found in error.errors()
+        ]
+        raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
+    if found := config.contradictions():
+        raise InvalidDocumentError(tuple(sentence(document, loc, text) for loc, text in found))
+    return _placed(config, path.parent)
+
+
+def _placed(config: Config, folder: Path) -> Config:
+    """A recalibration is named from the configuration's folder, as a policy is."""
+    if not config.calibrator.recalibration:
+        return config
+    place = {"recalibration": folder / config.calibrator.recalibration}
+    return config.model_copy(update={"calibrator": config.calibrator.model_copy(update=place)})
+
+
+def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
+    """The policy that applies: a pack by name, or a file beside the configuration."""
+    return load_policy_of(path.parent if path else Path(), override or config.policies)
+
+
+def load_policy_of(folder: Path, name: str) -> Policy:
+    """A pack by name, or a file in the configuration's folder; raises InvalidDocumentError."""
+    beside = folder / name
+    return load_policy(str(beside) if beside.is_file() else name)
+
+
+def _prepared(value: dict[str, Any]) -> dict[str, Any]:
+    """YAML has lists, the immutable configuration has tuples; an empty section is its default."""
+    return {
+        key: tuple(item)
+        if key in ("models", "webhooks", "shared_ids") and isinstance(item, list)
+        else item
+        for key, item in value.items()
+        if item is not None
+    }
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    "upstreams": UpstreamConfig,
+    "models": ModelRoute,
+    "calibrator": CalibratorConfig,
+    "calibrator.images": ImagesConfig,
+    "calibrator.images.fetch": FetchConfig,
+    "attach": AttachConfig,
+    "records": RecordsConfig,
+    "audit": AuditConfig,
+    "teams": TeamConfig,
+    "admin": AdminConfig,
+    "webhooks": WebhookConfig,
+    "limits": LimitsConfig,
+    "scorer": ScorerConfig,
+}
+
+
+def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
+    """The keys that the section at `loc` knows."""
+    if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
+        return list(ENGINES[str(loc[2])].model_fields)
+    names = ".".join(map(str, loc))
+    section = _SECTIONS.get(names) or (_SECTIONS.get(str(loc[0]), Config) if loc else Config)
+    return list(section.model_fields)

@@ -1,0 +1,105 @@
+"""A configuration with what it names, read and checked: what one generation is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policies import InvalidDocumentError, Policy, nearest
+from proxy.config.policy_book import PolicyBook
+from proxy.config.problems import located
+from proxy.config.sections import Config, find_config, load_config, load_config_policy
+from proxy.errors import ExitStatus, StartupError
+from proxy.store.client_keys import ClientKey
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the configuration gave, checked; `path` is None where all of it is built in."""
+
+    path: Path | None
+    config: Config
+    book: PolicyBook
+    recalibration: Recalibration | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of whoever has none of their own."""
+        return self.book.default
+
+    @property
+    def files(self) -> set[Path]:
+        """What was read; the setup changes when they do."""
+        named = self.path, self.config.calibrator.recalibration
+        return self.book.files() | {path for path in named if path is not None}
+
+
+def problem_of(key: ClientKey, setup: Setup) -> str | None:
+    """What the configuration lacks for a key, as a sentence."""
+    teams = setup.config.teams
+    if key.team is not None and key.team not in teams:
+        meant = nearest(key.team, teams)
+        hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(teams)}"
+        return f"key {key.id}: there is no team {key.team!r}{hint if teams else ''}"
+    try:
+        setup.book.load(key.policy)
+    except InvalidDocumentError as error:
+        return f"key {key.id}: {error}"
+    return None
+
+
+def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
+    """What the configuration lacks for the keys that are in use."""
+    now = time.time()
+    found = (problem_of(key, setup) for key in keys if key.state(now) == "active")
+    return [problem for problem in found if problem is not None]
+
+
+def load_setup(path: Path | None, policy: str | None = None) -> Setup:
+    """Reads configuration and policy; raises StartupError with every problem's file and line."""
+    found, config = find_config(path), load_store_config(path)
+    with _told_of_policy(found, *(() if policy else ("policies",))):
+        default = load_config_policy(config, found, policy)
+    book = PolicyBook(default, found.parent if found else None)
+    for name, team in config.teams.items():
+        with _told_of_policy(found, "teams", name, "policy"):
+            book.load(team.policy)
+    return Setup(found, config, book)
+
+
+@contextmanager
+def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
+    """A policy that cannot be read is a mistake of the key that names it; others have lines."""
+    try:
+        yield
+    except InvalidDocumentError as error:
+        told = [str(p) if p.line else located(path, key, str(p)) for p in error.problems]
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(told)) from error
+
+
+def load_store_config(path: Path | None) -> Config:
+    """The configuration alone: whoever only needs the store is not stopped by a broken policy."""
+    try:
+        return load_config(find_config(path))
+    except InvalidDocumentError as error:
+        raise unusable(error) from error
+
+
+def unusable(error: InvalidDocumentError) -> StartupError:
+    return StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, error.problems)))
+
+
+@contextmanager
+def refusal_placed(path: Path | None, *key: str) -> Iterator[None]:
+    """A refusal is told with file and line of the key that it is about."""
+    try:
+        yield
+    except StartupError as error:
+        raise StartupError(error.status, located(path, key, str(error))) from error

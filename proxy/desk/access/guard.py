@@ -1,0 +1,252 @@
+"""Stands before everything at the desk: nothing is answered to whoever is not known.
+
+A request is known by `Authorization: Bearer` or by the cookie of a session. With a cookie, whatever
+changes something must come from the desk's own pages: browsers say so in `Sec-Fetch-Site` and
+`Origin`, and a strict cookie does not come with what another site asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from proxy.desk.access.sessions import Door, Visitor
+from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError, StoreError
+from proxy.gate.host_check import check_host
+from proxy.listener.endpoint import send_reply
+from proxy.store.reviews.queue import SEEN_QUEUES
+from proxy.wire.http import CLIENT, ASGIApplication, Message, Receive, Scope, Send, error_reply
+from proxy.wire.session_cookie import NAME, SECURE_NAME
+
+LOGOUT: Final = "/pinocchio/logout"
+
+
+CSRF_HEADER: Final = "x-csrf-token"
+CSRF_FIELD: Final = "csrf"
+LOGIN: Final = "/pinocchio/login"
+STATIC: Final = "/static/"
+API: Final = "/pinocchio/v1/"
+METRICS: Final = "/metrics"
+_OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
+_OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
+READING: Final = ("GET", "HEAD", "OPTIONS")
+MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes
+_VISITOR: Final = "pinocchio.visitor"
+_STAYS: Final = "pinocchio.stays"
+# a strict cookie stays away when another site's link leads here; a page of ours asks again with it
+_ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>Pinocchio</title>'
+
+
+class Guard:
+    """An ASGI application around another; with `is_loopback` only this machine should come."""
+
+    def __init__(
+        self, inner: ASGIApplication, door: Door, *, is_loopback: bool, max_body: int
+    ) -> None:
+        self._inner = inner
+        self._door = door
+        self._is_loopback = is_loopback
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        send = _with_fields(send)
+        try:
+            visitor = await self._admit(request)
+        except ProxyError as error:
+            if isinstance(error, InvalidKeyError) and not is_api(request):
+                await _to_login(request)(scope, receive, send)
+            else:
+                await send_reply(error_reply(error), scope, send)
+            return
+        scope[_VISITOR] = visitor
+        scope[_STAYS] = partial(self._stays, request)
+        SEEN_QUEUES.set(None if visitor is None else visitor.queues)
+        if visitor is not None and CLIENT in scope:
+            scope[CLIENT].note_known()
+        limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
+        await self._inner(scope, _limited(receive, limit), send)
+
+    async def _admit(self, request: Request) -> Visitor | None:
+        """Who asks; None for a stranger at what everybody may see. Raises ProxyError."""
+        if self._is_loopback:
+            check_host(request.scope["headers"], "for the review desk")
+        visitor = await asyncio.to_thread(self._visitor, request)
+        if visitor is None and not is_for_strangers(request.scope["path"]):
+            raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
+        if visitor is not None and visitor.queues is not None:
+            _check_bound(request.scope["path"], visitor)
+        if request.method not in READING and (visitor is None or visitor.csrf is not None):
+            check_site(request, visitor)
+        return visitor
+
+    def _stays(self, request: Request) -> bool:
+        """Whether what let a visitor in still would; on a thread."""
+        try:
+            return self._visitor(request) is not None
+        except StoreError:
+            return True  # nobody knows, and there is nothing to tell
+        except ProxyError:
+            return False
+
+    def _visitor(self, request: Request) -> Visitor | None:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and secret:
+            return self._door.identify(secret.strip(), address_of(request))
+        cookie = request.cookies.get(cookie_name(request))
+        return self._door.session(cookie) if cookie else None
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Who is at the desk; raises InvalidKeyError for a stranger, whom the guard lets in to the
+    login page alone."""
+    visitor = request.scope.get(_VISITOR)
+    if not isinstance(visitor, Visitor):
+        raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
+    return visitor
+
+
+def stays(request: Request) -> Callable[[], bool]:
+    """Tells, on a thread, whether the visitor of a long reply may go on to read it."""
+    found: Callable[[], bool] = request.scope[_STAYS]
+    return found
+
+
+def is_for_strangers(path: str) -> bool:
+    """Whether everybody may see what stands at a path, or in a template of paths."""
+    return path == LOGIN or path.startswith(STATIC)
+
+
+def demand_visitor(routes: Iterable[BaseRoute]) -> None:
+    """Lets each of these routes ask for its visitor itself, whatever stands before it."""
+    for route in routes:
+        if isinstance(route, Route) and not is_for_strangers(route.path):
+            route.app = _Demanding(route.app)
+
+
+class _Demanding:
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor_of(Request(scope))
+        await self._inner(scope, receive, send)
+
+
+def admin_of(request: Request) -> Visitor:
+    """As `visitor_of`; raises NotAllowedError for reviewers."""
+    visitor = visitor_of(request)
+    if not visitor.is_admin:
+        raise NotAllowedError(f"{visitor.name} is a reviewer; this is for admins")
+    return visitor
+
+
+def _check_bound(path: str, visitor: Visitor) -> None:
+    """Raises NotAllowedError for what shows more than the queues that a reviewer is bound to."""
+    is_of_queue = any(path == place or path.startswith(f"{place}/") for place in _OF_QUEUES)
+    if not (is_of_queue or path in _OF_ALL or is_for_strangers(path)):
+        raise NotAllowedError(f"{visitor.name} sees reviews of their queues only")
+
+
+async def checked_form(request: Request) -> dict[str, str]:
+    """The fields of a form that a page of the desk's sent; raises NotAllowedError for others."""
+    body = (await request.body()).decode(errors="replace")
+    fields = dict(parse_qsl(body, keep_blank_values=True))
+    visitor = request.scope[_VISITOR]
+    if visitor is not None and visitor.csrf is not None:
+        _check_token(fields.pop(CSRF_FIELD, ""), visitor)
+    return fields
+
+
+def check_site(request: Request, visitor: Visitor | None) -> None:
+    """Raises NotAllowedError for what another site's page makes a browser send.
+
+    What sends neither header is no browser of these years, and must show the session's token.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site not in (None, "same-origin", "none"):
+        raise NotAllowedError("another site's page asks for this", code="cross_site")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise NotAllowedError(f"a page of {origin} asks for this", code="cross_site")
+    if site is None and origin is None and visitor is not None:
+        _check_token(request.headers.get(CSRF_HEADER, ""), visitor)
+
+
+def _check_token(given: str, visitor: Visitor) -> None:
+    if not hmac.compare_digest(given.encode(), (visitor.csrf or "").encode()):
+        raise NotAllowedError(
+            f"this needs the session's token ({CSRF_HEADER}, or the field {CSRF_FIELD!r})",
+            code="csrf_token",
+        )
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def is_api(request: Request) -> bool:
+    """Whether a program asks, which has no use for a login page."""
+    path: str = request.scope["path"]
+    return path.startswith(API) or path == METRICS
+
+
+def is_https(request: Request) -> bool:
+    return "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
+
+
+def cookie_name(request: Request) -> str:
+    """Behind https the one that no other host, port or unsafe page can set."""
+    return SECURE_NAME if is_https(request) else NAME
+
+
+def _to_login(request: Request) -> Response:
+    if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+        return HTMLResponse(_ONCE_MORE, headers={"cache-control": "no-store"})
+    query: str = request.scope["query_string"].decode("latin-1")
+    wanted = request.scope["path"] + (f"?{query}" if query else "")
+    there = f"{LOGIN}?next={quote(wanted)}" if request.method == "GET" else LOGIN
+    return RedirectResponse(there, 303)
+
+
+_FIELDS: Final = (  # of every answer that does not say otherwise
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+def _with_fields(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if "headers" in message:  # the beginning, or all of it
+            given = {name.lower() for name, _ in message["headers"]}
+            added = [field for field in _FIELDS if field[0] not in given]
+            message = {**message, "headers": [*message["headers"], *added]}
+        await send(message)
+
+    return sending
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Raises HTTPException, which FastAPI lets through, once a body has more bytes than `limit`."""
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > limit:
+            raise HTTPException(413, f"the body is larger than {limit} bytes")
+        return message
+
+    return counted

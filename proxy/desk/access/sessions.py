@@ -1,0 +1,132 @@
+"""Who may come to the desk: the admin token, keys of reviewers and admins, and sessions of both.
+
+A secret is looked up by its hash and compared in constant time. Sessions live in memory: whoever is
+logged in when the proxy stops logs in again. They end with the key that opened them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from proxy.errors import InvalidKeyError, RateLimitedError
+from proxy.gate.client_keys import PREFIX, digest_of
+from proxy.gate.rate_limits import Buckets
+from proxy.store.client_keys import KeyStore
+
+SESSION_S: Final = 12 * 3_600.0
+MOST_SESSIONS: Final = 1_000  # the oldest go first
+ATTEMPTS_A_MINUTE: Final = 10  # that fail, from one address
+
+_UNKNOWN: Final = "this is no token and no reviewer's key of this proxy"
+
+Role = Literal["reviewer", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who is at the desk. `csrf` is what their forms must send back; None with a bearer token."""
+
+    name: str
+    role: Role
+    digest: str | None = None  # of the key that let them in; None: the token or the login link
+    csrf: str | None = None
+    queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role == "admin"
+
+
+ADMIN: Final = Visitor("admin", "admin")
+
+
+@dataclass(slots=True)
+class _Session:
+    visitor: Visitor
+    ends_at: float = field(default_factory=lambda: time.time() + SESSION_S)
+
+
+class Door:
+    """Methods may wait for the store and raise StoreError; call them from any thread."""
+
+    def __init__(self, token: str, login_code: str | None, keys: KeyStore) -> None:
+        self._token_digest = digest_of(token.encode()) if token else None
+        self._code_digest = digest_of(login_code.encode()) if login_code else None
+        self._keys = keys
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._failures = Buckets()
+
+    def close(self) -> None:
+        self._keys.close()
+
+    def identify(self, secret: str, address: str) -> Visitor:
+        """Whom a token or key stands for; raises InvalidKeyError, and RateLimitedError for another
+        wrong token from an address of which too many were wrong. The right one is always right:
+        others may have the same address. Keys cannot be guessed, so they are not counted."""
+        digest = digest_of(secret.encode())
+        if not secret.startswith(PREFIX):
+            return self._counting(address, lambda: self._of_token(digest))
+        if (visitor := self._of_key(digest)) is None:
+            raise InvalidKeyError(_UNKNOWN)
+        return visitor
+
+    def redeem(self, code: str, address: str) -> Visitor:
+        """The admin, for the code of the login link, which works once; raises as `identify`."""
+        return self._counting(address, lambda: self._redeemed(digest_of(code.encode())))
+
+    def _of_token(self, digest: str) -> Visitor | None:
+        is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
+        return ADMIN if is_it else None
+
+    def _of_key(self, digest: str) -> Visitor | None:
+        key = self._keys.find(digest)
+        if key is None or key.role == "caller" or key.state(time.time()) != "active":
+            return None
+        queues = None if key.queues is None else frozenset(key.queues.split(","))
+        return Visitor(key.name or key.id, key.role, digest, queues=queues)
+
+    def _redeemed(self, digest: str) -> Visitor | None:
+        if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):
+            return None
+        self._code_digest = None
+        return ADMIN
+
+    def _counting(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
+        if (visitor := find()) is not None:
+            return visitor
+        if wait_s := self._failures.take([(address, ATTEMPTS_A_MINUTE)]):
+            raise RateLimitedError("too many attempts to log in", wait_s)
+        raise InvalidKeyError(_UNKNOWN)
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def open_session(self, visitor: Visitor) -> str:
+        """The secret of a new session, for a cookie."""
+        secret = secrets.token_urlsafe(32)
+        known = replace(visitor, csrf=secrets.token_urlsafe(32))
+        self._sessions[digest_of(secret.encode())] = _Session(known)
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return secret
+
+    def session(self, secret: str) -> Visitor | None:
+        """Whose session it is, while it and the key behind it last."""
+        id = digest_of(secret.encode())
+        session = self._sessions.get(id)
+        if session is None:
+            return None
+        visitor = session.visitor
+        is_over = session.ends_at <= time.time()
+        if is_over or (visitor.digest is not None and self._of_key(visitor.digest) is None):
+            self._sessions.pop(id, None)
+            return None
+        return visitor
+
+    def close_session(self, secret: str) -> None:
+        self._sessions.pop(digest_of(secret.encode()), None)

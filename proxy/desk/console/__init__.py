@@ -1,0 +1,47 @@
+"""The console: the pages on which people see what is held and decide, and how good the number is.
+
+`routes` is all that the review desk mounts. Server-rendered, with a little script that makes them
+quicker and that they do without. Whatever a model or a client wrote passes `text.py` first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.desk.console.pages import rendered, static_file
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+    from proxy.desk.desk import Desk
+
+__all__ = ["login_page", "routes"]
+
+
+def routes(desk: Desk) -> list[BaseRoute]:
+    """The pages, for whoever the desk's guard lets in, and what they are made with."""
+    from starlette.responses import RedirectResponse
+    from starlette.routing import Route
+
+    from proxy.desk.console.facts import Facts
+    from proxy.desk.console.reviews import Reviews
+
+    def home(_: Request) -> Response:
+        return RedirectResponse("/console/reviews", 303)
+
+    return [
+        Route("/", home),
+        Route("/console", home),
+        Route("/static/{name:path}", static_file),
+        *Reviews(desk).routes(),
+        *Facts(desk).routes(),
+    ]
+
+
+def login_page(
+    request: Request, wanted: str, error: str | None = None, status: int = 200
+) -> Response:
+    """Asks for a token or a key; `wanted` is the address to go on to."""
+    return rendered("login.html", status, action=request.scope["path"], wanted=wanted, error=error)

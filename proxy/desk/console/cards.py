@@ -1,0 +1,137 @@
+"""What is known of the calibrator: its checkpoint's card and the recalibrations of this place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calibrator import (
+    CalibratorError,
+    RecalibrationVersions,
+    checkpoint_card,
+    resolve_recalibration,
+)
+from proxy.config.sections import CalibratorConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A list that is too long to be shown at once."""
+
+    title: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    note: str = ""
+    lists: tuple[Names, ...] = ()
+
+
+def calibrator_cards(config: CalibratorConfig) -> list[Card]:
+    """The cards of a configured calibrator; what cannot be read is a card that says so."""
+    if config.engine.kind != "in_process" and not config.names_checkpoint:
+        note = "It is not a checkpoint that this configuration names, so it has no card here."
+        return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
+    try:
+        found = checkpoint_card(config.checkpoint)
+    except CalibratorError as error:
+        return [Card("Checkpoint", (("configured", config.checkpoint),), str(error))]
+    if found is None:
+        note = "It has no card: it is not a checkpoint of a trained calibrator."
+        return [Card("Checkpoint", (("configured", config.checkpoint),), note)]
+    return [_checkpoint(config, found), *_quality(found), _knows(found), *_recalibrations(config)]
+
+
+def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
+    own = card["recalibration"]
+    facts = (
+        ("configured", config.summary),
+        ("version", str(card["version"])),
+        ("architecture", str(card["architecture"])),
+        ("weights", f"{card['weights_sha256'][:16]}…"),
+        ("its own curve", _curve(own) if own else "none"),
+        ("waits at most", f"{config.timeout_s:g} s for a score"),
+        *_origin(card),
+    )
+    return Card("Checkpoint", facts)
+
+
+def _origin(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "base_rate" in card:
+        yield "base rate", f"{card['base_rate']:.3f} of its training replies were correct"
+    if adapter := card.get("adapter"):
+        yield "base", f"{card['base']}, with an adapter of rank {adapter['rank']}"
+
+
+def _curve(curve: Mapping[str, Any]) -> str:
+    numbers = ((name, value) for name, value in curve.items() if isinstance(value, float))
+    return f"{curve['kind']}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
+
+
+def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
+    """What it was measured at, on rows held back from its training."""
+    for name, measured in card["quality"].items():
+        if isinstance(measured, Mapping):
+            facts = tuple(
+                (key.upper() if key in ("auroc", "ece") else key.capitalize(), _number(value))
+                for key, value in measured.items()
+            )
+            title = f"Measured: {name.replace('_', ' ')}"
+            yield Card(title, facts, "On rows held back from its training, not on yours.")
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _knows(card: Mapping[str, Any]) -> Card:
+    facts = [("reads", _read(card))]
+    if not card.get("images"):
+        facts += [("reads text only", "an image in the question gives no number")]
+    note = (
+        "On text of kinds that its training did not see it stays near the base rate, and a model "
+        "that is not in its list is scored without a name. Measure it on labelled replies of your "
+        "own before a threshold is trusted."
+    )
+    models, benchmarks = tuple(card["source_models"]), tuple(card["benchmarks"])
+    lists = (Names("Models it knows by name", models), Names("Benchmarks", benchmarks))
+    return Card("What it knows", tuple(facts), note, lists)
+
+
+def _read(card: Mapping[str, Any]) -> str:
+    if "layout" in card:
+        return f"{card['layout']['max_tokens']} word pieces, the two ends of a longer text"
+    prompt = card["prompt"]
+    return (
+        f"the first {prompt['question_characters']:,} characters of a question and "
+        f"{prompt['answer_characters']:,} of an answer"
+    )
+
+
+def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
+    """What was promoted from verdicts here, and taken back."""
+    path = config.recalibration
+    if path is None:
+        note = (
+            "None is configured: the number is as the checkpoint gives it. About a hundred "
+            "verdicts are enough to fit one: pinocchio recalibrate --from-store."
+        )
+        yield Card("Recalibration", (), note)
+        return
+    try:
+        current, history = resolve_recalibration(path), RecalibrationVersions(path.parent).history()
+    except CalibratorError as error:
+        yield Card("Recalibration", (("file", path.name),), str(error))
+        return
+    facts = [("configured", path.name)]
+    facts += [("in force", current.name if current is not None else "none yet")]
+    facts += [(change.at, _told(change)) for change in reversed(history[-10:])]
+    yield Card("Recalibration", tuple(facts))
+
+
+def _told(change: Any) -> str:
+    return f"{change.kind.replace('_', ' ')}: {change.before or 'none'} → {change.after or 'none'}"

@@ -1,0 +1,256 @@
+"""The pages about what the record and the verdicts say: traffic, quality, policies, calibrator."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from proxy.config.setup import Setup
+from proxy.desk.console import quality
+from proxy.desk.console.cards import calibrator_cards
+from proxy.desk.console.pages import rendered
+from proxy.desk.console.rules import policy_views, source_of
+from proxy.desk.console.shell import Handler, page, told
+from proxy.desk.console.text import one_line
+from proxy.desk.desk import Desk
+from proxy.errors import NotFoundError
+from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
+from proxy.store.record.statistics import (
+    LOOKED_AT,
+    MOST_OF_A_SLICE,
+    Asked,
+    Sample,
+    Window,
+    calibrator_in_force,
+    labelled,
+    latest,
+    names,
+    sample,
+)
+from proxy.store.record.writer import DAY_S
+
+WINDOWS: Final = (1, 7, 30)  # days
+ACTIONS: Final = ("deliver", "annotate", "hold", "escalate", "clarify", "block")
+LABELS_FOR_DAYS: Final = 90  # verdicts count for longer than traffic: there are fewer
+START: Final = 0.5  # the threshold that is looked at first
+
+
+class Facts:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    @property
+    def _setup(self) -> Setup:
+        """The configuration that holds now; a desk that is served has one."""
+        assert self._desk.setup is not None
+        return self._desk.setup()
+
+    def routes(self) -> list[Route]:
+        pages: dict[str, Handler] = {
+            "traffic": self._traffic,
+            "traffic/rows": self._rows,
+            "quality": self._quality,
+            "policies": self._policies,
+            "policies/{name}": self._policy,
+            "calibrator": self._calibrator,
+        }
+        return [Route(f"/console/{path}", told(self._desk, pages[path])) for path in pages]
+
+    # --- traffic --------------------------------------------------------------------------------
+
+    def _traffic(self, request: Request) -> Response:
+        filters = _chosen(request, "model", "team", "action")
+        engine = self._desk.queue.engine
+        models, teams = names(sample(engine, _window(1)).rows)
+        return page(
+            self._desk,
+            request,
+            "traffic.html",
+            "traffic",
+            filters=filters,
+            seen=latest(engine, Asked(**filters)),
+            models=models[:50],
+            teams=teams[:50],
+            actions=ACTIONS,
+            looked_at=LOOKED_AT,
+            leaning=self._desk.leaning,
+        )
+
+    def _rows(self, request: Request) -> Response:
+        """What came after an exchange, as the rows of a table."""
+        filters = _chosen(request, "model", "team", "action")
+        after = request.query_params.get("after") or None
+        seen = latest(self._desk.queue.engine, Asked(**filters), after=after)
+        return rendered("traffic_new.html", seen=seen, leaning=self._desk.leaning)
+
+    # --- quality --------------------------------------------------------------------------------
+
+    def _quality(self, request: Request) -> Response:
+        days, window = _days(request)
+        whose = _chosen(request, "model", "team")
+        engine = self._desk.queue.engine
+        seen = sample(engine, window)
+        rows = [row for row in seen.rows if _is_of(row, whose)]
+        given = [
+            each
+            for each in labelled(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
+            if _is_of(each, whose)
+        ]
+        scores = quality.one_per_conversation(rows)
+        labels = quality.weighed(given, scores)
+        total = sum(row.weight for row in rows)
+        scored = sum(row.weight for row in rows if row.confidence is not None)
+        of_all = None if seen.a_day is None else seen.a_day / seen.total
+        points = quality.tradeoff(labels, scores, scored if of_all is None else of_all * scored)
+        threshold = _threshold(request)
+        bands = quality.bands(labels)
+        enough = len(labels) >= quality.LEAST
+        by = "team" if whose["model"] else "model"
+        series = quality.over_time(seen, scores, by)
+        models, teams = names(seen.rows)
+        return page(
+            self._desk,
+            request,
+            "quality.html",
+            "quality",
+            filters={"days": days, **whose},
+            windows=WINDOWS,
+            models=models[:50],
+            teams=teams[:50],
+            total=total,
+            conversations=sum(row.weight for row in scores),
+            a_day=None if of_all is None else of_all * total,
+            is_exact=seen.is_exact,
+            most_of_a_slice=MOST_OF_A_SLICE,
+            slices=window.slices,
+            labels=len(labels),
+            audits=sum(each.stratum == "audited" for each in given),
+            population=quality.population(given),
+            accuracy=quality.share((each.is_correct, each.weight) for each in labels),
+            ece=quality.ece(bands),
+            least=quality.LEAST,
+            few=quality.FEW,
+            false_alarm_rate=FALSE_ALARM_RATE,
+            enough=enough,
+            bands=bands,
+            threshold=threshold,
+            point=points[round(threshold * quality.STEPS)],
+            warnings=quality.warnings(given),
+            monitors=sorted(standing(engine), key=lambda one: (one.alarm is None, -one.seen)),
+            weeks=weekly(engine) if "weekly" in request.query_params else None,
+            by=by if len(series) > 1 else None,
+            series=series,
+            charts=_charts(seen, bands if enough else [], points, series),
+        )
+
+    # --- policies and calibrator ----------------------------------------------------------------
+
+    def _policies(self, request: Request) -> Response:
+        days, window = _days(request)
+        seen = sample(self._desk.queue.engine, window)
+        views, others = policy_views(self._setup.book, seen.rows)
+        return page(
+            self._desk,
+            request,
+            "policies.html",
+            "policies",
+            filters={"days": days},
+            windows=WINDOWS,
+            total=seen.total,
+            is_exact=seen.is_exact,
+            policies=views,
+            others=others,
+        )
+
+    def _policy(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        for policy in self._setup.book:
+            if policy.name == name:
+                return page(
+                    self._desk,
+                    request,
+                    "policy.html",
+                    "policies",
+                    policy=policy,
+                    **asdict(source_of(policy)),
+                )
+        raise NotFoundError(f"no policy {name[:64]!r} is loaded", code="policy_not_found")
+
+    def _calibrator(self, request: Request) -> Response:
+        config = self._setup.config.calibrator
+        return page(
+            self._desk,
+            request,
+            "calibrator.html",
+            "calibrator",
+            name=calibrator_in_force(self._desk.queue.engine),
+            cards=calibrator_cards(config),
+        )
+
+
+def _chosen(request: Request, *filters: str) -> dict[str, str | None]:
+    return {name: request.query_params.get(name) or None for name in filters}
+
+
+def _days(request: Request) -> tuple[int, Window]:
+    given = request.query_params.get("days", "")
+    days = int(given) if given in map(str, WINDOWS) else 7
+    return days, _window(days)
+
+
+def _window(days: int) -> Window:
+    now = time.time()
+    return Window(now - days * DAY_S, now)
+
+
+def _is_of(row: Any, whose: dict[str, str | None]) -> bool:
+    return all(value is None or getattr(row, name) == value for name, value in whose.items())
+
+
+def _threshold(request: Request) -> float:
+    try:
+        given = float(request.query_params.get("threshold", START))
+    except ValueError:
+        return START
+    return given if 0 <= given <= 1 else START
+
+
+def _charts(
+    seen: Sample,
+    bands: list[quality.Band],
+    points: list[quality.Point],
+    series: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """The numbers that the charts are drawn from, see static/charts.js."""
+    edges = seen.window.edges
+    found: dict[str, Any] = {
+        "tradeoff": {
+            "threshold": [point.threshold for point in points],
+            "coverage": [point.coverage for point in points],
+            "risk": [point.risk and point.risk.value for point in points],
+            "low": [point.risk and point.risk.low for point in points],
+            "high": [point.risk and point.risk.high for point in points],
+            "errors": [point.errors for point in points],
+            "load": [point.load for point in points],
+        },
+        "time": {
+            "at": [(a + b) / 2 for a, b in pairwise(edges)],
+            "series": [{**one, "name": one_line(one["name"], 32)} for one in series],
+        },
+    }
+    if bands:
+        found["reliability"] = {
+            "x": [band.confidence for band in bands],
+            "y": [band.correct.value for band in bands],
+            "low": [band.correct.low for band in bands],
+            "high": [band.correct.high for band in bands],
+            "count": [band.count for band in bands],
+            "few": quality.FEW,
+        }
+    return found

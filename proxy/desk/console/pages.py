@@ -1,0 +1,159 @@
+"""How a page is made: templates in which every value is escaped and made visible, and its headers.
+
+Nothing but what this package ships is loaded, nothing in a page runs but its own scripts, and no
+other site can frame it or be told by a link that somebody reads here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from policies import counted
+from proxy.desk.console import text
+from proxy.store.reviews.held_replies import state_name
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+SAFE: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none at all forms would not say where they are from
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+NOTHING: Final = "\N{EN DASH}"
+
+
+def rendered(template: str, status: int = 200, **values: Any) -> Response:
+    """A page; it may hold what a client asked, so nobody keeps it."""
+    body = _templates().get_template(template).render(values)
+    # half a surrogate pair cannot be left: `visible` has shown it
+    return HTMLResponse(body, status, {**SAFE, "cache-control": "no-store"})
+
+
+def static_file(request: Request) -> Response:
+    """What pages need, for good where its address tells its content."""
+    name = request.path_params["name"]
+    if name not in _files():
+        return Response("there is no such file", 404, SAFE, "text/plain")
+    content, digest = _files()[name]
+    headers = {**SAFE, "etag": f'"{digest}"', "cache-control": "no-cache"}
+    if request.query_params.get("v") == digest:
+        headers["cache-control"] = "public, max-age=31536000, immutable"
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, TYPES[Path(name).suffix])
+
+
+def _static(name: str) -> str:
+    """The address of a file, which changes with its content."""
+    return f"/static/{name}?v={_files()[name][1]}"
+
+
+@lru_cache(maxsize=1)
+def _files() -> dict[str, tuple[bytes, str]]:
+    """All there are, by name, each with its digest: a path that is asked for is never opened."""
+    found = {}
+    for path in STATIC.rglob("*"):
+        if path.suffix in TYPES:
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).hexdigest()[:12]
+            found[path.relative_to(STATIC).as_posix()] = content, digest
+    return found
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.globals["static"] = _static
+    templates.filters |= {
+        "ago": lambda at: f"{in_words(time.time() - at)} ago",
+        "amount": amount,
+        "count": count,
+        "iso": lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "json": text.as_json,
+        "left": _left,
+        "number": lambda count: f"{round(count):,}",
+        "counted": lambda count, one, many=None: counted(round(count), one, many),
+        "query": query,
+        "raw": text.raw,
+        "rule": lambda label: label.rpartition("@")[0] or label,
+        "share": lambda value: NOTHING if value is None else f"{value * 100:.1f} %",
+        "short": text.one_line,
+        "state": state_name,
+        "span": lambda found: f"{found.low * 100:.1f} to {found.high * 100:.1f} %",
+    }
+    return templates
+
+
+def _finalized(value: Any) -> Any:
+    """Whatever a template puts into a page shows its unseen characters, but for `raw`."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return text.visible(value)
+
+
+def in_words(seconds: float) -> str:
+    """An age in its largest unit: `3 h`."""
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _left(until: float) -> str:
+    seconds = until - time.time()
+    return f"{in_words(seconds)} left" if seconds > 0 else "expired"
+
+
+def amount(value: float) -> str:
+    """A number of things: small ones with a decimal, where they have one."""
+    is_small = 0 < value < 10 and value != round(value)
+    return f"{value:.1f}" if is_small else f"{round(value):,}"
+
+
+def count(value: float) -> str:
+    """How many there were; where a sample tells it, about how many."""
+    return f"{round(value):,}" if value == round(value) else f"about {max(1, round(value)):,}"
+
+
+def query(filters: Mapping[str, Any], **changed: Any) -> str:
+    """Filters as the query of an address, those without a value left out."""
+    return urlencode({name: value for name, value in {**filters, **changed}.items() if value})

@@ -1,0 +1,210 @@
+"""What labelled replies say about the confidence: reliability, and what a threshold would do.
+
+Labels are weighted as in proxy/learning/labels.py: an audited reply stands for those that were not
+drawn, and held and delivered ones for as many as there were. Intervals are Wilson's with the
+effective number of labels (Kish), (sum of w)^2 / sum of w^2, in place of their count: close for
+weights that are alike, wide where few labels speak for many replies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from calibrator import Interval, wilson
+from policies import SeenConversations
+from proxy.learning.labels import stood_for, weights_of
+from proxy.store.record.statistics import Labelled, Sample, Sampled
+
+BANDS: Final = 10
+STEPS: Final = 100  # of the thresholds that can be chosen, from 0 to 1
+LEAST: Final = 30  # labels, below which nothing is drawn
+FEW: Final = 10  # labels of a band, below which it is faint
+BLIND: Final = 0.02
+"""The share of traffic that may be delivered without a label of any that is as unsure."""
+
+
+class Weighed(NamedTuple):
+    """A labelled reply and how many replies it stands for."""
+
+    confidence: float
+    is_correct: bool
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Replies whose confidence is from `low` to below `high`, by `count` labels."""
+
+    low: float
+    high: float
+    count: int
+    weight: float
+    confidence: float
+    correct: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a threshold comes to: `coverage` of the scored traffic is delivered.
+
+    `risk` of that is wrong, None with too few labels; `errors` are delivered and `load` is left to
+    reviewers.
+    """
+
+    threshold: float
+    coverage: float
+    risk: Interval | None
+    errors: float | None
+    load: float
+
+
+def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weighed]:
+    """The labels of replies that were drawn or held; `traffic` says how many of each there were.
+
+    Labels of a kind of which the window's traffic has none stand for themselves.
+    """
+    known = {"held": 0.0, "audited": 0.0}
+    for row in traffic:
+        if row.confidence is not None:
+            known["held" if row.review_id else "audited"] += row.weight
+    drawn = [each for each in labels if each.stratum in known]
+    sums = stood_for(drawn)
+    weights = weights_of(drawn, {name: known[name] or sums[name] for name in known})
+    return [
+        Weighed(each.confidence, each.is_correct, weight)
+        for each, weight in zip(drawn, weights, strict=True)
+    ]
+
+
+def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
+    """One scored reply of each conversation: its turns and retries are like each other.
+
+    One that was held beside one that was delivered, as labels are counted.
+    """
+    seen = {True: SeenConversations(None, None), False: SeenConversations(None, None)}
+    in_time = sorted((row for row in rows if row.confidence is not None), key=lambda row: row.at)
+    return [row for row in in_time if seen[row.review_id is not None].is_first(row.conversation)]
+
+
+def warnings(labels: Sequence[Labelled]) -> list[str]:
+    """What has to be known about the labels before their numbers are believed."""
+    found = []
+    kinds = [label.stratum for label in labels]
+    if "held" in kinds and "audited" not in kinds:
+        found.append(
+            "All labels are of held replies. What they say about delivered ones is a guess until a "
+            "share of those is audited at random (audit: {share: 0.01} in proxy.yaml)."
+        )
+    if undrawn := kinds.count("other"):
+        found.append(
+            f"{undrawn:,} {'label is' if undrawn == 1 else 'labels are'} on replies outside the "
+            f"random audit; {'it is' if undrawn == 1 else 'they are'} excluded."
+        )
+    return found
+
+
+def population(labels: Iterable[Labelled]) -> str:
+    """Of which replies the labels tell."""
+    kinds = {label.stratum for label in labels} - {"other"}
+    return {"held": "held", "audited": "delivered"}[kinds.pop()] if len(kinds) == 1 else "all"
+
+
+def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
+    """The weighted share of what is true; None of nothing."""
+    total = squares = yes = 0.0
+    for is_true, weight in rows:
+        total += weight
+        squares += weight * weight
+        yes += weight * is_true
+    return wilson(yes / total, total * total / squares) if total else None
+
+
+def bands(labels: Sequence[Weighed]) -> list[Band]:
+    """Bands of equal width, those without labels left out."""
+    inside: list[list[Weighed]] = [[] for _ in range(BANDS)]
+    for label in labels:
+        inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
+    found = []
+    for at, rows in enumerate(inside):
+        weight = sum(row.weight for row in rows)
+        correct = share((row.is_correct, row.weight) for row in rows)
+        if correct is not None:
+            mean = sum(row.confidence * row.weight for row in rows) / weight
+            ends = at / BANDS, (at + 1) / BANDS
+            found.append(Band(*ends, len(rows), weight, mean, correct))
+    return found
+
+
+def ece(found: Sequence[Band]) -> float | None:
+    """Expected calibration error: the mean gap between confidence and share of correct replies."""
+    total = sum(band.weight for band in found)
+    if sum(band.count for band in found) < LEAST:
+        return None
+    gaps = (abs(band.confidence - band.correct.value) * band.weight for band in found)
+    return sum(gaps) / total
+
+
+def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], count: float) -> list[Point]:
+    """What each of the thresholds 0, 0.01 .. 1 comes to, of `count` exchanges.
+
+    Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least, and labels
+    of the least sure that would be delivered: it is not drawn out to where nobody has looked.
+    """
+    scored = sorted((row.confidence, row.weight) for row in traffic if row.confidence is not None)
+    confidences, above = [c for c, _ in scored], _sums_from([w for _, w in scored])
+    ranked = sorted(labels, key=lambda label: label.confidence)
+    at_least = [label.confidence for label in ranked]
+    weights = _sums_from([label.weight for label in ranked])
+    squares = _sums_from([label.weight**2 for label in ranked])
+    wrong = _sums_from([label.weight * (not label.is_correct) for label in ranked])
+    lowest = at_least[0] if at_least else 1.0
+    looked_at = above[bisect_left(confidences, lowest)] / above[0] if above[0] else 0.0
+    count *= above[0] / max(sum(row.weight for row in traffic), 1e-9)
+    points = []
+    for step in range(STEPS + 1):
+        threshold = step / STEPS
+        coverage = above[bisect_left(confidences, threshold)] / above[0] if above[0] else 0.0
+        first, risk = bisect_left(at_least, threshold), None
+        if len(ranked) - first >= FEW and coverage - looked_at <= BLIND:
+            risk = wilson(
+                min(1.0, wrong[first] / weights[first]), weights[first] ** 2 / squares[first]
+            )
+        errors = None if risk is None else risk.value * coverage * count
+        points.append(Point(threshold, coverage, risk, errors, (1 - coverage) * count))
+    return points
+
+
+def _sums_from(values: Sequence[float]) -> list[float]:
+    """The sum of each value and all after it, and of none."""
+    sums = [0.0]
+    for value in reversed(values):
+        sums.append(sums[-1] + value)
+    return sums[::-1]
+
+
+def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[dict[str, Any]]:
+    """The mean confidence of each slice, for all and for the six most frequent by `model` or
+    `team`: `name`, and `values` with None where there is nothing."""
+    groups: dict[str, list[Sampled]] = {"all": [row for row in rows if row.confidence is not None]}
+    if by is not None:
+        named: dict[str, list[Sampled]] = {}
+        for row in groups["all"]:
+            if (name := getattr(row, by)) is not None:
+                named.setdefault(name, []).append(row)
+        most = sorted(named, key=lambda name: -sum(row.weight for row in named[name]))[:6]
+        groups |= {name: named[name] for name in most if len(most) > 1}
+    return [
+        {"name": name, "values": _means(sample, found)} for name, found in groups.items() if found
+    ]
+
+
+def _means(sample: Sample, rows: Sequence[Sampled]) -> list[float | None]:
+    sums: dict[int, tuple[float, int]] = {}
+    for row in rows:
+        total, count = sums.get(row.at, (0.0, 0))
+        sums[row.at] = total + (row.confidence or 0.0), count + 1
+    slices = range(sample.window.slices)
+    return [round(sums[at][0] / sums[at][1], 4) if at in sums else None for at in slices]

@@ -1,0 +1,283 @@
+"""The queue and the page of one reply, with the form by which it is decided.
+
+The form works by itself. With the page's script the same form is sent some seconds later, so that a
+decision can be undone before it has had any effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from proxy.desk.access.guard import checked_form, visitor_of
+from proxy.desk.console import text
+from proxy.desk.console.edits import content_of, form_of
+from proxy.desk.console.pages import SAFE, query
+from proxy.desk.console.shell import page, told
+from proxy.desk.console.shown import MOST_TURNS, shown
+from proxy.desk.desk import STATES, Desk, Verdict
+from proxy.desk.edits.editable import editable, surface_of
+from proxy.desk.waiting_calls import calls_in
+from proxy.errors import BadRequestError, ProxyError
+from proxy.formats.conversation import answered, asked, tools_of
+from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, state_name, stored_state
+
+FILTERS: Final = ("state", "queue", "team", "kind")
+DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rejected."}
+ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
+LABELS: Final = {"true": True, "false": False, "": None}
+MOST_OF_A_NOTE: Final = 2_000  # characters
+PAUSE_S: Final = 1.0  # that a reply is looked at before it is decided; as in static/guard.js
+MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds over a longer field
+A_PAGE: Final = 50
+
+
+class Given(NamedTuple):
+    """What a person wrote into the form; empty at first."""
+
+    correct: str = ""
+    note: str = ""
+    is_edit: bool = False
+    fields: Mapping[str, str] = {}
+
+
+class Reviews:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[Route]:
+        one = "/console/reviews/{id}"
+        return [
+            Route("/console/reviews", told(self._desk, self._queue)),
+            Route(one, told(self._desk, self._review)),
+            Route(f"{one}/next", told(self._desk, self._next)),
+            Route(f"{one}/verdict", self._verdict, methods=["POST"]),
+        ]
+
+    # --- the queue ------------------------------------------------------------------------------
+
+    def _queue(self, request: Request) -> Response:
+        filters = _filters(request)
+        last_event = self._desk.queue.last_event()  # first: what comes meanwhile is told again
+        found = self._desk.page(
+            filters["state"],
+            queue=filters["queue"],
+            team=filters["team"],
+            kind=filters["kind"],
+            limit=A_PAGE,
+            after=request.query_params.get("after"),
+        )
+        items = [
+            {
+                "id": each.id,
+                "confidence": each.confidence,
+                "leaning": self._desk.leaning(each.policy, each.confidence),
+                "calls": self._desk.calls(each),
+                "subject": text.one_line(each.question) or "(no text)",
+                "kind": each.kind,
+                "model": each.model,
+                "team": each.team,
+                "queue": each.queue,
+                "created_at": each.created_at,
+                "expires_at": each.expires_at,
+                "decided_by": each.decided_by,
+            }
+            for each in found.items
+        ]
+        queues = {row["queue"] for row in self._desk.stats()["queues"]}
+        queues |= {each.queue for each in found.items}
+        teams = {each.team for each in found.items if each.team}
+        if self._desk.setup is not None:
+            teams |= set(self._desk.setup().config.teams)
+        return page(
+            self._desk,
+            request,
+            "reviews.html",
+            "reviews",
+            filters=filters,
+            states=STATES,
+            items=items,
+            more=found.next,
+            queues=sorted(queues),
+            teams=sorted(teams),
+            done=DONE.get(request.query_params.get("done", "")),
+            last_event=last_event,
+        )
+
+    # --- one reply ------------------------------------------------------------------------------
+
+    def _review(self, request: Request) -> Response:
+        held = self._desk.held(request.path_params["id"])
+        return self._page_of(request, held, Given())
+
+    def _page_of(
+        self,
+        request: Request,
+        held: HeldReply,
+        given: Given,
+        error: str | None = None,
+        status: int = 200,
+    ) -> Response:
+        facts = self._desk.review(held.id)
+        path, is_all = surface_of(held), "all" in request.query_params
+        found, calls = editable(held), self._desk.calls(held)
+        is_large = len(held.reply) > MOST_EDITED
+        turns = asked(held.request, path, held.question)
+        first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
+        filters = _filters(request)
+        return page(
+            self._desk,
+            request,
+            "review.html",
+            "reviews",
+            status,
+            item={
+                **_item(held, facts),
+                "leaning": self._desk.leaning(held.policy, held.confidence),
+            },
+            filters=filters,
+            all_path=request.scope["path"].removesuffix("/verdict") + "?all=1",
+            is_all=is_all,
+            opened=f"{time.time():.3f}",
+            calls=calls,
+            doubts=facts["doubts"],
+            earlier=first,
+            asked=shown(turns[first:], is_all=is_all),
+            answered=shown(
+                answered(held.reply, path), is_all=is_all, calls=() if held.revised else calls
+            ),
+            revised=shown(answered(held.revised, path), calls=calls) if held.revised else [],
+            tools=tools_of(held.request)[:50],
+            editable=None if is_large else form_of(found, given.fields),
+            is_large=is_large,
+            why=facts["why"] or [],
+            rule=_rule(held),
+            labels=facts["labels"],
+            history=facts["history"],
+            given=given,
+            error=error,
+            done=DONE.get(request.query_params.get("done", "")),
+        )
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    async def _verdict(self, request: Request) -> Response:
+        """Decides; answers a script in JSON, a form with the next reply or with what was wrong."""
+        is_script = request.headers.get("accept", "").startswith("application/json")
+        id, fields = request.path_params["id"], {}
+        try:
+            fields = await checked_form(request)
+            verdict = await asyncio.to_thread(self._decide, id, fields, visitor_of(request).name)
+        except ProxyError as error:
+            if is_script:
+                return JSONResponse(error.envelope(), error.status, SAFE)
+            return await asyncio.to_thread(self._again, request, fields, error)
+        if is_script:
+            return JSONResponse({"verdict": verdict.verdict}, headers=SAFE)
+        place = await asyncio.to_thread(self._place_after, id, _filters(request))
+        return RedirectResponse(f"{place}&done={verdict.verdict}", 303)
+
+    def _decide(self, id: str, fields: Mapping[str, str], reviewer: str) -> Verdict:
+        verdict = self._read(id, fields)
+        self._desk.decide(id, verdict, reviewer)
+        return verdict
+
+    def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
+        """The decision in a form; raises ProxyError."""
+        kind, correct = fields.get("verdict"), fields.get("correct", "")
+        if kind not in DONE or correct not in LABELS:
+            raise BadRequestError("a verdict is approve, edit or reject, and correct true or false")
+        note = fields.get("note", "").replace("\r\n", "\n").strip()
+        if len(note) > MOST_OF_A_NOTE:
+            raise BadRequestError(f"a note has at most {MOST_OF_A_NOTE} characters")
+        held = self._desk.held(id)
+        content = content_of(editable(held), fields) if kind == "edit" else None
+        if held.state == HELD:
+            _check_look(held, fields)
+        return Verdict(kind, LABELS[correct], content, note or None)  # type: ignore[arg-type]
+
+    def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
+        """The page once more, with what was written and what is wrong with it."""
+        is_edit = fields.get("verdict") == "edit"
+        given = Given(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
+
+        def answer(request: Request) -> Response:
+            held = self._desk.held(request.path_params["id"])
+            return self._page_of(request, held, given, error.message, error.status)
+
+        return told(self._desk, answer)(request)
+
+    # --- the next one ---------------------------------------------------------------------------
+
+    def _next(self, request: Request) -> Response:
+        place = self._place_after(request.path_params["id"], _filters(request))
+        return RedirectResponse(place, 303)
+
+    def _place_after(self, id: str, filters: Mapping[str, Any]) -> str:
+        """The address of the open reply behind this one, of the first one at the end of the queue;
+        the queue itself where nothing else is open."""
+        narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
+        held = self._desk.held(id)
+        at = held.confidence, held.created_at, held.id
+        found = self._desk.queue.page(HELD, 1, at, **narrowed)
+        found = found or self._desk.queue.page(HELD, 2, None, **narrowed)
+        others = [each.id for each in found if each.id != id]
+        where = f"/console/reviews/{others[0]}" if others else "/console/reviews"
+        return f"{where}?{query({**filters, 'state': None})}"
+
+
+def _check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
+    """Refuses what falls on a reply that nobody can have looked at; raises BadRequestError.
+
+    The page's script refuses it before; this is for pages without one.
+    """
+    try:
+        looked_s = time.time() - float(fields.get("opened", "0"))
+    except ValueError as error:
+        raise BadRequestError("the form has no time at which it was opened") from error
+    if looked_s < PAUSE_S:
+        text = "that was within a second after this reply appeared: look at it, then decide"
+        raise BadRequestError(text, code="decided_unseen")
+    is_approved = fields.get("verdict") == "approve" and fields.get("confirmed") != "yes"
+    if is_approved and calls_in(held.reply, surface_of(held)):
+        text = "approving a call of a tool has to be confirmed: tick the box below the buttons"
+        raise BadRequestError(text, param="confirmed", code="confirmation_missing")
+
+
+def _filters(request: Request) -> dict[str, Any]:
+    given = {name: request.query_params.get(name) or None for name in FILTERS}
+    given["state"] = state_name(stored_state(given["state"] or "") or HELD)
+    return given
+
+
+def _rule(held: HeldReply) -> dict[str, str]:
+    """The label `policy/rule@digest` in its pieces."""
+    policy, _, rest = held.policy.partition("/")
+    rule, _, digest = rest.rpartition("@")
+    return {"policy": policy, "name": rule or rest, "digest": digest}
+
+
+def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
+    confidence = held.confidence
+    told = {} if confidence is None else {"meaning": meaning(confidence)}
+    names = ("id", "kind", "queue", "team", "model", "confidence", "calibrator", "created_at")
+    more = ("expires_at", "decided_at", "decided_by", "note", "share", "request_id", "is_bound")
+    return {
+        **{name: getattr(held, name) for name in names + more},
+        **told,
+        "state": facts["state"],
+        "path": facts["path"],
+        "is_audit": held.kind == AUDIT,
+        "on_expiry": ON_EXPIRY[held.on_expiry],
+    }
+
+
+def meaning(confidence: float) -> str:
+    """What a confidence says, for people."""
+    return f"Of a hundred replies like this, about {round(confidence * 100)} are correct."

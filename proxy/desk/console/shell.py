@@ -1,0 +1,76 @@
+"""What all pages behind the desk's guard share: the frame around them, and how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proxy.desk.access.guard import LOGOUT, visitor_of
+from proxy.desk.console.pages import rendered
+from proxy.desk.desk import Desk
+from proxy.errors import ProxyError
+
+Handler = Callable[[Request], Response]
+
+
+class Page(NamedTuple):
+    """An entry of the navigation; `name` is also its icon's."""
+
+    name: str
+    title: str
+
+    @property
+    def path(self) -> str:
+        return f"/console/{self.name}"
+
+
+PAGES: Final = (
+    Page("reviews", "Queue"),
+    Page("traffic", "Traffic"),
+    Page("quality", "Quality"),
+    Page("policies", "Policies"),
+    Page("calibrator", "Calibrator"),
+)
+
+
+def page(
+    desk: Desk, request: Request, template: str, here: str, status: int = 200, **values: Any
+) -> Response:
+    """A page in its frame; raises StoreError."""
+    visitor = visitor_of(request)
+    return rendered(
+        template,
+        status,
+        pages=PAGES,
+        here=here,
+        open_count=desk.stats()["open"],
+        reviewer=visitor.name,
+        role=visitor.role,
+        csrf=visitor.csrf or "",
+        logout_path=LOGOUT,
+        refusal=desk.refusal(),
+        sees_problems=visitor.is_admin,
+        **values,
+    )
+
+
+def told(desk: Desk, handler: Handler) -> Handler:
+    """A handler whose errors are pages too."""
+
+    def answer(request: Request) -> Response:
+        try:
+            return handler(request)
+        except ProxyError as error:
+            path: str = request.scope["path"]
+            here = path.split("/")[2] if path.count("/") > 1 else ""
+            title = "Not found" if error.status == 404 else "That did not work"
+            values = {"title": title, "text": error.message}
+            try:
+                return page(desk, request, "message.html", here, error.status, **values)
+            except ProxyError:  # the store, which the frame needs too
+                return rendered("door.html", error.status, **values)
+
+    return answer

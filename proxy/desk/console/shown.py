@@ -1,0 +1,133 @@
+"""Messages as a page shows them: formatted, cut where they are long, arguments as fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from proxy.desk.console import text
+from proxy.desk.waiting_calls import WaitingCall
+from proxy.formats.conversation import Part, Turn
+
+MOST_SHOWN: Final = 20_000
+"""Characters of one part that a page begins with; the rest is a click away."""
+
+MOST_AT_ALL: Final = 4_000_000  # of one part, with all shown
+MOST_FORMATTED: Final = 60_000  # of all parts of a page together, the last ones first
+MOST_TURNS: Final = 30  # of a conversation, the last ones
+NO_HTML: Final = Markup()
+MOST_FIELDS: Final = 40  # of a call; more are shown as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument of a call: `value` as it is edited; a text is edited as it is, all else as
+    JSON."""
+
+    name: str
+    kind: str  # text, json
+    value: str
+    mark: str = ""  # what is odd about it
+
+    @property
+    def shown(self) -> str:
+        return self.value[:MOST_SHOWN]
+
+    @property
+    def rows(self) -> int:
+        """Lines of the field in which it is edited."""
+        return min(12, max(1, self.value.count("\n") + 1, len(self.value) // 44 + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """A part of a message; `cut` is the number of its characters where not all are shown."""
+
+    kind: str
+    text: str
+    name: str = ""
+    html: Markup = NO_HTML
+    fields: tuple[Field, ...] = ()
+    cut: int | None = None
+    risk: str | None = None  # of a call: which pattern of the rule it matches
+
+    @property
+    def is_shown(self) -> bool:
+        """Of an image: whether it is in the page itself."""
+        return text.is_picture(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    role: str
+    parts: tuple[ShownPart, ...]
+
+
+def shown(
+    turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
+) -> list[ShownTurn]:
+    """The messages, in their order; `calls` are those in them, with what is odd about each."""
+    left, marked = MOST_FORMATTED, list(calls)
+    found = []
+    for turn in reversed(turns):
+        parts = []
+        for part in reversed(turn.parts):
+            size = len(part.text)
+            is_formatted = part.kind in ("text", "thought") and size <= min(
+                left, text.MOST_FORMATTED
+            )
+            left -= size if is_formatted else 0
+            one = _shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
+            parts.append(_marked(one, marked.pop()) if one.kind == "call" and marked else one)
+        found.append(ShownTurn(text.one_line(turn.role, 40), tuple(parts[::-1])))
+    return found[::-1]
+
+
+def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
+    fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
+    return replace(part, fields=fields, risk=call.risk)
+
+
+def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
+    head = part.text[:most]
+    cut = len(part.text) if len(part.text) > most else None
+    if part.kind in ("text", "thought"):
+        html = text.formatted(head) if is_formatted else text.plain(head)
+        return ShownPart(part.kind, "", html=html, cut=cut)
+    if part.kind == "call":
+        fields = fields_of(part.text)
+        laid_out = "" if fields else text.laid_out(part.text)[:most]
+        return ShownPart("call", laid_out, text.one_line(part.name, 80), fields=fields, cut=cut)
+    if part.kind == "image":
+        return ShownPart("image", part.text)  # nobody needs half of one
+    return ShownPart(part.kind, head, cut=cut)
+
+
+def fields_of(arguments: str) -> tuple[Field, ...]:
+    """The arguments of a call, none where they are no object that can be shown as fields."""
+    values = _object(arguments)
+    if len(values) > MOST_FIELDS or len(arguments) > MOST_SHOWN:
+        return ()
+    return tuple(_fields(values))
+
+
+def _object(arguments: str) -> dict[str, Any]:
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _fields(values: dict[str, Any]) -> Iterator[Field]:
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield Field(name, "text", value)
+        else:
+            is_flat = not isinstance(value, dict | list) or not value
+            told = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
+            yield Field(name, "json", told)

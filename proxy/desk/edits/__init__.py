@@ -1,0 +1,3 @@
+"""What a reviewer may change in a stored reply."""
+
+__all__ = ["editable", "editing"]

@@ -1,0 +1,167 @@
+"""What a reviewer may change in a reply, and the reply with it changed.
+
+Texts and the arguments of the client's tools; ids, usage and all the rest stay byte for byte. What
+would contradict another text goes with the old one: its log probabilities, its citations, and an
+ending that says it was cut. What comes out still is an answer of its format, its arguments fit the
+schemas of the request's tools, and its text the schema that the client asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from proxy.desk.edits.editable import Editable, EditableCall, editable, surface_of
+from proxy.desk.edits.schema_check import SchemaChecks
+from proxy.desk.edits.wanted_json import tool_schemas, wanted_json
+from proxy.errors import UnusableEditError
+from proxy.formats import Json
+from proxy.store.reviews.held_replies import HeldReply
+from proxy.wire.json_rewrite import Place, rewritten
+from proxy.wire.json_splice import dumps, json_object
+
+_BOTH = {"text", "tool_calls"}
+_CALL = {"name", "arguments", "id"}
+
+
+def edited(held: HeldReply, content: Any) -> bytes:
+    """The reply with `content`, which is its text, its calls, or both.
+
+    A string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a list, one
+    for each call of the reply; or `{"text", "tool_calls"}`. Raises UnusableEditError.
+    """
+    found = editable(held)
+    if found is None:
+        raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
+    texts, calls = _parted(content)
+    payload = json_object(held.request) if held.request is not None else None
+    changes: dict[Place, Any] = {}
+    checks = SchemaChecks()
+    if texts is not None:
+        changes |= _with_texts(found, texts, surface_of(held), payload or {}, checks)
+    if calls is not None:
+        changes |= _with_calls(found, calls, payload or {}, checks)
+    checks.run()
+    try:
+        return rewritten(held.reply.decode(), changes).encode(errors="surrogatepass")
+    except ValueError as error:
+        raise UnusableEditError(f"the reply cannot be edited: {error}") from error
+
+
+def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
+    """Texts and calls, None for what stays."""
+    if isinstance(content, dict) and content and set(content) <= _BOTH:
+        texts, none = _parted(content["text"]) if "text" in content else (None, None)
+        listed, calls = _parted(content["tool_calls"]) if "tool_calls" in content else (None, None)
+        if none is None and listed is None:
+            return texts, calls
+    if isinstance(content, str):
+        return [content], None
+    if isinstance(content, dict):
+        content = [content]
+    if isinstance(content, list) and content:
+        if all(isinstance(each, str) for each in content):
+            return content, None
+        if all(isinstance(each, dict) and "arguments" in each for each in content):
+            return None, content
+    raise UnusableEditError(
+        "content is a text, a list of texts (one for each choice), a call "
+        '{"name", "arguments"} or a list of calls, or {"text", "tool_calls"}',
+        param="content",
+    )
+
+
+def _with_texts(
+    found: Editable, texts: Sequence[str], path: str | None, payload: Json, checks: SchemaChecks
+) -> dict[Place, Any]:
+    if not found.texts:
+        raise UnusableEditError("the reply has no text, but calls of tools", param="content")
+    if len(texts) != len(found.texts):
+        message = f"the reply has {len(found.texts)} texts, not {len(texts)}"
+        raise UnusableEditError(message, param="content")
+    changes: dict[Place, Any] = {}
+    for index, (new, text) in enumerate(zip(texts, found.texts, strict=True)):
+        where = "content" if len(texts) == 1 else f"content[{index}]"
+        if not new.strip():
+            raise UnusableEditError("an empty text is no reply; reject it instead", param=where)
+        if new != text.text:
+            _check_text(new, path, payload, where, checks)
+            changes |= text.changes(new)
+    return changes
+
+
+def _check_text(
+    text: str, path: str | None, payload: Json, where: str, checks: SchemaChecks
+) -> None:
+    """A client that asked for JSON gets JSON."""
+    wanted = wanted_json(path, payload)
+    if wanted is None:
+        return
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"the client asked for JSON, which this is not: {error}"
+        raise UnusableEditError(message, param=where) from error
+    if wanted.schema is not None:
+        checks.add(value, wanted.schema, partial(_unwanted, where))
+    elif not isinstance(value, dict):
+        raise _unwanted(where, "the client asked for a JSON object")
+
+
+def _unwanted(where: str, mistake: str) -> UnusableEditError:
+    return UnusableEditError(f"not what the client asked for: {mistake}", param=where)
+
+
+def _unfitting(where: str, name: str, mistake: str) -> UnusableEditError:
+    return UnusableEditError(f"the arguments do not fit {name}: {mistake}", param=where)
+
+
+def _with_calls(
+    found: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
+) -> dict[Place, Any]:
+    if len(calls) != len(found.calls):
+        raise UnusableEditError(
+            f"the reply has {len(found.calls)} calls that can be edited, not {len(calls)}",
+            param="content",
+        )
+    schemas = tool_schemas(payload)
+    changes: dict[Place, Any] = {}
+    for index, (new, call) in enumerate(zip(calls, found.calls, strict=True)):
+        where = f"content[{index}]"
+        if unknown := set(new) - _CALL:
+            raise UnusableEditError(f"a call has no {min(unknown)!r}", param=where)
+        name = new.get("name", call.name)
+        if name != call.name and not (isinstance(name, str) and name in schemas):
+            message = f"the request offers no tool {str(name)[:100]!r}"
+            raise UnusableEditError(message, param=f"{where}.name")
+        at, schema = f"{where}.arguments", schemas.get(name)
+        arguments = _arguments(new["arguments"], call, schema, at, checks)
+        changes |= {call.name_at: name} if name != call.name else {}
+        changes |= {call.arguments_at: arguments}
+    return changes
+
+
+def _arguments(
+    given: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
+) -> Any:
+    """The arguments as they stand in the reply; raises UnusableEditError."""
+    if call.kind == "text":
+        if not isinstance(given, str):
+            raise UnusableEditError(f"{call.name} takes a text", param=where)
+        return given
+    value = given
+    if isinstance(given, str):
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            message = f"the arguments are no JSON: {error}"
+            raise UnusableEditError(message, param=where) from error
+    if not isinstance(value, dict):
+        raise UnusableEditError("the arguments of a call are a JSON object", param=where)
+    if isinstance(schema, dict):
+        checks.add(value, schema, partial(_unfitting, where, call.name))
+    if call.kind == "object":
+        return value
+    return given if isinstance(given, str) else dumps(value).decode()

@@ -1,0 +1,3 @@
+"""Tells browsers and webhooks what happens at the desk."""
+
+__all__ = ["feed", "webhooks"]

@@ -1,0 +1,204 @@
+"""Tells webhooks what happens to held replies, from the outbox in the store.
+
+Every second what is new is announced and what is due is sent, a few at once. A failure is tried
+again later and later, for most of a day; redirects are failures, since they may lead anywhere. Of
+several proxies on one store each takes what no other one has claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import httpx
+import structlog
+
+from proxy.config.sections import Config, WebhookConfig
+from proxy.desk.notify.webhook_messages import as_json, as_slack, signature
+from proxy.errors import StoreError
+from proxy.store.reviews.events import Event
+from proxy.store.reviews.held_replies import AUDIT, RELEASED
+from proxy.store.reviews.outbox import Delivery, Outbox
+from proxy.store.reviews.queue import ReviewQueue
+from proxy.wire.http import place
+from proxy.wire.public_addresses import AddressRefusedError, checked_address
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 10
+TIMEOUT_S: Final = 10.0
+LEASE_S: Final = 60.0  # longer than an attempt takes
+MOST_ATTEMPTS: Final = 9
+FIRST_WAIT_S, FACTOR, MOST_WAIT_S = 5.0, 4, 6 * 3_600.0
+TIDY_EVERY_S: Final = 3_600.0
+GONE: Final = 410
+
+
+class Courier:
+    """`desk_url` is where people find the desk, for links."""
+
+    def __init__(
+        self,
+        config: Config,
+        desk_url: str | None,
+        *,
+        every_s: float = 1.0,
+        first_wait_s: float = FIRST_WAIT_S,
+    ) -> None:
+        self._webhooks = {_target(each.url): each for each in config.webhooks}
+        self._desk_url = desk_url
+        self._every_s = every_s
+        self._first_wait_s = first_wait_s
+        self._outbox = Outbox(config.store)
+        self._queue = ReviewQueue(config.store)
+        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
+        self._tidy_at = 0.0
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """What is under way is tried again by the next start, or by another proxy."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+        await self._client.aclose()
+        self._outbox.close()
+        self._queue.close()
+
+    async def _run(self) -> None:
+        is_told = False
+        while True:
+            try:
+                await self._turn()
+                is_told = False
+            except StoreError as error:
+                if not is_told:
+                    log.error("webhooks_paused", reason=error.message)
+                is_told = True
+            except Exception as error:  # a fault of ours may not end it for all that follow
+                log.error("internal_error", path="webhooks", **place(error))
+            await asyncio.sleep(self._every_s)
+
+    async def _turn(self) -> None:
+        if time.monotonic() >= self._tidy_at:
+            self._tidy_at = time.monotonic() + TIDY_EVERY_S
+            await _to_its_end(self._tidy)
+        await _to_its_end(self._queue.expire)
+        while await _to_its_end(self._outbox.announce, self._targets_of):
+            pass
+        while claimed := await _to_its_end(self._outbox.claim, AT_ONCE, LEASE_S):
+            await asyncio.gather(*map(self._deliver, claimed))
+
+    def _tidy(self) -> None:
+        self._outbox.forget()
+        self._queue.forget_events()
+
+    def _targets_of(self, event: Event) -> Iterable[str]:
+        """Whom an event is told; audits are no business of applications."""
+        if event.kind == AUDIT:
+            return []
+        return [target for target, each in self._webhooks.items() if event.event in each.events]
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        webhook = self._webhooks.get(delivery.target)
+        facts = {"review_id": delivery.event.review_id, "event": delivery.event.event}
+        if webhook is None:  # of an earlier configuration
+            await _to_its_end(self._outbox.give_up, delivery.id)
+            log.warning("webhook_given_up", **facts, reason="no longer configured")
+            return
+        facts["host"] = httpx.URL(webhook.url).host  # the rest of a URL may be a secret
+        try:
+            response = await self._send(webhook, delivery)
+            reason, wanted_s = _failure(response)
+        except (httpx.HTTPError, httpx.InvalidURL, AddressRefusedError) as error:
+            reason, wanted_s = f"{type(error).__name__}: {error}"[:200], 0.0
+            response = None
+        if reason is None:
+            await _to_its_end(self._outbox.sent, delivery.id)
+            log.info("webhook_sent", **facts, attempts=delivery.attempts)
+        elif delivery.attempts >= MOST_ATTEMPTS or _is_gone(response):
+            await _to_its_end(self._outbox.give_up, delivery.id)
+            log.error("webhook_given_up", **facts, attempts=delivery.attempts, reason=reason)
+        else:
+            wait_s = max(wanted_s, self._wait_s(delivery.attempts))
+            await _to_its_end(self._outbox.postpone, delivery.id, wait_s)
+            log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
+
+    def _wait_s(self, attempts: int) -> float:
+        """Four times as long after each, a little at random so that not all come at once."""
+        wait_s: float = self._first_wait_s * FACTOR ** (attempts - 1)
+        spread: float = random.uniform(0.75, 1.25)
+        return min(wait_s, MOST_WAIT_S) * spread
+
+    async def _send(self, webhook: WebhookConfig, delivery: Delivery) -> httpx.Response:
+        """Raises AddressRefusedError, and httpx's errors; of the answer only the head is read."""
+        url = httpx.URL(webhook.url)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        address = await checked_address(url.host, port, allow_private=webhook.allow_private)
+        body = await self._body(webhook, delivery.event)
+        now = int(time.time())
+        headers = {
+            "host": url.netloc.decode("ascii"),
+            "content-type": "application/json",
+            "user-agent": "pinocchio-proxy",
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(now),
+        }
+        if secret := webhook.secret.get_secret_value():
+            headers["webhook-signature"] = signature(secret, delivery.id, now, body)
+        request = self._client.build_request(
+            "POST",
+            url.copy_with(host=address),
+            headers=headers,
+            content=body,
+            extensions={"sni_hostname": url.host},
+        )
+        response = await self._client.send(request, stream=True)
+        await response.aclose()
+        return response
+
+    async def _body(self, webhook: WebhookConfig, event: Event) -> bytes:
+        if webhook.format == "slack":
+            return as_slack(event, self._desk_url)
+        reply = None
+        if webhook.include_reply and event.event == RELEASED:
+            held = await _to_its_end(self._queue.get, event.review_id)
+            reply = held.outgoing if held else None
+        return as_json(event, self._desk_url, reply)
+
+
+async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
+    """Runs store work on a thread; who is cancelled waits for it, since it holds a connection."""
+    working = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        raise
+
+
+def _target(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()
+
+
+def _is_gone(response: httpx.Response | None) -> bool:
+    return response is not None and response.status_code == GONE
+
+
+def _failure(response: httpx.Response) -> tuple[str | None, float]:
+    """Why an answer is no success, None where it is one; and how long it asks to wait."""
+    if response.is_success:
+        return None, 0.0
+    asked = response.headers.get("retry-after", "")
+    wait_s = min(float(asked), MOST_WAIT_S) if asked.isdigit() else 0.0
+    return f"status {response.status_code}", wait_s

@@ -1,0 +1,13 @@
+"""What is known of one request and its answer, as values."""
+
+__all__ = [
+    "answer",
+    "call",
+    "conversations",
+    "exchange",
+    "metrics",
+    "openings",
+    "outcome",
+    "request",
+    "stream_results",
+]

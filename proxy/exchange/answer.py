@@ -1,0 +1,296 @@
+"""One answer of an upstream, whole: its bytes, its choices, their confidences.
+
+A reply that was not streamed keeps its body, a buffered stream its events; `annotated` gives back
+exactly what arrived but for the one member of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from policies import Facts
+from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
+from proxy.formats.called import tool_calls
+from proxy.scoring.scoring import Confidence, Status
+from proxy.upstreams.upstream import UpstreamReply, too_large
+from proxy.wire.bounded_cache import LONGEST, remembers
+from proxy.wire.encoding import can_decode, decoded
+from proxy.wire.headers import Headers, to_client, without
+from proxy.wire.json_splice import Pieces, TooManyValuesError, dumps, replace_member, with_member
+from proxy.wire.large_json import large_object
+from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
+
+READ_AT_ONCE = 2_000  # events
+EVENT_STREAM = b"text/event-stream"
+UPSTREAM_STATUS = "upstream_status"
+UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
+    UPSTREAM_STATUS: Status.SKIPPED,
+    "upstream_error": Status.SKIPPED,
+    "background": Status.PENDING,
+}
+
+
+@dataclass(slots=True)
+class Answer:
+    """A completion with its confidences, one for each choice (empty until it is scored)."""
+
+    status: int
+    headers: Headers
+    completion: Json
+    choices: list[Choice]
+    body: bytes = b""
+    raw: bytes = b""  # the body as it came, which may be encoded
+    events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
+    finishes: frozenset[int] = frozenset()  # which of the events finish a choice
+    confidences: list[Confidence] = field(default_factory=list)
+    continues: Assembler | None = None  # the stream whose beginning the client has
+    is_restarted: bool = False  # then its own events begin anew
+
+    @property
+    def model(self) -> str | None:
+        """The answering model's name, as upstream gives it."""
+        model = self.completion.get("model")
+        return model if isinstance(model, str) else None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the body came in an encoding that means something."""
+        return self.body is not self.raw
+
+    @property
+    def lowest(self) -> Confidence | None:
+        """The confidence of the least sure choice; one without a number counts as the least."""
+        return min(
+            self.confidences, key=lambda c: -1.0 if c.value is None else c.value, default=None
+        )
+
+    def is_surer_than(self, other: Answer) -> bool:
+        """Compares the least sure choices; a score beats none."""
+        mine, theirs = self.lowest, other.lowest
+        if mine is None or mine.value is None:
+            return False
+        return theirs is None or theirs.value is None or mine.value > theirs.value
+
+    @property
+    def has_tool_calls(self) -> bool:
+        return any(tool_calls(choice.message) for choice in self.choices)
+
+    def facts(self, asked: CompletionRequest, calibrator: str | None) -> list[Facts]:
+        """What a policy may look at, one for each choice; `calibrator` gave the confidences."""
+        n = asked.format.count(asked.payload)
+        found = []
+        for choice, confidence in zip(self.choices, self.confidences, strict=True):
+            message = choice.message
+            found.append(
+                Facts(
+                    confidence.value,
+                    asked.model,
+                    tool_calls(message),
+                    asked.is_stream,
+                    choice.finish_reason,
+                    n,
+                    asked.domain,
+                    asked.tags,
+                    asked.caller.team,
+                    asked.caller.key,
+                    choice.is_refusal or bool(message.get("refusal")),
+                    text_length(message.get("content")),
+                    None,  # the share of recent replies below it is for those who know them
+                    calibrator,
+                    asked.conversation,
+                )
+            )
+        return found
+
+    def stored(self) -> bytes:
+        """The whole completion as one JSON object, for a reviewer and for release."""
+        return self.body if self.events is None else dumps(self.completion)
+
+    def annotated(self, format: Format, member: Mapping[str, Any] | None) -> bytes | Pieces:
+        """The bytes for the client; with a member, it stands in the object or the finish events."""
+        if self.events is None:
+            return self.raw if member is None else with_member(self.body, MEMBER, member)
+        return b"".join(
+            format.annotated(event, member)
+            if member is not None and position in self.finishes
+            else event.raw
+            for position, event in enumerate(self.events)
+        )
+
+
+def text_length(content: Any) -> int:
+    """How many characters of text there are in a message's content, a string or a list of parts."""
+    if isinstance(content, str):
+        return len(content)
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return sum(len(text) for text in texts if isinstance(text, str))
+
+
+def is_event_stream(reply: UpstreamReply) -> bool:
+    return _is_event_stream(reply.values.get(b"content-type", b""))
+
+
+@remembers(256)
+def _is_event_stream(content_type: bytes) -> bool:
+    return content_type.lower().startswith(EVENT_STREAM)
+
+
+def is_success(status: int) -> bool:
+    """Whether clients take a reply of this status for an answer."""
+    return 200 <= status < 300
+
+
+def unscorable_reason(reply: UpstreamReply) -> str | None:
+    """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
+    if reply.status != 200:
+        return UPSTREAM_STATUS
+    type, encoding = (
+        reply.values.get(b"content-type", b""),
+        reply.values.get(b"content-encoding", b"identity"),
+    )
+    is_short = len(type) + len(encoding) <= LONGEST
+    return (_unreadable if is_short else _unreadable.__wrapped__)(type, encoding)
+
+
+@lru_cache(maxsize=256)
+def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
+    """As `unscorable_reason`; few pairs of these make all traffic."""
+    if not can_decode(encoding.decode("latin-1")):
+        return "encoding"
+    if _is_event_stream(content_type):
+        return None if encoding in (b"identity", b"") else "encoding"
+    return None if b"json" in content_type.lower() else "content_type"
+
+
+@dataclass(slots=True)
+class Unread:
+    """A reply that is no completion after all; its bytes are as they came."""
+
+    body: bytes
+    reason: str
+    completion: Json | None = None  # an object of the format, though without an answer
+    bare: bytes | None = None  # the body, decoded, without the piece of an answer that is in it
+
+
+async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answer | Unread:
+    """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes."""
+    if is_event_stream(reply):
+        return await read_events(reply, format, await _whole_stream(reply, format, limit))
+    raw = await reply.read(limit)
+    encoding = reply.header(b"content-encoding")
+    try:
+        body = await decoded(raw, encoding, limit) if encoding else raw
+    except UpstreamBrokenError:
+        return Unread(raw, "encoding")  # perhaps the client makes something of it
+    try:
+        completion = await large_object(body)
+    except TooManyValuesError:
+        return Unread(raw, "too_many_values")
+    try:
+        choices = format.choices(completion) if completion else []
+    except NoAnswerError as error:
+        bare = _without_part(body, completion or {}, error.part) if error.part else None
+        return Unread(raw, error.reason, completion, bare)
+    if completion is None or not choices:
+        return Unread(raw, "not_a_completion")
+    headers = to_client(reply.headers)
+    return Answer(reply.status, headers, completion, choices, body, raw)
+
+
+def _without_part(body: bytes, completion: Json, part: str) -> bytes:
+    """The body with a list that is empty; only what is nested too deeply is written anew."""
+    try:
+        return replace_member(body, part, [])
+    except ValueError:
+        return dumps({**completion, part: []})
+
+
+async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> list[Event]:
+    """All events; raises UpstreamError when the stream breaks off before its end."""
+    reader = EventReader()
+    events: list[Event] = []
+    size = looked_at = 0
+    try:
+        async for part in reply.chunks:
+            size += len(part)
+            if size > limit:
+                raise too_large(limit)
+            events += reader.feed(part)
+            if len(events) > looked_at + READ_AT_ONCE:  # parts that are here already wait for none
+                looked_at = len(events)
+                await asyncio.sleep(0)
+            if len(events) > MAX_EVENTS:
+                raise EventTooLargeError(f"a stream has more than {MAX_EVENTS} events")
+    except EventTooLargeError as error:
+        raise UpstreamBrokenError(str(error)) from error
+    except UpstreamError:
+        assembler = format.assembler()
+        if not any(assembler.add(event).is_end for event in events):
+            raise
+    if rest := reader.rest():  # some clients read an event without its blank line
+        events.append(Event(rest, data_of(rest)))
+    return events
+
+
+async def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
+    """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
+    assembler = format.assembler()
+    finishes, is_unread = set(), False
+    for position, event in enumerate(events):
+        if position % READ_AT_ONCE == READ_AT_ONCE - 1:
+            await asyncio.sleep(0)  # others have something to do as well
+        sight = assembler.add(event)
+        is_unread = is_unread or sight.is_unread or hides_data(event)
+        if sight.is_error:
+            # the text before it was not decided on
+            return Unread(event.raw, "upstream_error", bare=sight.bare)
+        if sight.finished:
+            finishes.add(position)
+    choices = assembler.choices()
+    if not choices:
+        return Unread(b"".join(event.raw for event in events), "not_a_completion")
+    if any(choice.finish_reason is None for choice in choices):
+        raise UpstreamBrokenError("upstream's stream ended before its finish chunk")
+    if is_unread:
+        return Unread(b"".join(event.raw for event in events), UNREADABLE_EVENT)
+    headers = without(to_client(reply.headers), b"content-length")
+    return Answer(
+        reply.status,
+        headers,
+        assembler.completion(),
+        choices,
+        events=events,
+        finishes=frozenset(finishes),
+    )
+
+
+def outgoing(
+    answer: Answer,
+    asked: CompletionRequest,
+    completion: Json | None,
+    member: Mapping[str, Any] | None,
+) -> tuple[Headers, bytes | Pieces]:
+    """Header fields and bytes for the client: of the answer, or of what stands in its place."""
+    headers = answer.headers
+    if answer.is_encoded and (completion is not None or member is not None):
+        headers = without(headers, b"content-encoding")
+    if completion is None and not answer.is_restarted:
+        return headers, answer.annotated(asked.format, member)
+    whole = answer.completion if completion is None else completion
+    return headers, rewritten(answer, whole | ({MEMBER: member} if member else {}), asked)
+
+
+def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
+    """Another completion in the form in which the answer came: one object, or a stream."""
+    if answer.continues is not None:  # a stream that has begun goes on as one, whatever came
+        return b"".join(answer.continues.continued(completion, asked.payload))
+    if answer.events is None:
+        return dumps(completion)
+    return b"".join(asked.format.events(completion, asked.payload))

@@ -1,0 +1,83 @@
+"""One call of a model for a completion: what for, which model, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from proxy.errors import ProxyError
+from proxy.exchange.answer import Answer, Unread
+from proxy.exchange.outcome import shown
+from proxy.upstreams.upstream import UpstreamReply
+
+Purpose = Literal["answer", "clarification"]
+INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call to a model. `error` is None where an answer came, else a machine word.
+
+    What came in place of an answer is in `raised`, or in `reply` and, if it was read, `unread`.
+    """
+
+    model: str
+    purpose: Purpose = "answer"
+    upstream: str | None = None
+    error: str | None = "unfinished"
+    answer: Answer | None = None
+    raised: ProxyError | None = None
+    reply: UpstreamReply | None = None
+    unread: Unread | None = None
+    is_kept: bool = False  # whether its answer is the one that the policy decided on
+
+    @property
+    def whole(self) -> Answer:
+        """The answer of a call that got one."""
+        assert self.answer is not None
+        return self.answer
+
+    @property
+    def confidence(self) -> float | None:
+        """That of the least sure choice."""
+        lowest = self.answer.lowest if self.answer is not None else None
+        return None if lowest is None else lowest.value
+
+    def told(self) -> dict[str, Any]:
+        """The call as the member `pinocchio`, the log and the record tell it."""
+        told: dict[str, Any] = {"model": self.model}
+        if self.purpose != "answer":
+            told["purpose"] = self.purpose
+        if self.error is not None:
+            told["error"] = self.error
+        if self.confidence is not None:
+            told["confidence"] = shown(self.confidence)
+        if self.answer is not None and (usage := tokens(self.answer.completion.get("usage"))):
+            told["usage"] = usage
+        if self.is_kept:
+            told["kept"] = True
+        return told
+
+    async def aclose(self) -> None:
+        """Cancels what has not arrived of a reply that is no completion."""
+        if self.reply is not None and self.unread is None:
+            await self.reply.aclose()
+
+
+def tokens(usage: Any) -> dict[str, int]:
+    """What a reply cost, in tokens under the same names for all formats; empty where unknown.
+
+    A stream says it only to a client that asked for usage, or in formats where it always does.
+    """
+    given = usage if isinstance(usage, Mapping) else {}
+    counts = {name: count for name, count in given.items() if type(count) is int}
+    if any(name in counts for name in INPUT_TOKENS) and "prompt_tokens" not in counts:
+        counts["prompt_tokens"] = sum(counts.get(name, 0) for name in INPUT_TOKENS)
+    if "output_tokens" in counts:
+        counts.setdefault("completion_tokens", counts["output_tokens"])
+    return {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if name in counts}

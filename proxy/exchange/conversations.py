@@ -1,0 +1,161 @@
+"""What was asked for the responses that are fetched, or gone on with, later.
+
+`/v1/responses` keeps conversations upstream: a request may give the id of the response before it in
+place of the text, and a response made in the background is fetched by its id. To score these, the
+proxy remembers what it needs of them, in memory: bounded, the oldest go first, each process for
+itself. What nobody remembers has no confidence, and says so. Only the key that asked is remembered
+for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxy.exchange.openings import Openings
+from proxy.exchange.polls import Polls
+from proxy.exchange.request import NO_TAGS, CompletionRequest
+from proxy.formats import RESPONSES, Json
+from proxy.formats.responses import ELSEWHERE
+from proxy.formats.responses_items import as_items, latest, recent
+from proxy.store.owned_ids import OwnedIds
+from proxy.wire.json_splice import dumps, json_object, replace_member
+
+_OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
+_Key = tuple[str, str]  # the response's id, and the hash of the key that asked
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """One response: where it is, what was asked, and what was answered if that was there."""
+
+    upstream: str
+    model: str
+    domain: str | None
+    tags: frozenset[str]
+    payload: bytes  # of the request, the members that a question is made of
+    output: bytes
+    conversation: str | None = None
+
+    def request(self, body: bytes = b"", *, is_stream: bool = False) -> CompletionRequest:
+        """The request as far as scoring and policies look at it."""
+        payload = json_object(self.payload) or {}
+        tags = self.tags or NO_TAGS
+        return CompletionRequest(
+            *(RESPONSES, body, payload, self.model, is_stream, self.domain, tags),
+            conversation=self.conversation,
+        )
+
+    @property
+    def size(self) -> int:
+        return len(self.payload) + len(self.output)
+
+
+class Conversations:
+    """At most `max_responses` of them, with `max_bytes` of JSON in all."""
+
+    def __init__(
+        self,
+        max_responses: int = 10_000,
+        max_bytes: int = 32 * 2**20,
+        owned: OwnedIds | None = None,
+    ) -> None:
+        self._max_responses = max_responses
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[_Key, Remembered] = OrderedDict()
+        self._held: OrderedDict[_Key, str] = OrderedDict()
+        self._openings = Openings()
+        self.polls = Polls()
+        self.owned = owned or OwnedIds(None)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, asked: CompletionRequest) -> str:
+        """A digest of the conversation that a request belongs to, on any surface."""
+        return asked.conversation or self._openings.conversation_of(asked)
+
+    def get(self, id: str, key_hash: str) -> Remembered | None:
+        return self._kept.get((id, key_hash))
+
+    def keep(
+        self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
+    ) -> None:
+        """Remembers a response that upstream stores, and the request that it answers."""
+        id = response.get("id")
+        if not isinstance(id, str) or asked.payload.get("store") is False:
+            return
+        remembered = Remembered(
+            upstream,
+            asked.model,
+            asked.domain,
+            asked.tags,
+            dumps(_payload(asked.payload)),
+            dumps(latest(_list(response.get("output")))),
+            asked.conversation,
+        )
+        self._drop((id, key_hash))
+        self._kept[id, key_hash] = remembered
+        self._bytes += remembered.size
+        while len(self._kept) > self._max_responses or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: _Key) -> None:
+        if (dropped := self._kept.pop(key, None)) is not None:
+            self._bytes -= dropped.size
+
+    def resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
+        """The request with what it goes on with in its input, as far as that is remembered."""
+        id = asked.payload.get("previous_response_id")
+        before = self.get(id, key_hash) if isinstance(id, str) else None
+        if before is None:
+            return asked
+        earlier = json_object(before.payload) or {}
+        try:
+            own = as_items(asked.payload.get("input"))
+        except ValueError:
+            return asked
+        kept = {k: v for k, v in asked.payload.items() if k != "previous_response_id"}
+        gone = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
+        items = [*_list(earlier.get("input")), *(_items(before.output)), *own]
+        whole = {**kept, **gone, "input": items}
+        return replace(asked, payload=whole, conversation=before.conversation)
+
+    def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
+        """Where a response is held, for whoever fetches it by upstream's id."""
+        if isinstance(id, str):
+            self._held[id, key_hash] = held_id
+            while len(self._held) > self._max_responses:
+                self._held.popitem(last=False)
+
+    def held_id(self, id: str, key_hash: str) -> str | None:
+        return self._held.get((id, key_hash))
+
+
+def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
+    """The request with another previous response; an encoded body stays as it is."""
+    try:
+        body = replace_member(asked.body, "previous_response_id", id)
+    except ValueError:
+        return asked
+    return replace(asked, body=body, payload={**asked.payload, "previous_response_id": id})
+
+
+def _payload(payload: Json) -> Json:
+    """Without files, and without the beginning of a long conversation."""
+    kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
+    try:
+        return {**kept, "input": recent(as_items(payload.get("input")))}
+    except ValueError:
+        return kept
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _items(output: bytes) -> list[Any]:
+    return _list((json_object(b'{"items":%b}' % output) or {}).get("items"))

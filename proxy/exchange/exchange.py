@@ -1,0 +1,279 @@
+"""One request's way through the proxy: its id, its clocks, its line in the log and its record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from proxy.errors import ProxyError
+from proxy.exchange.outcome import Outcome, shown
+from proxy.exchange.polls import AskedAgain
+from proxy.gate.key_hash import hash_key, presented
+from proxy.scoring.scoring import Status
+from proxy.store.record.facts import written
+from proxy.store.record.writer import Records
+from proxy.store.reviews.polls import Poll
+from proxy.wire.http import Request
+from proxy.wire.json_splice import dumps
+
+if TYPE_CHECKING:
+    from proxy.exchange.call import Call
+    from proxy.exchange.request import CompletionRequest
+
+log = structlog.get_logger("pinocchio")
+
+CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
+LONGEST_MODEL: Final = 1_024  # characters of a name in lines and rows
+NOTHING_TOLD = (None,) * 10
+NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
+
+
+def is_known(request: Request) -> bool:
+    """Whether it presents anything by which it can be told from other clients."""
+    return request.caller.id is not None or bool(presented(request))
+
+
+def cut(name: str | None) -> str | None:
+    """A name that others chose, short enough for a line and a row."""
+    return name if name is None or len(name) <= LONGEST_MODEL else f"{name[:LONGEST_MODEL]}.."
+
+
+class Clock:
+    """Adds up the time that passes inside; None until it was first entered."""
+
+    __slots__ = ("_started", "s")
+
+    def __init__(self) -> None:
+        self.s: float | None = None
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+
+    def __exit__(self, _: object, __: object, ___: object) -> None:
+        self.s = (self.s or 0.0) + time.perf_counter() - self._started
+
+
+class SharedClock(Clock):
+    """What several calls spend inside at the same time counts once."""
+
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        if not self._inside:
+            super().__enter__()
+        self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._inside -= 1
+        if not self._inside:
+            super().__exit__(None, None, None)
+
+
+_random: list[str] = []
+
+
+def new_request_id() -> str:
+    """In the order of time, so that the record grows at its end, and unguessable.
+
+    Milliseconds since the epoch (48 bits), then 80 random bits, which are fetched in bulk because
+    that is a system call.
+    """
+    if not _random:
+        _random.extend(os.urandom(10 * 256).hex(" ", 10).split())
+    return f"req_{int(time.time() * 1_000):012x}{_random.pop()}"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Collects what is told, logged and recorded of one request; never message text, never a key.
+
+    As a context it writes the line of a request that ends inside in an error or without its client.
+    """
+
+    request: Request
+    records: Records | None = None
+    request_id: str = field(default_factory=new_request_id)
+    upstream: str | None = None
+    model: str | None = None
+    is_stream: bool = False
+    status: int = 0  # until it is on its way to the client
+    in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
+    scoring_s: float | None = None  # seconds of all that was scored
+    calls: list[Call] = field(default_factory=list)  # noted where there is more than one
+    outcome: Outcome | None = None
+    conversation: str | None = None  # that it belongs to, see openings.py
+    asked_again: AskedAgain | None = None  # where it asks for what is held already
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if isinstance(error, ProxyError):
+            self.close(self.status or error.status, error.machine_code)
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.close(CLIENT_LEFT, "client_left")
+
+    def overhead_ms(self) -> float:
+        """Time of ours so far: all of it but the waiting for upstream."""
+        passed = time.perf_counter() - self.request.started
+        return max(0.0, (passed - (self.in_upstream.s or 0.0)) * 1_000)
+
+    def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
+        """The outcome of a reply that gets no number."""
+        return Outcome(self.request_id, status, reason, calibrator=calibrator)
+
+    def stamp(self, outcome: Outcome) -> Outcome:
+        """Puts the clocks on an outcome, which is this exchange's from now on."""
+        outcome.overhead_ms = self.overhead_ms()
+        if outcome.status not in NO_SCORE_TRIED and self.scoring_s is not None:
+            outcome.score_ms = self.scoring_s * 1_000
+        outcome.calls = self._calls()
+        self.outcome = outcome
+        return outcome
+
+    def note_held(self, outcome: Outcome, review_id: str) -> None:
+        """Also for a client that leaves while a reviewer is waited for."""
+        outcome.review_id, outcome.action = review_id, "hold"
+        self.stamp(outcome)
+
+    def note_poll(self, asked: CompletionRequest, asked_again: AskedAgain) -> None:
+        """It asks again for what is held already, and is no exchange of its own."""
+        self.model, self.is_stream, self.asked_again = asked.model, asked.is_stream, asked_again
+
+    def finish(self, outcome: Outcome, status: int) -> Outcome:
+        """Stamps the outcome; line and record are written once the reply is on its way."""
+        self.stamp(outcome)
+        self.status = status
+        asyncio.get_running_loop().call_soon(self.close, status)
+        return outcome
+
+    def close(self, status: int, error: str | None = None) -> None:
+        """Writes the request's line and its record."""
+        self.status = status
+        if self.request.metrics is not None:
+            self.request.metrics.note(self)
+        if self.records is not None:
+            self.records.add(self._row(error) if self.asked_again is None else self._poll(error))
+        if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
+            return
+        line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
+        if line.is_enabled_for(logging.INFO):
+            facts = self._facts() | ({"error": error} if error else {})
+            line.info("request", **{k: v for k, v in facts.items() if v is not None})
+
+    @property
+    def _action(self) -> str | None:
+        return None if self.outcome is None else self.outcome.action
+
+    def _poll(self, error: str | None) -> Poll:
+        assert self.asked_again is not None
+        review_id, at = self.asked_again.review_id, time.time()
+        return Poll(self.request_id, review_id, at, self.status, self._action, error)
+
+    def _facts(self) -> dict[str, Any]:
+        """What may stand in a log line."""
+        outcome, caller = self.outcome, self.request.caller
+        facts: dict[str, Any] = {
+            "request_id": self.request_id,
+            "method": self.request.method,
+            "path": cut(self.request.path),
+            "upstream": self.upstream,
+            "model": cut(self.model),
+            "stream": self.is_stream,
+            "status": self.status,
+            "overhead_ms": round(self.overhead_ms(), 1),
+            "key": caller.id,
+            "team": caller.team,
+            "generation": caller.generation,
+            "calls": self._calls() or None,
+            "polls": self.asked_again.count if self.asked_again else None,
+        }
+        if outcome is None:
+            return facts
+        return facts | {
+            "confidence": None if outcome.confidence is None else shown(outcome.confidence),
+            "confidence_status": outcome.status.value,
+            "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
+            "reason": outcome.reason,
+            "action": outcome.action,
+            "would_action": outcome.would_action,
+            "policy": outcome.decision.label if outcome.decision else None,
+            "review_id": outcome.review_id,
+            "label": outcome.label,
+            "shadowed": outcome.shadowed_values() or None,
+        }
+
+    def _calls(self) -> Sequence[dict[str, Any]]:
+        """Every call, where there was more than one."""
+        return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
+
+    def _row(self, error: str | None) -> tuple[Any, ...]:
+        """One value for each column of `records.COLUMNS`."""
+        outcome, request = self.outcome, self.request
+        caller = request.caller
+        total_ms = (time.perf_counter() - request.started) * 1_000
+        overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
+        return (
+            self.request_id,
+            time.time() - total_ms / 1_000,
+            hash_key(request),
+            cut(request.path),
+            self.upstream,
+            cut(self.model),
+            int(self.is_stream),
+            self.status,
+            error,
+            *(NOTHING_TOLD if outcome is None else _told(outcome)),
+            total_ms,
+            overhead_ms,
+            None if outcome is None else outcome.score_ms,
+            dumps(self._calls()).decode() if len(self.calls) > 1 else None,
+            caller.team,
+            caller.key,
+            caller.generation,
+            *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
+            outcome.score if outcome is not None else None,
+            self.conversation,
+        )
+
+
+def _told(outcome: Outcome) -> tuple[Any, ...]:
+    """What the client was told, from the column `confidence` to `label`."""
+    decision = outcome.decision
+    would = policy = label = None
+    if decision is not None:
+        would, policy, label = decision.would_action, decision.label, decision.annotation
+    return (
+        outcome.confidence,
+        str(outcome.status),  # plain values: what is derived from one is adapted, slowly
+        outcome.reason,
+        outcome.action,
+        would,
+        policy,
+        outcome.calibrator,
+        outcome.review_id,
+        outcome.escalated_from,
+        label,
+    )
+
+
+def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:
+    """The facts, and what rules in shadow said about them, as a record keeps them."""
+    shadowed = json.dumps(outcome.shadowed_values()) if outcome.shadowed else None
+    return written(outcome.facts, model, outcome.confidence), shadowed

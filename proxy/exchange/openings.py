@@ -1,0 +1,134 @@
+"""Which conversation a request belongs to: a digest of how the conversation was opened.
+
+    openings = Openings()
+    openings.conversation_of(asked)     # "9f86d081884c7d65", the same for every turn of a chat
+
+The opening is what the user said first, with the end user's id where the client tells one (`user`,
+`safety_identifier`, `metadata.user_id`). All turns of a chat, all steps of an agent, retries,
+regenerations and a question that is asked again have the same. What the system message says does
+not count: many clients put the time or search results into it.
+
+Some applications open every request alike: with examples, or with an instruction to which the
+system message adds the text. Where `SHARED_BY` different requests have the same opening, and it was
+not simply asked again, what tells them apart counts too. It depends on what this process has
+seen; the first few of such requests count as one conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.exchange.request import CompletionRequest
+from proxy.wire.json_splice import dumps
+
+SHARED_BY: Final = 5
+MOST_OPENINGS: Final = 10_000
+_BYTES: Final = 8
+_MOST_TEXT: Final = 4_096  # bytes at either end of a text; its length tells the rest apart
+_DIGITS: Final = bytes(range(0x30, 0x3A))  # a time in the system message makes no other one
+
+
+@dataclass(slots=True)
+class _Opening:
+    """The requests with an opening that have the fewest turns, told apart by digests."""
+
+    turns: int
+    digests: set[bytes] = field(default_factory=set)
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self.digests) >= SHARED_BY
+
+
+def conversation_under(id: str) -> str:
+    """The conversation that upstream knows under an id, or a response that is fetched by one."""
+    return _digest(b"id", [id]).hex()
+
+
+class Openings:
+    """One for a proxy; of too many openings the one not seen for longest is forgotten."""
+
+    def __init__(self, most: int = MOST_OPENINGS) -> None:
+        self._most = most
+        self._known: OrderedDict[bytes, _Opening] = OrderedDict()
+
+    def conversation_of(self, asked: CompletionRequest) -> str:
+        """The same for all requests of a conversation, and hardly for any other."""
+        payload = asked.payload
+        if (id := _upstreams_id(payload)) is not None:
+            return conversation_under(id)
+        turns = asked.format.user_turns(payload) or [payload.get("messages")]
+        who = _end_user(payload)
+        opening = _digest(who, turns[:1])
+        known = self._noted(opening, len(turns))
+        if not known.is_shared and len(turns) == known.turns:
+            known.digests.add(_whole(who, turns, payload))
+        if not known.is_shared:
+            return opening.hex()
+        if known.turns == len(turns):
+            return _whole(who, turns, payload).hex()
+        return _digest(who, turns[: known.turns]).hex()
+
+    def _noted(self, opening: bytes, turns: int) -> _Opening:
+        known = self._known.get(opening)
+        if known is None or turns < known.turns:
+            known = self._known[opening] = _Opening(turns)
+        self._known.move_to_end(opening)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return known
+
+
+def _upstreams_id(payload: dict[str, Any]) -> str | None:
+    """Of a conversation that upstream keeps (`/v1/responses`)."""
+    named = payload.get("conversation")
+    id = named.get("id") if isinstance(named, dict) else named
+    return id if isinstance(id, str) else None
+
+
+def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> bytes:
+    """Of all that the user said; of one turn alone, with the system message but for its digits."""
+    if len(turns) > 1:
+        return _digest(who, turns)
+    return _digest(who + _text(_instructions(payload)).translate(None, _DIGITS), turns)
+
+
+def _digest(who: bytes, turns: Sequence[Any]) -> bytes:
+    found = hashlib.blake2b(who, digest_size=_BYTES)
+    for turn in turns:
+        text = _text(turn)
+        found.update(b"\0%d\0" % len(text))
+        if len(text) > 2 * _MOST_TEXT:
+            text = text[:_MOST_TEXT] + text[-_MOST_TEXT:]
+        found.update(text)
+    return found.digest()
+
+
+def _text(turn: Any) -> bytes:
+    if isinstance(turn, str):
+        return turn.strip().encode(errors="backslashreplace")
+    return dumps(turn)
+
+
+def _instructions(payload: dict[str, Any]) -> Any:
+    """What the application itself says, wherever the format has it."""
+    messages = payload.get("messages")
+    listed = messages if isinstance(messages, list) else []
+    told = [each.get("content") for each in listed if _is_by_application(each)]
+    return [payload.get("instructions"), payload.get("system"), *told]
+
+
+def _is_by_application(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") in ("system", "developer")
+
+
+def _end_user(payload: dict[str, Any]) -> bytes:
+    """Whom the client says that it asks for."""
+    metadata = payload.get("metadata")
+    of_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
+    told = (payload.get("safety_identifier"), payload.get("user"), of_metadata)
+    return next((each.encode() for each in told if isinstance(each, str)), b"")

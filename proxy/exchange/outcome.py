@@ -1,0 +1,214 @@
+"""What was found out and decided about one answer, as headers and as the `pinocchio` member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import quote
+
+from policies import Decision, Facts, Shadowed, strictest
+from proxy.formats import Choice
+from proxy.scoring.scoring import Confidence, Status
+from proxy.wire import headers as names
+from proxy.wire.headers import Headers
+
+DIGITS = 4
+_PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
+
+
+@lru_cache(maxsize=64)  # as a rule the reply's is its only choice's
+def shown(value: float) -> float:
+    """A confidence as it is shown everywhere, so that header, body and log agree."""
+    return round(value, DIGITS)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The facts of one exchange that the client is told; `action` is what was carried out."""
+
+    request_id: str
+    status: Status
+    reason: str | None = None
+    confidence: float | None = None
+    action: str = "deliver"
+    decision: Decision | None = None
+    calibrator: str | None = None
+    review_id: str | None = None
+    escalated_from: str | None = None
+    clarification: Literal["template", "generated"] | None = None  # of what is clarified
+    calls: Sequence[dict[str, Any]] = ()  # where more than one was made
+    choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
+    facts: Sequence[Facts] = ()  # that the policy was first asked about
+    shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
+    overhead_ms: float = 0.0
+    score_ms: float | None = None
+    score: float | None = None  # what a recalibration made the confidence of
+
+    @property
+    def would_action(self) -> str | None:
+        """What the policy would have done, in shadow mode."""
+        return self.decision.would_action if self.decision else None
+
+    @property
+    def label(self) -> str | None:
+        """What the policy annotates the reply with."""
+        return self.decision.annotation if self.decision else None
+
+    def headers(self) -> Headers:
+        """Our response headers; those without a value are absent."""
+        decision = self.decision
+        fields: Headers = []
+        if self.confidence is not None:
+            fields.append((names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
+        fields.append((names.STATUS, self.status.encode()))
+        if decision is None:
+            fields += _told(self.action, self.calibrator)
+        else:
+            fields += _told(
+                self.action,
+                self.calibrator,
+                decision.label,
+                decision.mode,
+                decision.would_action,
+                decision.annotation,
+            )
+        fields.append((names.REQUEST_ID, self.request_id.encode()))
+        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
+        if self.reason is not None:
+            fields.append((names.REASON, self.reason.encode("latin-1")))
+        if self.review_id is not None:
+            fields.append((names.REVIEW_ID, self.review_id.encode()))
+        if self.clarification is not None:
+            fields.append((names.CLARIFICATION, self.clarification.encode()))
+        if self.score_ms is not None:
+            fields.append((names.SCORE_MS, b"%.1f" % self.score_ms))
+        return fields
+
+    def member(self) -> dict[str, Any]:
+        """The `pinocchio` object: the same facts, and each choice's."""
+        decision = self.decision
+        member: dict[str, Any] = {
+            "request_id": self.request_id,
+            "confidence": None if self.confidence is None else shown(self.confidence),
+            "status": self.status,
+        }
+        if self.reason is not None:
+            member["reason"] = self.reason
+        member["action"] = self.action
+        if decision is not None:
+            member["policy"] = decision.label
+            member["mode"] = decision.mode
+            if decision.would_action is not None:
+                member["would_action"] = decision.would_action
+            _annotate(member, decision)
+        if self.calibrator is not None:
+            member["calibrator"] = self.calibrator
+        if self.review_id is not None:
+            member["review_id"] = self.review_id
+        if self.escalated_from is not None:
+            member["escalated_from"] = self.escalated_from
+        if self.clarification is not None:
+            member["clarification"] = self.clarification
+        if self.calls:
+            member["calls"] = self.calls
+        if self.shadowed:
+            member["shadowed"] = self.shadowed_values()
+        member["choices"] = [_choice_member(*choice) for choice in self.choices]
+        return member
+
+    def shadowed_values(self) -> list[dict[str, str]]:
+        """What rules in shadow would have done, as it is told everywhere."""
+        return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
+
+
+def _annotate(member: dict[str, Any], decision: Decision) -> None:
+    """Adds what a policy adds to a reply besides a number: a label, or a notice."""
+    if decision.annotation is not None:
+        member["label"] = decision.annotation
+    if decision.notice is not None:
+        member["notice"] = decision.notice
+
+
+@lru_cache(maxsize=4_096)
+def _told(
+    action: str,
+    calibrator: str | None,
+    policy: str | None = None,
+    mode: str | None = None,
+    would: str | None = None,
+    label: str | None = None,
+) -> tuple[tuple[bytes, bytes], ...]:
+    """The fields that are the same for many replies; a label in ASCII, percent-encoded."""
+    values = (
+        (names.ACTION, action),
+        (names.POLICY, policy),
+        (names.MODE, mode),
+        (names.WOULD_ACTION, would),
+        (names.CALIBRATOR, calibrator),
+        (names.LABEL, None if label is None else quote(label, safe=_PLAIN)),
+    )
+    return tuple((name, value.encode("latin-1")) for name, value in values if value is not None)
+
+
+def _choice_member(
+    choice: Choice, confidence: Confidence, decision: Decision | None
+) -> dict[str, Any]:
+    member: dict[str, Any] = {
+        "index": choice.index,
+        "confidence": None if confidence.value is None else shown(confidence.value),
+        "status": confidence.status,
+    }
+    if confidence.reason:
+        member["reason"] = confidence.reason
+    if confidence.because:
+        member["because"] = list(confidence.because)
+    if decision is not None:
+        member["action"] = decision.applied.name
+        _annotate(member, decision)
+    return member
+
+
+def summarise(
+    request_id: str,
+    choices: Sequence[Choice],
+    confidences: Sequence[Confidence],
+    decisions: Sequence[Decision],
+    calibrator: str | None,
+) -> Outcome:
+    """The outcome of scored choices; the lowest confidence and the strictest decision speak for
+    all of them."""
+    lowest = confidences[0]
+    if len(confidences) > 1:
+        lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+    reason = lowest.reason
+    if reason is None and lowest.status is Status.TRUNCATED:
+        reason = "long_text"
+    decision = strictest(decisions)
+    action = decision.applied.name
+    outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
+    outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
+    outcome.shadowed = _together([each.shadowed for each in decisions])
+    outcome.score = lowest.score
+    return outcome
+
+
+def _together(shadowed: Sequence[tuple[Shadowed, ...]]) -> tuple[Shadowed, ...]:
+    """What rules in shadow say about any of the choices, each once."""
+    if len(shadowed) == 1:
+        return shadowed[0]
+    return tuple(dict.fromkeys(each for one in shadowed for each in one))
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """One outcome for all choices of a stream: the strictest decision, the lowest confidence."""
+    if not outcomes:
+        return None
+    lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
+    lowest.choices = sorted((c for o in outcomes for c in o.choices), key=lambda c: c[0].index)
+    lowest.facts = [facts for o in outcomes for facts in o.facts]
+    lowest.shadowed = _together([o.shadowed for o in outcomes])
+    decisions = [o.decision for o in outcomes if o.decision is not None]
+    lowest.decision = strictest(decisions) if decisions else None
+    return lowest

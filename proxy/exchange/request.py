@@ -1,0 +1,164 @@
+"""A request for a completion as the proxy needs it; what goes upstream stays the client's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from calibrator import NotScorableError, Question
+from policies import Facts
+from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
+from proxy.formats import Format
+from proxy.wire.caller import ANYONE, Caller
+from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded
+from proxy.wire.headers import DOMAIN, TAGS
+from proxy.wire.http import Request
+from proxy.wire.json_splice import (
+    TooManyValuesError,
+    _object,
+    _parse_leniently,
+    _too_many,
+    parse_json_object,
+    replace_member,
+)
+from proxy.wire.large_json import has_many, loads_large
+from proxy.wire.worker_threads import apart
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+NO_TAGS: frozenset[str] = frozenset()
+LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
+
+
+@dataclass(slots=True)
+class CompletionRequest:
+    """What routing, scoring and policies look at; everything else is left alone in `body`."""
+
+    format: Format
+    body: bytes
+    payload: dict[str, Any]
+    model: str
+    is_stream: bool
+    domain: str | None = None
+    tags: frozenset[str] = field(default=NO_TAGS)
+    caller: Caller = ANYONE
+    conversation: str | None = None  # that it belongs to, see openings.py
+    is_large: bool = False  # too many values to be looked at on the event loop
+    _question: Question | None = field(default=None, init=False, repr=False)
+    _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
+
+    def question(self) -> Question:
+        """The question as the calibrator reads it, read once; raises NotScorableError."""
+        if self._no_question is not None:
+            raise NotScorableError(*self._no_question)
+        if self._question is None:
+            try:
+                self._question = self.format.question(self.payload)
+            except NotScorableError as error:
+                self._no_question = error.reason, str(error)
+                raise
+        return self._question
+
+    async def apart(
+        self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Result:
+        """The result of work on the request, which is done on a thread where that is large."""
+        return await apart(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
+
+    def read_ahead(self) -> None:
+        """Reads the question before it is needed; what is wrong with it is told when it is."""
+        try:
+            self.question()
+        except Exception:  # a `with suppress` would be another object for every request
+            return
+
+    def facts(self) -> Facts:
+        """What a policy may look at before there is a reply."""
+        return Facts(
+            None,
+            self.model,
+            stream=self.is_stream,
+            n=self.format.count(self.payload),
+            domain=self.domain,
+            tags=self.tags,
+            team=self.caller.team,
+            key=self.caller.key,
+        )
+
+    def body_for(self, model: str) -> bytes:
+        """The client's bytes with another model's name in them; raises BadRequestError."""
+        try:
+            return self.body if model == self.model else replace_member(self.body, "model", model)
+        except ValueError as error:  # could just be parsed, and cannot be walked through
+            raise BadRequestError(f"the body is {error}", code="invalid_json") from error
+
+
+def parse_large_object(body: bytes) -> dict[str, Any]:
+    """The same for a body of many values, in more time; to be called on a thread."""
+    try:
+        return _object(_parse_leniently(body, loads_large))
+    except TooManyValuesError as error:
+        raise _too_many(error) from error
+
+
+async def read_completion_request(
+    request: Request, format: Format, max_body: int
+) -> CompletionRequest:
+    """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name.
+
+    A request without a model is one: servers of a single model take it, and a prompt template that
+    upstream keeps has its own.
+    """
+    body = await _plain(request, max_body)
+    is_large = has_many(body)
+    payload = await apart(parse_large_object, body) if is_large else parse_json_object(body)
+    model = payload.get("model")
+    if isinstance(model, str) and len(model) > LONGEST_MODEL:
+        message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
+        raise BadRequestError(message, param="model", code="invalid_model")
+    asked = CompletionRequest(
+        format,
+        request.body,
+        payload,
+        model if isinstance(model, str) else "",
+        payload.get("stream") is True,
+        request.header(DOMAIN),
+        tags_of(request),
+        request.caller,
+        is_large=is_large,
+    )
+    if is_large:
+        await apart(asked.read_ahead)
+    return asked
+
+
+async def _plain(request: Request, max_body: int) -> bytes:
+    """The body to read; an encoded one goes upstream as it is."""
+    if b"content-encoding" not in request.values:
+        return request.body
+    encoding = request.header(b"content-encoding")
+    if not can_decode(encoding):
+        raise BadRequestError(
+            f"a body with content-encoding {encoding!r} is not read; send it plain",
+            code="unsupported_encoding",
+        )
+    try:
+        return await decoded(request.body, encoding, max_body)
+    except DecodedTooLargeError as error:
+        raise BodyTooLargeError(
+            f"the body is larger than may come out of {len(request.body)} bytes of {encoding} "
+            f"(limits.max_body, at most {MAX_RATIO} times as many)"
+        ) from error
+    except UpstreamBrokenError as error:
+        raise BadRequestError(
+            f"the body is no valid {encoding}", code="invalid_encoding"
+        ) from error
+
+
+def tags_of(request: Request) -> frozenset[str]:
+    """What all header lines for tags list (RFC 9110, 5.3: several are one)."""
+    if TAGS not in request.values:
+        return NO_TAGS
+    lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
+    return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())

@@ -1,0 +1,206 @@
+"""The messages of an exchange, read from the bytes that were kept, whatever format they are in.
+
+Nothing here raises: what cannot be read becomes a note that says so, because a reviewer has to see
+that there is something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from calibrator import is_call, tool_call
+from proxy.formats import FORMATS, Format, Json, NoAnswerError
+from proxy.formats.called import seems_call
+from proxy.wire.json_splice import dumps, json_object
+
+PartKind = Literal["text", "thought", "image", "call", "note"]
+
+_TEXTS = ("text", "input_text", "output_text", "summary_text")
+_THOUGHTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
+_IMAGES = ("image_url", "input_image", "image")
+_KINDS = ("function", "custom")  # of calls; one that is both can be read as either
+MOST_SHOWN = 2_000  # characters of what is shown as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a message: `text` is its text, an image's address or the arguments of a call.
+
+    `name` is the tool that a call is of.
+    """
+
+    kind: PartKind
+    text: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message; `role` is `system`, `user`, `assistant`, `tool` or what the client wrote."""
+
+    role: str
+    parts: tuple[Part, ...]
+
+    @property
+    def calls(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.kind == "call")
+
+
+def format_of(path: str | None) -> Format | None:
+    """The format that a surface speaks; None for a path that is not known."""
+    return next((format for format in FORMATS if format.path == path), None)
+
+
+def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
+    """The conversation in a request's body; `question` is what is shown where there is none."""
+    payload = json_object(request) if request is not None else None
+    if payload is None:
+        return [Turn("user", (Part("text", question),))]
+    instructions = payload.get("instructions" if path == "/responses" else "system")
+    turns = [Turn("system", tuple(_parts(instructions)))] if instructions else []
+    given = payload.get("input", payload.get("messages", payload.get("prompt")))
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    for item in given if isinstance(given, list) else []:
+        turns += _turns(item)
+    return turns or [Turn("user", (Part("text", question),))]
+
+
+def answered(reply: bytes, path: str | None) -> list[Turn]:
+    """The choices of a completion, each as a message; its bytes as text where it is none."""
+    completion = json_object(reply)
+    format = format_of(path)
+    formats = [format] if format is not None else list(FORMATS)
+    for each in formats if completion is not None else ():
+        try:
+            choices = each.choices(completion or {})
+        except NoAnswerError:
+            continue
+        if choices:
+            return [turn for choice in choices for turn in _turns(choice.message)]
+    return [Turn("assistant", (Part("text", reply.decode("utf-8", "replace")),))]
+
+
+def tools_of(request: bytes | None) -> list[str]:
+    """The names of the tools that were offered."""
+    payload = (json_object(request) if request is not None else None) or {}
+    listed = payload.get("tools")
+    names = []
+    for tool in listed if isinstance(listed, list) else []:
+        if isinstance(tool, dict):
+            inner = tool.get("function") or tool.get("custom")
+            name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+            names.append(_text(name or tool.get("type")))
+    return names
+
+
+def _turns(item: Any) -> Iterator[Turn]:
+    """The messages that an item of a conversation comes to: one, or with results of tools more."""
+    if isinstance(item, str):
+        yield Turn("user", (Part("text", item),))
+        return
+    if not isinstance(item, dict):
+        yield Turn("user", (Part("note", f"not a message: {_text(item)[:200]}"),))
+        return
+    kind = item.get("type")
+    if "role" not in item and isinstance(kind, str) and kind != "message":
+        yield _item(item, kind)
+        return
+    results: list[Any] = []
+    rest: list[Any] = []
+    content = item.get("content")
+    for block in content if isinstance(content, list) else [content]:
+        is_result = isinstance(block, dict) and block.get("type") == "tool_result"
+        (results if is_result else rest).append(block)
+    for result in results:
+        yield Turn("tool", tuple(_parts(result.get("content"))))
+    parts = [*_beside(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
+    parts += [*_beside(item, ("refusal",), "text"), *_calls(item)]
+    if parts or not results:
+        yield Turn(_text(item.get("role") or "assistant"), tuple(parts))
+
+
+def _item(item: Json, kind: str) -> Turn:
+    """An item of responses that is no message."""
+    if is_call(item):
+        return Turn("assistant", (_call(tool_call(item)),))
+    if kind == "reasoning":
+        summary = [*_parts(item.get("summary")), *_parts(item.get("content"))]
+        return Turn("assistant", tuple(Part("thought", part.text) for part in summary))
+    if kind.endswith("_output"):
+        return Turn("tool", tuple(_parts(item.get("output"))))
+    more = f": {_text(item)[:MOST_SHOWN]}" if item.keys() - {"type", "id"} else ""
+    return Turn("user", (Part("note", f"an item of type {kind}{more}"),))
+
+
+def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
+    found = next((item[key] for key in keys if item.get(key)), None)
+    return [Part(kind, found)] if isinstance(found, str) else []
+
+
+def _calls(item: Json) -> list[Part]:
+    listed = item.get("tool_calls")
+    calls = [_call(call) for call in listed] if isinstance(listed, list) else []
+    if listed and not calls:
+        calls = [_call(listed)]
+    legacy = item.get("function_call")
+    return [*calls, _call({"function": legacy})] if isinstance(legacy, dict) else calls
+
+
+def _call(call: Any) -> Part:
+    given = [call[kind] for kind in _KINDS if call.get(kind)] if isinstance(call, dict) else []
+    function = given[0] if len(given) == 1 else None
+    if not isinstance(function, dict):
+        return Part("note", f"a call that cannot be read: {_text(call)[:MOST_SHOWN]}")
+    arguments = function.get("arguments", function.get("input", ""))
+    return Part("call", _text(arguments), _text(function.get("name")))
+
+
+def _parts(content: Any) -> list[Part]:
+    """A message's content: a text, blocks of any format, or anything at all."""
+    if content is None:
+        return []
+    listed = content if isinstance(content, list) else [content]
+    return [part for block in listed if (part := _part(block)) is not None]
+
+
+def _part(block: Any) -> Part | None:
+    if isinstance(block, str):
+        return Part("text", block) if block else None
+    if not isinstance(block, dict):
+        return None if block is None else Part("text", _text(block))
+    kind = _text(block.get("type", "text"))
+    if kind in _TEXTS:
+        return Part("text", _text(block.get("text")))
+    if kind == "refusal":
+        return Part("text", _text(block.get("refusal")))
+    if kind in _THOUGHTS:
+        thought = block.get("thinking") or block.get("text")
+        return Part("thought", _text(thought or "(not shown by the model)"))
+    if kind in _IMAGES:
+        return Part("image", _address(block))
+    if kind.endswith("tool_use"):
+        return Part("call", _text(block.get("input")), _text(block.get("name")))
+    if seems_call(block):
+        return Part("note", f"a call that cannot be read: {_text(block)[:MOST_SHOWN]}")
+    return Part("note", f"a part of type {kind}, which is not shown")
+
+
+def _address(block: Json) -> str:
+    """Where an image is: a URL, or its bytes as one."""
+    source = block.get("source")
+    if isinstance(source, dict):
+        if source.get("type") == "base64":
+            return f"data:{_text(source.get('media_type'))};base64,{_text(source.get('data'))}"
+        return _text(source.get("url") or source.get("file_id"))
+    url = block.get("image_url")
+    return _text(url.get("url") if isinstance(url, dict) else url or block.get("file_id"))
+
+
+def _text(value: Any) -> str:
+    """A string as it is, anything else as JSON, and nothing as an empty string."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dumps(value).decode("utf-8", "replace")

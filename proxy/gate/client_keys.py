@@ -1,0 +1,98 @@
+"""Client keys: how they look, what is kept of them, and where a request may present one.
+
+A key is shown once, when it is made; what is kept is its SHA-256. With 256 random bits there is
+nothing to guess, so the hash needs no salt and no stretching. A request has its key in
+`Authorization: Bearer`, `x-api-key` or `api-key`, or where browsers have it for a WebSocket; it is
+taken out there before anything else sees the request, so that it can neither go upstream nor into
+a log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from proxy.errors import BadRequestError, InvalidKeyError
+from proxy.wire.http import Scope
+
+PREFIX: Final = "sk-pinocchio-"
+FIELDS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})
+BROWSER_KEY: Final = "openai-insecure-api-key."  # browsers cannot send Authorization to WebSockets
+WHERE: Final = "'Authorization: Bearer', x-api-key or api-key"
+
+
+Attach = Literal["both", "headers", "body", "none"]
+ATTACH: Final[Mapping[str, dict[str, bool]]] = {
+    "both": {"headers": True, "body": True},
+    "headers": {"headers": True, "body": False},
+    "body": {"headers": False, "body": True},
+    "none": {"headers": False, "body": False},
+}
+"""What `--attach` of a key says, as the section `attach` of the configuration."""
+
+_SECRET: Final = re.compile(PREFIX.encode() + rb"[0-9a-f]{64}")
+_PREFIX: Final = PREFIX.encode()
+
+
+def new_secret() -> str:
+    """A new key: a prefix by which scanners find it, and 256 random bits."""
+    return PREFIX + secrets.token_hex(32)
+
+
+def new_key_id() -> str:
+    return f"key_{secrets.token_hex(6)}"
+
+
+def digest_of(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()
+
+
+def take_secret(scope: Scope) -> bytes:
+    """The key that a request presents; what presents one is gone from the scope afterwards.
+
+    Raises InvalidKeyError where there is none, several, or one that cannot be ours, and
+    BadRequestError where a key stands in another place as well, which would go upstream.
+    """
+    fields, presented = [], set()
+    for name, value in scope["headers"]:
+        if name in FIELDS:
+            presented.add(_bearer(value) if name == b"authorization" else value.strip())
+        else:
+            fields.append((name, value))
+    if scope["type"] == "websocket":
+        presented |= _take_from_subprotocols(scope)
+        fields = [field for field in fields if field[0] != b"sec-websocket-protocol"]
+    scope["headers"] = fields
+    if not presented:
+        raise InvalidKeyError(f"this proxy asks for a client key, in {WHERE}")
+    if len(presented) > 1:
+        raise InvalidKeyError("the request presents several keys that differ; send one")
+    path: bytes = scope.get("raw_path") or b""
+    elsewhere = (path, scope["query_string"], *(value for _, value in fields))
+    if any(_PREFIX in text for text in elsewhere):
+        raise BadRequestError(f"a client key belongs into {WHERE} only", code="misplaced_api_key")
+    secret = presented.pop()
+    if not _SECRET.fullmatch(secret):
+        raise InvalidKeyError("what the request presents is no client key of this proxy")
+    return secret
+
+
+def masked(path: str) -> str:
+    """A path as it may stand in a log, if somebody wrote a key into it."""
+    return re.sub(f"{PREFIX}[0-9a-f]+", f"{PREFIX}...", path)
+
+
+def _bearer(value: bytes) -> bytes:
+    scheme, _, secret = value.strip().partition(b" ")
+    return secret.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _take_from_subprotocols(scope: Scope) -> set[bytes]:
+    offered: list[Any] = scope["subprotocols"]
+    scope["subprotocols"] = [name for name in offered if not name.startswith(BROWSER_KEY)]
+    return {
+        name.removeprefix(BROWSER_KEY).encode() for name in offered if name.startswith(BROWSER_KEY)
+    }

@@ -1,0 +1,50 @@
+"""The hash by which a client key is known after the request that brought it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+from urllib.parse import parse_qsl
+
+from proxy.gate.client_keys import FIELDS
+from proxy.wire.bounded_cache import remembers
+from proxy.wire.http import Request
+
+KEY_FIELDS: Final = FIELDS | {
+    *(b"x-goog-api-key", b"ocp-apim-subscription-key", b"x-auth-token"),
+}
+KEY_PARAMETERS: Final = frozenset({"key", "api-key", "api_key", "apikey", "access_token"})
+
+
+def hash_key(request: Request) -> str:
+    """Who asks: the id of a client key of ours, else a hash of what goes upstream.
+
+    The same key gives the same value, and nothing leads back to it.
+    """
+    if request.caller.id is not None:
+        return request.caller.id
+    return _hashed(presented(request))
+
+
+def presented(request: Request) -> bytes:
+    """Every key that a request presents, in whichever field or parameter; one stands for itself.
+
+    Cookies count where there is nothing else: they change with every visit.
+    """
+    found = [field for field in request.headers if field[0] in KEY_FIELDS and field[1]]
+    if request.query:
+        found += [
+            (name.encode(), value.encode())
+            for name, value in parse_qsl(request.query)
+            if name.casefold() in KEY_PARAMETERS
+        ]
+    if not found:
+        return request.values.get(b"cookie", b"")
+    if len({value for _, value in found}) == 1:
+        return found[0][1]
+    return b"\n".join(b"%b: %b" % field for field in sorted(found))
+
+
+@remembers(1_024)
+def _hashed(presented: bytes) -> str:
+    return hashlib.sha256(presented).hexdigest()

@@ -1,0 +1,3 @@
+"""Held replies: stored, bound to their request, waited for, fetched."""
+
+__all__ = ["binding", "held", "hold", "ownership", "waiting"]

@@ -1,0 +1,281 @@
+"""Held tool calls are bound to the request that they answer, and to nothing else.
+
+A client that sends the same request again gets what became of the reply that was held for it: the
+same error or placeholder while it waits, the stored bytes once a reviewer has released them, and no
+second call upstream. A released reply is handed out once; for `AGAIN_S` it can be read again, by a
+client that crashed before it could act on it.
+
+Bound are the key that asked, the digest of the request, the rule that held the reply, the calls and
+the expiry. Where one of these is another, nothing is found and the request goes its usual way. Only
+requests that offer tools are looked up, and only where a policy can hold: others cost nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import structlog
+
+from policies import Action, Decision, Escalate, Hold, Policy
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import Format, Json
+from proxy.formats.called import tool_calls
+from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
+from proxy.wire.json_splice import json_object
+
+log = structlog.get_logger(__name__)
+
+AGAIN_S = 60.0
+_CALLING = ("tool_use", "server_tool_use", "mcp_tool_use")  # blocks
+_RESULTS = ("tool_result", "mcp_tool_result")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")  # items
+_GROWING = ("conversation", "container")  # what upstream keeps, and adds to
+_REPEATED = "\0repeated"
+_STREAMING = ("stream", "stream_options")
+_ORDER = (RELEASED, HELD, REJECTED)  # of what is found for one request; blocked comes last
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A reply that was held for the same request before, and the decision that holds it."""
+
+    held: HeldReply
+    decision: Decision
+
+
+class Approvals:
+    """Binds what policies hold that decide together, and finds it again."""
+
+    def __init__(self, policies: Sequence[Policy], store: Store) -> None:
+        self._store = store
+        self._policies = sorted(policy.name for policy in policies)
+        self._is_alike_streamed = not any("stream" in policy.looks_at for policy in policies)
+        self._digests: dict[tuple[str, str], str] = {}  # by the names of policy and rule
+        self._decisions: dict[str, Decision] = {}  # by these digests
+        for policy in policies:
+            others = [each.digest for each in policies if each is not policy]
+            for decision in _holding(policy):
+                digest = _digest_of_rule(policy, decision, others)
+                self._digests[policy.name, decision.rule] = digest
+                self._decisions[digest] = decision
+
+    @property
+    def holds(self) -> list[Hold]:
+        """All that can be done with a reply that is held."""
+        return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
+
+    def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
+        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        payload = asked.payload
+        if not self._decisions or not (payload.get("tools") or payload.get("functions")):
+            return None
+        besides = [query, *self._policies]
+        return digest_of_request(asked, besides, is_alike_streamed=self._is_alike_streamed)
+
+    def bound(
+        self, held: HeldReply, decision: Decision, format: Format, request_digest: str
+    ) -> HeldReply:
+        """The record of a held reply with what it is bound to."""
+        return replace(
+            held,
+            request_digest=request_digest,
+            rule_digest=self._digests.get((decision.policy, decision.rule)),
+            calls=digest_of_calls(format, held.reply),
+        )
+
+    async def find(self, format: Format, request_digest: str, key_hash: str) -> Earlier | None:
+        """What a request goes on with: a released reply first, then one that waits.
+
+        A released reply counts as handed out. Raises StoreError.
+        """
+        if not self._store.may_have(request_digest):
+            return None
+        found = [
+            Earlier(held, self._decisions[held.rule_digest])
+            for held in await self._store.of_request(request_digest, key_hash)
+            if held.rule_digest in self._decisions and _is_in_force(held)
+        ]
+        for earlier in sorted(found, key=lambda each: _rank(each.held.standing)):
+            if earlier.held.standing != RELEASED or await may_go_out(
+                self._store, format, earlier.held
+            ):
+                return earlier
+        return None
+
+
+async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
+    """Whether a released reply may be handed out now; raises StoreError.
+
+    One that is bound goes out once, and only with the calls that were approved.
+    """
+    if not held.is_bound:
+        return True
+    if digest_of_calls(format, held.reply) != held.calls:
+        log.error("held_reply_changed", review_id=held.id)
+        return False
+    return await store.take(held.id, AGAIN_S)
+
+
+def _is_in_force(held: HeldReply) -> bool:
+    """A rejection counts for as long as a release would."""
+    if held.standing == REJECTED:
+        return held.expires_at > time.time()
+    return held.standing != EXPIRED and not held.is_forgotten
+
+
+def _rank(standing: str) -> int:
+    return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
+
+
+# What is bound
+
+
+def digest_of_request(
+    asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
+) -> str | None:
+    """SHA-256 of what a request asks for, whatever its layout; None where that cannot be said.
+
+    All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
+    as rules look at them. Only the ids of calls, and of their results, are replaced by their order:
+    an agent that starts anew is given others for the same calls. There is none for a conversation
+    or container that upstream keeps: more may be in it the next time, unseen here. `besides` is
+    what does not stand in the body. With `is_alike_streamed`, whether the answer is wanted as a
+    stream makes no difference.
+    """
+    try:
+        payload = _exactly(asked.body)
+        if isinstance(payload, dict):
+            if any(payload.get(name) is not None for name in _GROWING):
+                return None
+            if is_alike_streamed:
+                payload = {name: each for name, each in payload.items() if name not in _STREAMING}
+            _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
+        facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
+        return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
+    except RecursionError:
+        return None
+
+
+def _exactly(body: bytes) -> Any:
+    """What a body says, numbers to their last digit and a repeated member each time, since readers
+    differ in which of them they take; of an encoded body its bytes count."""
+    try:
+        text = body.decode("utf-8-sig")
+        return json.loads(text, parse_float=_as_written, object_pairs_hook=_with_repeated)
+    except ValueError:
+        return hashlib.sha256(body).hexdigest()
+
+
+def _with_repeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    return found if len(found) == len(members) else {**found, _REPEATED: members}
+
+
+def _as_written(number: str) -> Json:
+    return {"number": number}
+
+
+def _rename_ids(turns: list[Any]) -> None:
+    """Of the calls in messages, items and blocks, and of the results that answer these calls.
+
+    Every other id says what upstream shall look up, and so does that of a call that is not there.
+    """
+    names: dict[str, str] = {}
+    for call in (call for turn in turns for call in _calls_of(turn)):
+        for key in ("id", "call_id"):
+            if isinstance(id := call.get(key), str):
+                call[key] = names.setdefault(id, f"id-{len(names)}")
+    for result in (result for turn in turns for result in _results_of(turn)):
+        for key in ("tool_call_id", "tool_use_id", "call_id"):
+            if isinstance(id := result.get(key), str) and id in names:
+                result[key] = names[id]
+
+
+def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(turn, dict):
+        is_bare = "type" not in turn and "call_id" in turn and "id" not in turn
+        if is_bare or turn.get("type") in ("function_call", "custom_tool_call"):
+            yield turn
+        yield from (call for call in _listed(turn, "tool_calls") if isinstance(call, dict))
+        yield from (block for block in _blocks_of(turn) if block.get("type") in _CALLING)
+
+
+def _results_of(turn: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(turn, dict):
+        if turn.get("role") == "tool" or turn.get("type") in _OUTPUTS:
+            yield turn
+        yield from (block for block in _blocks_of(turn) if block.get("type") in _RESULTS)
+
+
+def _blocks_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for block in _listed(turn, "content") if isinstance(block, dict)]
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    listed = value.get(name) if isinstance(value, dict) else None
+    return listed if isinstance(listed, list) else []
+
+
+def digest_of_calls(format: Format, reply: bytes) -> str:
+    """The tools that a stored reply calls, each with the SHA-256 of its canonical arguments."""
+    completion = json_object(reply) or {}
+    calls = [
+        {"tool": call.name, "arguments_sha256": _digest_of_arguments(call.arguments)}
+        for choice in format.choices(completion)
+        for call in tool_calls(choice.message)
+    ]
+    return json.dumps(calls)
+
+
+def _digest_of_arguments(arguments: str) -> str:
+    """Of arguments that are no JSON, their text counts."""
+    try:
+        canonical = _canonical(json.loads(arguments))
+    except (ValueError, RecursionError):
+        canonical = arguments.encode(errors="backslashreplace")
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    """The same bytes for the same JSON value; raises RecursionError."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a large integer, half a surrogate pair, or nested deeply
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _holding(policy: Policy) -> Iterator[Decision]:
+    """The decisions of a policy that can hold a reply."""
+    if not policy.is_enforced:
+        return
+    for rule in policy.rules:
+        if not rule.is_shadow and (hold := _hold_in(rule.then)):
+            yield Decision(hold, policy.name, policy.digest, rule.name, "rule", policy.mode)
+    if policy.needs_score and (hold := _hold_in(policy.on_score_error)):
+        name = "on_score_error"
+        yield Decision(hold, policy.name, policy.digest, name, "score_error", policy.mode)
+    if hold := _hold_in(policy.default):
+        yield Decision(hold, policy.name, policy.digest, "default", "default", policy.mode)
+
+
+def _hold_in(action: Action | None) -> Hold | None:
+    """The hold that an action is, or may end in."""
+    last = action.otherwise if isinstance(action, Escalate) else action
+    return last if isinstance(last, Hold) else None
+
+
+def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -> str:
+    """Changes with the rule's conditions, those above it, its action, and the `others` policies.
+
+    All of the policy stands above its default, and above what a missing score leads to.
+    """
+    conditions = {rule.name: rule.digest for rule in policy.rules}
+    above = conditions.get(decision.rule, policy.digest)
+    told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    return hashlib.sha256(_canonical(told)).hexdigest()

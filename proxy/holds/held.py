@@ -1,0 +1,230 @@
+"""Held replies: how one is recorded, what stands for it meanwhile, and how it is fetched."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from typing import Any
+
+from policies import Hold
+from proxy.config.sections import AttachConfig
+from proxy.errors import BlockedByPolicyError, NotFoundError
+from proxy.exchange.answer import Answer
+from proxy.exchange.conversations import Conversations, going_on_with
+from proxy.exchange.outcome import DIGITS, Outcome, shown
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import FORMATS, MEMBER, RESPONSES, Format, Json
+from proxy.gate.key_hash import hash_key
+from proxy.holds.binding import Earlier, may_go_out
+from proxy.scoring.scoring import Status
+from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, RELEASED, HeldReply, Store
+from proxy.wire import headers as names
+from proxy.wire.headers import Headers
+from proxy.wire.http import Reply, Request
+from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
+
+PLACEHOLDER_TEXT = (
+    "This reply is being held for review. "
+    "It can be fetched under its id ({id}) once a reviewer has released it."
+)
+
+
+def new_held_id(format: Format) -> str:
+    """Unguessable: 128 random bits."""
+    return format.held_prefix + secrets.token_hex(16)
+
+
+def held_format(id: str) -> Format | None:
+    """The format of a held reply by its id; None for an id that is not ours."""
+    return next((f for f in FORMATS if id.startswith(f.held_prefix)), None)
+
+
+def held_reply(
+    answer: Answer,
+    asked: CompletionRequest,
+    outcome: Outcome,
+    hold: Hold,
+    *,
+    id: str,
+    key_hash: str,
+) -> HeldReply:
+    """The record of a held answer, with what a reviewer needs to judge it."""
+    now = time.time()
+    return HeldReply(
+        id=id,
+        key_hash=key_hash,
+        queue=hold.queue,
+        model=asked.model,
+        policy=outcome.decision.label if outcome.decision else "",
+        confidence=outcome.confidence,
+        calibrator=outcome.calibrator,
+        question=asked.format.last_question(asked.payload),
+        reply=answer.stored(),
+        created_at=now,
+        expires_at=now + hold.expires_s,
+        on_expiry=hold.on_expiry,
+        request_id=outcome.request_id,
+        team=asked.caller.team,
+        path=asked.format.path,
+        request=asked.body,
+    )
+
+
+def placeholder_for(answer: Answer, format: Format, id: str) -> Json:
+    """The placeholder that stands for an answer; what upstream charged stays visible in `usage`."""
+    model = answer.model or "unknown"
+    completion = _placeholder(format, id, int(time.time()), model)
+    if "usage" in answer.completion:
+        completion["usage"] = answer.completion["usage"]
+    return completion
+
+
+def _placeholder(format: Format, id: str, created: int, model: str) -> Json:
+    text = PLACEHOLDER_TEXT.format(id=id)
+    return format.placeholder(text, id=id, created=created, model=model)
+
+
+async def fetch_held(
+    store: Store, format: Format, id: str, request: Request, attach: AttachConfig
+) -> Reply:
+    """What the client that asked gets under a held reply's id: placeholder, reply or error.
+
+    Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired, was
+    taken before or is kept no longer; BlockedByPolicyError for what a policy blocks since nobody
+    decided on it.
+    """
+    held = await store.get(id)
+    if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
+        raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
+    standing, status = held.standing, 200
+    fields: Headers = [(b"content-type", b"application/json")]
+    if standing == HELD:
+        body = dumps(_placeholder(format, id, int(held.created_at), held.model))
+        if wants_async(request.headers):
+            status, fields = 202, later_headers(format, id)
+    elif standing == BLOCKED:
+        raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
+    elif standing == RELEASED and held.is_forgotten:
+        raise NotFoundError(f"the held reply {id} is kept no longer", code="held_reply_forgotten")
+    elif standing != RELEASED:
+        raise _gone(held)
+    elif await may_go_out(store, format, held):
+        body = replace_member(held.outgoing, "id", id)  # the id by which it was asked for
+    else:
+        raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
+    facts = _facts(held, "hold" if standing == HELD else "deliver")
+    body = add_member(body, MEMBER, facts) if attach.body else body
+    return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
+
+
+def _gone(held: HeldReply) -> NotFoundError:
+    """For a reply that was rejected, with the reviewer's note, or that has expired."""
+    standing = held.standing
+    error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
+    error.details["review_id"] = held.id
+    if standing == REJECTED and held.note:
+        error.details["note"] = held.note
+    return error
+
+
+def wants_async(headers: Headers) -> bool:
+    """Whether a client would rather fetch the reply later (RFC 7240)."""
+    preferred = b",".join(value for name, value in headers if name == b"prefer").lower()
+    return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
+
+
+def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
+    """Whether a hold is answered with a 202, which no stream can be."""
+    is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
+    return is_later and wants_async(request.headers)
+
+
+def postpone(answer: Answer, format: Format, id: str) -> None:
+    """Makes a 202 of an answer; it is an object, whatever upstream sent."""
+    answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
+
+
+def later_headers(format: Format, id: str) -> Headers:
+    """The fields of a 202: where the reply will be."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"location", f"/v1{format.fetch_path}/{id}".encode()),
+        (b"preference-applied", b"respond-async"),
+    ]
+
+
+def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
+    """A stored reply as the answer to a request; as a stream where that is asked for."""
+    completion = json_object(held.outgoing) or {}
+    kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
+    answer = Answer(
+        200,
+        [(b"content-type", kind)],
+        completion,
+        asked.format.choices(completion),
+        held.outgoing,
+        held.outgoing,
+        events=[] if asked.is_stream else None,
+    )
+    answer.is_restarted = asked.is_stream  # its events are written anew
+    return answer
+
+
+def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
+    """What is told of a reply that was scored and decided on when it was first asked for."""
+    held = earlier.held
+    is_scored = held.confidence is not None
+    return Outcome(
+        request_id,
+        Status.SCORED if is_scored else Status.SKIPPED,
+        None if is_scored else "held_before",
+        held.confidence,
+        "hold",
+        earlier.decision,
+        held.calibrator,
+        held.id,
+    )
+
+
+async def resumed(
+    conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
+) -> CompletionRequest:
+    """With the text that it goes on with, and upstream's id of a reply released under ours."""
+    previous = asked.payload.get("previous_response_id")
+    if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
+        theirs = await released_id(store, previous, key_hash)
+        asked = asked if theirs is None else going_on_with(asked, theirs)
+    return conversations.resumed(asked, key_hash)
+
+
+async def released_id(store: Store, id: str, key_hash: str) -> str | None:
+    """Upstream's id of a reply that was released, for the client that asked; else None."""
+    held = await store.get(id)
+    if held is None or held.state != RELEASED or not hmac.compare_digest(held.key_hash, key_hash):
+        return None
+    theirs = (json_object(held.reply) or {}).get("id")
+    return theirs if isinstance(theirs, str) else None
+
+
+def _facts(held: HeldReply, action: str) -> dict[str, Any]:
+    """The `pinocchio` object of a fetched reply."""
+    return {
+        "confidence": None if held.confidence is None else shown(held.confidence),
+        "action": action,
+        "policy": held.policy,
+        "calibrator": held.calibrator,
+        "review_id": held.id,
+    }
+
+
+def _headers(facts: dict[str, Any]) -> Headers:
+    confidence = facts["confidence"]
+    values = {
+        names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",
+        names.ACTION: facts["action"],
+        names.POLICY: facts["policy"],
+        names.CALIBRATOR: facts["calibrator"],
+        names.REVIEW_ID: facts["review_id"],
+    }
+    return [(name, value.encode("latin-1")) for name, value in values.items() if value]

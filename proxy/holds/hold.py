@@ -1,0 +1,107 @@
+"""Carrying a hold out: an answer is stored, perhaps waited for, and bound to its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from policies import Hold, Policy
+from proxy.errors import StoreError
+from proxy.exchange.answer import Answer
+from proxy.exchange.conversations import Conversations
+from proxy.exchange.exchange import is_known
+from proxy.exchange.outcome import Outcome
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import RESPONSES, Format, Json
+from proxy.gate.key_hash import hash_key
+from proxy.holds.binding import Approvals, Earlier, may_go_out
+from proxy.holds.held import held_reply, new_held_id
+from proxy.holds.waiting import Verdicts
+from proxy.store.reviews.held_replies import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.wire.headers import without
+from proxy.wire.http import Request
+from proxy.wire.json_splice import json_object
+
+log = structlog.get_logger(__name__)
+
+
+class Holding:
+    """What policies hold that decide together; `hold` and `standing` raise StoreError."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        store: Store,
+        conversations: Conversations,
+        verdicts: Verdicts,
+    ) -> None:
+        self._store = store
+        self._conversations = conversations
+        self._verdicts = verdicts
+        self._approvals = Approvals(policies, store)
+        self.polls = conversations.polls
+        self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
+
+    def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
+        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        if not is_known(request):  # an approval is somebody's
+            return None
+        return self._approvals.request_digest(asked, request.query)
+
+    async def earlier(
+        self, format: Format, request_digest: str, request: Request
+    ) -> Earlier | None:
+        """What was held when the same was asked before; where nobody can tell, nothing was.
+
+        The request is then judged like any other, so that no call goes out unseen.
+        """
+        try:
+            return await self._approvals.find(format, request_digest, hash_key(request))
+        except StoreError as error:
+            log.warning("earlier_replies_unknown", reason=error.message)
+            return None
+
+    async def hold(
+        self,
+        answer: Answer,
+        asked: CompletionRequest,
+        outcome: Outcome,
+        hold: Hold,
+        request: Request,
+        request_digest: str | None,
+    ) -> HeldReply:
+        """Stores an answer for a reviewer; calls in it are bound to their request."""
+        id, key_hash = new_held_id(asked.format), hash_key(request)
+        held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
+        if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
+            held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
+        await self._store.hold(held, request.caller)
+        if asked.format is RESPONSES:
+            self._conversations.note_held(answer.completion.get("id"), key_hash, id)
+        return held
+
+    async def revised(self, held: HeldReply, answer: Answer) -> Json | None:
+        """Puts what a reviewer wrote in place of a released reply into the answer.
+
+        A stream is written anew from what this gives; of other answers the bytes are changed.
+        """
+        now = await self._store.get(held.id)
+        if now is None or now.revised is None:
+            return None
+        completion = json_object(now.revised) or {}
+        if answer.events is not None:
+            return completion
+        answer.completion, answer.body, answer.raw = completion, now.revised, now.revised
+        answer.headers = without(answer.headers, b"content-encoding")
+        return None
+
+    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> tuple[str, HeldReply]:
+        """What a held reply comes to, after a while of waiting if the policy says so, and the reply
+        as it is by then, with what a reviewer wrote."""
+        if held.standing != HELD or hold.reply != "wait":
+            return held.standing, held
+        standing = await self._verdicts.wait(held, hold.wait_s)
+        if standing == RELEASED and not await may_go_out(self._store, format, held):
+            return EXPIRED, held
+        return standing, await self._store.get(held.id) or held

@@ -1,0 +1,257 @@
+"""Who may name what: ids of upstream's belong to the key whose request made them.
+
+So it is wherever client keys are required, since upstream is then asked with one key for all, and
+wherever a policy is enforced: what it withheld lies in upstream's own store, and cannot be read
+there. An id that nobody is known to have made is refused with keys, unless the configuration shares
+it (`shared_ids`); without keys upstream decides, but for stored completions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Any, Final
+
+from proxy.config.sections import Config
+from proxy.errors import BadRequestError, NotFoundError, UpstreamBrokenError
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import CHAT, RESPONSES
+from proxy.gate.key_hash import hash_key
+from proxy.holds.held import held_format
+from proxy.store.owned_ids import WITHHELD, OwnedIds, Owner
+from proxy.store.reviews.held_replies import RELEASED, Store
+from proxy.wire.encoding import can_decode, decoded
+from proxy.wire.http import Request
+from proxy.wire.json_splice import json_object
+from proxy.wire.named_ids import Place, ids_in_body, ids_in_query, place_in
+from proxy.wire.spelling import names_in
+from proxy.wire.sse import data_of
+
+_UNDECIDED_READS: Final = ((("conversations",), "items"), (("responses",), "input_items"))
+_BATCHES: Final = (("batches",), ("messages", "batches"))
+_READS: Final = ("GET", "HEAD", "OPTIONS")
+_MADE_WITH: Final = ("id", "output_file_id", "error_file_id", "thread_id")
+_END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LONGEST_EVENT: Final = 2**20
+NOWHERE: Final = Place(None)
+
+
+def is_stored(asked: CompletionRequest) -> bool:
+    """Whether upstream keeps the answer, as far as the request tells."""
+    stores = asked.payload.get("store")
+    if asked.format is RESPONSES:
+        return stores is not False
+    return asked.format is CHAT and stores is not None and stores is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """What holds for callers under one policy; `ids` and `store` are those of the whole proxy."""
+
+    ids: OwnedIds
+    store: Store
+    needs_keys: bool = False
+    is_enforced: bool = False
+    shared: tuple[re.Pattern[str], ...] = field(default=())
+
+    @property
+    def is_active(self) -> bool:
+        return self.needs_keys or self.is_enforced
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    async def enter(self, request: Request) -> Place:
+        """Where a request that is not scored goes.
+
+        Raises NotFoundError for an id that is not this key's, BadRequestError for a read that
+        could show what a policy withheld, and StoreError.
+        """
+        if not self.is_active:
+            return NOWHERE
+        names = names_in(request.path)
+        place = place_in(names)
+        if self.is_enforced:
+            _refuse_undecided(request.method, place)
+        is_lasting = names[:2] == ("v1", "models") and request.method not in _READS
+        required = {place.id} if place.id is not None else set()
+        if is_lasting:  # a model that was tuned may be deleted
+            required |= {*names[2:]}
+        required |= await self._in_body(request)
+        others = {*names[1:], *ids_in_query(request.query)} - required
+        await self._check(hash_key(request), required, others, is_stored=_has_answers(place))
+        return place
+
+    async def check_body(self, request: Request) -> None:
+        """Raises as `enter`, for a request whose answer is scored."""
+        if self.is_active and (named := await self._in_body(request)):
+            await self._check(hash_key(request), named, ())
+
+    async def fetched(self, request: Request, id: str, *, is_stored: bool) -> str | None:
+        """The review id under which an answer of this id is held; None for one that is not.
+
+        Raises NotFoundError where it is not this key's or is withheld for good; with `is_stored`,
+        also where nobody knows what was decided on it.
+        """
+        if not self.is_active:
+            return None
+        key_hash = hash_key(request)
+        owner = (await self.ids.owners([id])).get(id)
+        if owner is not None and owner.key_hash == key_hash and owner.withheld != WITHHELD:
+            return owner.withheld
+        await self._check(key_hash, {id}, (), is_stored=is_stored)
+        return None
+
+    async def _in_body(self, request: Request) -> set[str]:
+        if not request.body:
+            return set()
+        encoding = request.header(b"content-encoding")
+        if encoding is None:
+            return await ids_in_body(request.body)
+        if not can_decode(encoding):
+            message = f"a body with content-encoding {encoding!r} is not read; send it plain"
+            raise BadRequestError(message, code="unsupported_encoding")
+        try:
+            body = await decoded(request.body, encoding)
+        except UpstreamBrokenError as error:
+            message = f"the body is no valid {encoding}, or too large"
+            raise BadRequestError(message, code="invalid_encoding") from error
+        return await ids_in_body(body)
+
+    async def _check(
+        self,
+        key_hash: str,
+        required: Collection[str],
+        others: Collection[str],
+        *,
+        is_stored: bool = False,
+    ) -> None:
+        """Raises NotFoundError for ids of others, and for `required` ones that nobody made."""
+        own = {id for id in required if held_format(id) is not None}  # looked at where they go
+        owners = await self.ids.owners([*required, *others])
+        for id in (*required, *others):
+            owner = owners.get(id)
+            if owner is None:
+                is_refused = id in required and id not in own and not self._is_shared(id)
+                if is_refused and (self.needs_keys or is_stored):
+                    raise _not_there(id)
+            elif not await self._may_read(owner, key_hash) and not self._is_shared(id):
+                raise _not_there(id)
+
+    async def _may_read(self, owner: Owner, key_hash: str) -> bool:
+        if owner.key_hash != key_hash or owner.withheld == WITHHELD:
+            return False
+        if owner.withheld is None or not self.is_active:
+            return True
+        held = await self.store.get(owner.withheld)
+        return held is not None and held.state == RELEASED and held.revised is None
+
+    def _is_shared(self, id: str) -> bool:
+        return any(pattern.match(id) for pattern in self.shared)
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
+        """What upstream made for a request, and says under which ids."""
+        key_hash = hash_key(request)
+        for name in _MADE_WITH:
+            self.ids.note(made.get(name), key_hash)
+        for id in _listed(made.get("result_files")):
+            self.ids.note(id, key_hash)
+
+    def note_answer(
+        self,
+        asked: CompletionRequest,
+        request: Request,
+        completion: Mapping[str, Any],
+        withheld: str | None = None,
+    ) -> None:
+        """A stored answer that its client may read, and what stands in it under ids; or one that a
+        policy has `withheld`, see `owned_ids.Owner`."""
+        if not (self.is_active and is_stored(asked)):
+            return
+        key_hash = hash_key(request)
+        self.ids.note(completion.get("id"), key_hash, withheld)
+        for item in _listed(completion.get("output")):
+            if isinstance(item, dict):
+                self.ids.note(item.get("id"), key_hash, withheld)
+                self.ids.note(item.get("container_id"), key_hash, withheld)
+
+    def noting(
+        self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
+    ) -> AsyncIterator[bytes]:
+        """The same bytes; the id in the first event is noted before it goes on, since a client may
+        leave a background response and come back for it."""
+        is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
+        return self._noting(chunks, request) if is_noted else chunks
+
+    async def _noting(self, chunks: AsyncIterator[bytes], request: Request) -> AsyncIterator[bytes]:
+        first: bytearray | None = bytearray()
+        async for chunk in chunks:
+            if first is not None:
+                seen = max(0, len(first) - 3)
+                first += chunk
+                if (ends := _END_OF_EVENT.search(first, seen)) is not None:
+                    self._note_opened(bytes(first[: ends.end()]), request)
+                    first = None
+                elif len(first) > _LONGEST_EVENT:
+                    first = None
+            yield chunk
+
+    def _note_opened(self, event: bytes, request: Request) -> None:
+        opening = json_object((data_of(event) or "").encode(errors="replace")) or {}
+        response = opening.get("response")
+        if isinstance(response, dict):
+            self.ids.note(response.get("id"), hash_key(request))
+
+    async def readable(self, request: Request, place: Place, listed: list[Any]) -> list[Any]:
+        """What of a list the key may see."""
+        key_hash, kept = hash_key(request), []
+        ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
+        owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
+        for id, each in zip(ids, listed, strict=True):
+            owner = owners.get(id) if isinstance(id, str) else None
+            if owner is not None:
+                is_readable = await self._may_read(owner, key_hash)
+            else:
+                is_readable = not (self.needs_keys or _has_answers(place))
+            if is_readable or (isinstance(id, str) and self._is_shared(id)):
+                kept.append(each)
+        return kept
+
+
+def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool) -> Ownership:
+    """What holds under a configuration."""
+    patterns = tuple(re.compile(translate(glob)) for glob in config.shared_ids)
+    return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
+
+
+def _has_answers(place: Place) -> bool:
+    """Whether answers of models lie there, on which a policy decided or had to."""
+    return place.collection == ("chat", "completions")
+
+
+def _refuse_undecided(method: str, place: Place) -> None:
+    """Raises BadRequestError for what would show answers past an enforced policy."""
+    if method == "POST" and place.collection in _BATCHES and place.id is None:
+        raise BadRequestError(
+            "a policy decides on these answers, which it cannot in a batch; ask one by one",
+            code="batch_undecided",
+        )
+    read = place.collection, (place.rest[0] if place.rest else "")
+    is_read = method != "DELETE" and not (method == "POST" and read[1] == "items")
+    if is_read and read in _UNDECIDED_READS:
+        raise BadRequestError(
+            "a policy decides on these answers, which it cannot in a list of items; "
+            "fetch an answer by its own id",
+            code="read_undecided",
+        )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _not_there(id: str) -> NotFoundError:
+    return NotFoundError(f"there is no {id[:80]!r} for this key", code="unknown_id")

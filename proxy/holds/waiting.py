@@ -1,0 +1,70 @@
+"""Waiting for a reviewer: who keeps a connection open hears of the verdict within a moment.
+
+Verdicts are written to the store, by another process too (`pinocchio reviews`). One task asks it
+for all who wait, and only while somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from proxy.errors import StoreError
+from proxy.store.reviews.held_replies import HELD, HeldReply, Store
+
+log = structlog.get_logger(__name__)
+
+ASK_EVERY_S = 0.25
+ASKED_AT_ONCE = 10_000  # ids in one query
+
+
+class Verdicts:
+    def __init__(self, store: Store, every_s: float = ASK_EVERY_S) -> None:
+        self._store = store
+        self._every_s = every_s
+        self._waiting: dict[asyncio.Future[None], str] = {}  # and the id that each waits for
+        self._asking: asyncio.Task[None] | None = None
+
+    async def wait(self, held: HeldReply, wait_s: float) -> str:
+        """What a held reply comes to (`HeldReply.standing`): decided, expired, or still held after
+        `wait_s`; raises StoreError."""
+        decided = asyncio.get_running_loop().create_future()
+        self._waiting[decided] = held.id
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            left_s = min(wait_s, held.expires_at - time.time())
+            await asyncio.wait({decided}, timeout=max(0.0, left_s))
+        finally:
+            del self._waiting[decided]
+        now = await self._store.get(held.id)
+        return HELD if now is None else now.standing
+
+    def hear(self, id: str) -> None:
+        """Somebody decided on this reply in this process; call it on the event loop."""
+        for future, waiting_for in self._waiting.items():
+            if waiting_for == id and not future.done():
+                future.set_result(None)
+
+    async def aclose(self) -> None:
+        """Call it when nobody waits any more."""
+        if self._asking is not None:
+            await self._asking
+
+    async def _ask(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(self._every_s)
+            ids = list(set(self._waiting.values()))
+            try:
+                for start in range(0, len(ids), ASKED_AT_ONCE):
+                    await self._tell(ids[start : start + ASKED_AT_ONCE])
+            except StoreError as error:  # they wait for a store that comes back, or for their time
+                log.warning("verdicts_unknown", reason=error.message)
+
+    async def _tell(self, ids: list[str]) -> None:
+        decided = set(ids) - await self._store.undecided(ids)
+        for future, id in self._waiting.items():
+            if id in decided and not future.done():
+                future.set_result(None)

@@ -1,0 +1,118 @@
+"""Feedback on replies, under `POST /pinocchio/v1/feedback`: by the key that asked, or a reviewer.
+
+    {"request_id": "req_..", "correct": false, "note": "the capital is Canberra"}
+    {"feedback": [{"request_id": "req_..", "correct": true}, ..]}
+
+What is said is kept apart from reviewers' verdicts, see proxy/store/verdicts/feedback.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+
+from proxy.errors import BadRequestError, NotFoundError
+from proxy.store.verdicts.feedback import Feedback, FeedbackStore, Outcome
+
+log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE: Final = 1_000
+MOST_OF_A_NOTE: Final = 10_000  # characters
+MOST_BYTES: Final = 16 * 2**20  # of a body
+WRITTEN_WITHIN_S: Final = 3.0  # the record of an exchange is written after its reply
+_LOOK_EVERY_S: Final = 0.1
+_KEYS: Final = ("request_id", "correct", "note")
+
+
+def keep_feedback(
+    store: FeedbackStore, body: Any, by: str, key_hash: str | None = None
+) -> dict[str, Any]:
+    """Keeps what a body says and tells of each label; waits, so call it from a thread.
+
+    Raises BadRequestError for a body of another form, NotFoundError for a single label of a request
+    that is not recorded, or that another key made, and StoreError.
+    """
+    is_single = isinstance(body, dict) and "feedback" not in body
+    labels = read_feedback([body] if is_single else _several(body))
+    found = _kept_in_time(store, labels, by, key_hash)
+    counts = Counter(found)
+    log.info("feedback", by=by, kept=counts["kept"], not_found=counts["not_found"])
+    if is_single and found == ["not_found"]:
+        raise NotFoundError(_not_found(labels[0].id), code="request_not_found")
+    results = [
+        {"request_id": each.id, "status": status}
+        for each, status in zip(labels, found, strict=True)
+    ]
+    return {"kept": counts["kept"], "not_found": counts["not_found"], "results": results}
+
+
+def read_feedback(items: Sequence[Any]) -> list[Feedback]:
+    """Raises BadRequestError for the first item that is no label."""
+    return [_label(item, at) for at, item in enumerate(items)]
+
+
+def _several(body: Any) -> list[Any]:
+    items = body.get("feedback") if isinstance(body, dict) else body
+    if not isinstance(items, list) or not items:
+        text = "send an object with request_id and correct, or a list of them as 'feedback'"
+        raise BadRequestError(text, param="feedback")
+    if len(items) > MOST_AT_ONCE:
+        text = f"{len(items)} labels in one request; {MOST_AT_ONCE} are allowed"
+        raise BadRequestError(text, param="feedback", code="too_many_labels")
+    return items
+
+
+def _label(item: Any, at: int) -> Feedback:
+    if not isinstance(item, dict):
+        raise BadRequestError(f"label {at}: it is no object", param=f"feedback[{at}]")
+    for name in item:
+        if name not in _KEYS:
+            meant = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
+            text = f"label {at}: unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
+            raise BadRequestError(text, param=str(name))
+    id, correct, note = (item.get(name) for name in _KEYS)
+    if not isinstance(id, str) or not id:
+        text = f"label {at}: no request_id; a reply has it in the header x-pinocchio-request-id"
+        raise BadRequestError(text, param="request_id")
+    if not (isinstance(correct, bool) or correct in (0, 1)):
+        raise BadRequestError(f"label {at}: 'correct' must be true or false", param="correct")
+    if not (note is None or (isinstance(note, str) and len(note) <= MOST_OF_A_NOTE)):
+        text = f"label {at}: 'note' must be text of at most {MOST_OF_A_NOTE:,} characters"
+        raise BadRequestError(text, param="note")
+    return Feedback(id, bool(correct), note)
+
+
+def _kept_in_time(
+    store: FeedbackStore, labels: Sequence[Feedback], by: str, key_hash: str | None
+) -> list[Outcome]:
+    """Waits a little for exchanges that are so young that their record may not be written yet."""
+    found = store.keep(labels, by, key_hash)
+    until = time.monotonic() + WRITTEN_WITHIN_S
+    while time.monotonic() < until:
+        missing = [
+            at for at, each in enumerate(labels) if found[at] == "not_found" and _is_young(each.id)
+        ]
+        if not missing:
+            break
+        time.sleep(_LOOK_EVERY_S)
+        again = store.keep([labels[at] for at in missing], by, key_hash)
+        for at, status in zip(missing, again, strict=True):
+            found[at] = status
+    return found
+
+
+def _is_young(id: str) -> bool:
+    """Whether an id says that its request came a moment ago, see `exchange.new_request_id`."""
+    try:
+        at = int(id.removeprefix("req_")[:12], 16) / 1_000
+    except ValueError:
+        return False
+    return abs(time.time() - at) < 2 * WRITTEN_WITHIN_S
+
+
+def _not_found(id: str) -> str:
+    return f"there is no record of request {id[:100]!r} for this key"

@@ -1,0 +1,11 @@
+"""The client's end of a connection; the only room that knows uvicorn."""
+
+__all__ = [
+    "endpoint",
+    "fastapi_errors",
+    "http_protocol",
+    "logs",
+    "request_heads",
+    "sockets",
+    "websocket_settings",
+]

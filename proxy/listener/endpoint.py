@@ -1,0 +1,224 @@
+"""Requests and replies as plain values, and the two ends of an ASGI connection.
+
+Routes of relayed traffic are plain ASGI endpoints: no body is declared as a model, read twice or
+copied. A client that disconnects cancels the work, and with it the call upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from proxy.errors import BodyTooLargeError, ProxyError
+from proxy.wire import headers as names
+from proxy.wire.headers import Headers
+from proxy.wire.http import (
+    CLIENT,
+    Client,
+    ErrorBody,
+    Handler,
+    Message,
+    Receive,
+    Reply,
+    Request,
+    Scope,
+    Send,
+    error_reply,
+    place,
+    request_of,
+)
+
+NOT_MODIFIED = 304
+
+
+log = structlog.get_logger(__name__)
+
+
+class Endpoint:
+    """An ASGI application around one handler; `error_body` words the errors of its format."""
+
+    def __init__(
+        self, handler: Handler, max_body: int, error_body: ErrorBody = ProxyError.body
+    ) -> None:
+        self._handler = handler
+        self._max_body = max_body
+        self._error_body = error_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request, limit = request_of(scope), self._max_body
+        client: Client | None = scope.pop(CLIENT, None)
+        body = None if client is None else client.whole_body(limit)
+        try:
+            request.body = await _read_body(receive, request, limit) if body is None else body
+        except ProxyError as error:
+            await send_reply(error_reply(error, self._error_body), scope, send)
+            return
+        except _ClientGoneError:
+            return
+        watch = _Watch(client, receive)
+        try:
+            await self._answer(request, scope, send, watch)
+        except asyncio.CancelledError:
+            if not watch.has_left:
+                raise
+        finally:
+            watch.stop()
+
+    async def _answer(self, request: Request, scope: Scope, send: Send, watch: _Watch) -> None:
+        try:
+            reply = await self._handler(request)
+        except ProxyError as error:
+            reply = error_reply(error, self._error_body)
+        except Exception as error:  # a fault of ours; the client still gets an envelope
+            log.error("internal_error", path=request.path, **place(error))
+            fault = ProxyError("the proxy failed; its log says where")
+            reply = error_reply(fault, self._error_body)
+        try:
+            if watch.client is None or not sent_whole(reply, scope, watch.client):
+                await send_reply(reply, scope, send, before_end=watch.stop)
+        except Exception as error:  # the status is out: a body without its end has to say it
+            log.error("reply_broke_off", path=request.path, **place(error))
+        finally:
+            if reply.on_close is not None:
+                await reply.on_close()
+
+
+class _Watch:
+    """Cancels the current task when its client leaves."""
+
+    __slots__ = ("_waiting", "_working", "client", "has_left")
+
+    def __init__(self, client: Client | None, receive: Receive) -> None:
+        self._working = asyncio.current_task()
+        self._waiting: asyncio.Task[None] | None = None
+        self.has_left = False
+        self.client = client
+        if client is not None:
+            client.tell_leaving(self._leave)
+        else:  # another server; there a task waits, which costs as much as a small request
+            self._waiting = asyncio.create_task(self._wait(receive))
+
+    async def _wait(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        assert self._working is not None  # an ASGI application runs in a task
+        self.has_left = True
+        self._working.cancel()
+
+    def stop(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            client.tell_leaving(None)
+        waiting, self._waiting = self._waiting, None  # or each would keep the other
+        if waiting is not None:
+            waiting.cancel()
+
+
+class _ClientGoneError(Exception):
+    """The client left before its request was whole."""
+
+
+async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
+    """Reads the body up to the limit; raises BodyTooLargeError beyond it."""
+    declared = request.values.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise BodyTooLargeError(
+            f"the body has {int(declared)} bytes, {limit} are allowed (limits.max_body)"
+        )
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGoneError
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise BodyTooLargeError(f"the body is larger than {limit} bytes (limits.max_body)")
+        parts.append(part)
+        if not message.get("more_body", False):
+            return part if len(parts) == 1 else b"".join(parts)
+
+
+def _with_length(headers: Headers, length: int) -> Headers:
+    """The fields with the body's length, in the place where upstream has it."""
+    field = (b"content-length", b"%d" % length)
+    for at, told in enumerate(headers):
+        if told[0] == b"content-length":
+            changed = headers.copy()
+            changed[at] = field
+            return changed
+    return [*headers, field]
+
+
+def _collected(send: Send) -> Send:
+    started: list[Message] = []
+    parts: list[bytes] = []
+
+    async def send_whole(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            started.append(message)
+            return
+        parts.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        body = b"".join(parts)
+        start = started[0]
+        if not any(name == b"content-length" for name, _ in start["headers"]):
+            length = (b"content-length", b"%d" % len(body))
+            start = {**start, "headers": [*start["headers"], length]}
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+    return send_whole
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
+
+
+def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
+    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
+    client, or to one of HTTP/1.0."""
+    pieces = reply.pieces()
+    if pieces is None or scope["http_version"] == "1.0":
+        return False
+    fields = _with_length(reply.headers, sum(map(len, pieces)))
+    return client.write_whole(reply.status, fields, pieces)
+
+
+async def send_reply(
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+) -> None:
+    """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
+
+    HTTP/1.0 knows no chunks; such a client is sent every body whole.
+    """
+    if scope.get("http_version") == "1.0":
+        send = _collected(send)
+    pieces = reply.pieces()
+    if pieces is not None:
+        fields = _with_length(reply.headers, sum(map(len, pieces)))
+        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+        before_end()
+        await send({"type": "http.response.body", "body": b"".join(pieces)})
+        return
+    body: Any = reply.body
+    fields = reply.headers
+    if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
+        fields = names.without(fields, b"content-length")
+    await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+    try:
+        async for chunk in body:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        before_end()
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        if hasattr(body, "aclose"):
+            await body.aclose()

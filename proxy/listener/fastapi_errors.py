@@ -1,0 +1,31 @@
+"""Errors of our own FastAPI applications, in OpenAI's envelope."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from proxy.errors import BodyTooLargeError, NotFoundError, ProxyError
+from proxy.wire.headers import ERROR
+
+
+async def envelope(_: Request, error: Exception) -> Response:
+    """An error of ours, as a handler of Starlette's."""
+    assert isinstance(error, ProxyError)
+    fields = {name.decode(): value.decode() for name, value in ((ERROR, b"true"), *error.headers)}
+    return Response(error.body(), error.status, fields, media_type="application/json")
+
+
+_CODES = {405: "method_not_allowed", 413: BodyTooLargeError.code}
+
+
+async def unknown(request: Request, error: Exception) -> Response:
+    """What routing raises: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == NotFoundError.status:
+        text = f"there is nothing at {request.scope['path']}"
+        return await envelope(request, NotFoundError(text, code="unknown_url"))
+    other = ProxyError(error.detail, code=_CODES.get(error.status_code, "invalid_request"))
+    fields = {ERROR.decode(): "true", **(error.headers or {})}
+    return JSONResponse(other.envelope(), error.status_code, fields)

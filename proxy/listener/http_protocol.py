@@ -1,0 +1,308 @@
+"""The server's end of HTTP: uvicorn's, without what it costs and nobody here needs, and stricter.
+
+llhttp decides what HTTP/1.1 is, as in uvicorn's own protocol. This one gives the same answers for
+less: a target is parsed once and remembered, what a request waits for is a flag and a future
+instead of an event, idle connections are found by one timer for all of them. What a request and
+its reply are to the application stands in `http_cycle.py`.
+
+What another parser on the way could read differently is refused with 400, and the connection is
+closed: see `request_heads.py`. An `Upgrade` that is not taken is ignored, as RFC 9110 has it, and
+the body is read; fields behind a body (trailers) are nobody's. A head has a size and a time, a
+body has a time, and connections have a bound (`connections.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import httptools
+import structlog
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from proxy.errors import BusyError, HeadTooLargeError, ProxyError, TooSlowError
+from proxy.listener.connections import connections_of
+from proxy.listener.http_cycle import Cycle, Outlet
+from proxy.listener.request_heads import check_head, read_target, refusal, without_upgrade
+from proxy.wire.headers import Headers
+from proxy.wire.http import CLIENT
+
+HEAD_BYTES = 64 * 1024  # of target, names and values; or in a row without any of a body
+LINE_BYTES = 1_024  # what else a head has
+HEAD_FIELDS = 200
+HEAD_S = 10.0  # from the connection's beginning, or the head's own
+BODY_S = 20.0  # and a second more for each BODY_BYTES_A_SECOND
+BODY_BYTES_A_SECOND = 4_096
+LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
+STALL_S = 60.0  # how long a client may leave its reply untouched
+MOST_PIPELINED = 100  # requests that wait for the reply before theirs
+_ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
+
+log = structlog.get_logger(__name__)
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Give it to `uvicorn.Config` as `http`; `limit_concurrency` bounds the connections."""
+
+    running: Cycle | None = None  # what is being answered; `cycle` is the newest
+    until = math.inf  # on the loop's clock: after it the client has taken too long
+    is_in_head = False
+    is_upgrading = False  # then what follows is for another protocol
+    has_ended = False  # nothing more is read
+    _ignores_upgrade = False
+    _segment = 0  # bytes that came at once
+    _most_of_head = 0  # bytes that the head can have, at most
+    _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
+    _last_words = b""  # once those before have their replies
+    _unread = (0, math.inf)  # bytes that the client left, and since when
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.outlet = Outlet(transport, self.loop)
+        self.until = self.loop.time() + HEAD_S
+        self._all = connections_of(self.server_state, self.limit_concurrency)
+        if not self._all.add(self, self.loop):
+            self._end(BusyError("all connections are taken"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.remove(self)
+        super().connection_lost(exc)
+        self.until = math.inf
+        waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
+        for cycle in {self.running, self.cycle, *waiting} - {None}:
+            cycle.leave()
+        self.pipeline.clear()
+        self.running = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.has_ended:
+            return
+        self._segment = len(data)
+        self._idle_bytes += self._segment
+        self._most_of_head += self._segment
+        try:
+            self._feed(data)
+            if self._idle_bytes > HEAD_BYTES + LINE_BYTES:
+                raise HeadTooLargeError(_TOO_LARGE)
+        except ProxyError as error:
+            self._refuse(error)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, ProxyError) else None)
+
+    def _feed(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if self.is_upgrading:
+                    self._all.remove(self)
+                    self.handle_websocket_upgrade()
+                    return
+                rest = rest[upgrade.args[0] :]
+                self._read_again()
+
+    def _read_again(self) -> None:
+        """Begins the message anew: llhttp has ended one with an `Upgrade` behind its head."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        head = without_upgrade(method, self.url, version, self.headers)
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._ignores_upgrade = False
+        self.parser.feed_data(head)
+
+    # the parser's side; what is raised here comes out of feed_data as the context of its own error
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise BusyError(f"more than {MOST_PIPELINED} requests wait on this connection")
+        self.url = b""
+        self.headers = []
+        self.is_in_head = True
+        self._most_of_head = self._segment
+        if self.running is None:
+            self.until = self.loop.time() + HEAD_S
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Begins to answer, or queues the request behind the one that is being answered."""
+        self.is_in_head, self._idle_bytes = False, 0
+        parser, headers = self.parser, self.headers
+        if len(headers) > HEAD_FIELDS or self._most_of_head > HEAD_BYTES:
+            self._check_size(headers)
+        method, version = parser.get_method(), parser.get_http_version()
+        check_head(method, self.url, version, headers)
+        path, raw_path, query = read_target(self.url)
+        scope: Any = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme or "http",
+            "method": _METHODS.get(method) or method.decode("ascii"),
+            "root_path": "",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": headers,
+        }
+        self.scope = scope
+        if parser.should_upgrade():
+            self.is_upgrading = self.running is None and self._should_upgrade()
+            self._ignores_upgrade = not self.is_upgrading
+            return
+        self.headers = []  # of trailers, which are nobody's
+        self.cycle: Any = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        scope[CLIENT] = self.cycle
+        if self.running is None:
+            self._run(self.cycle)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _check_size(self, headers: Headers) -> None:
+        """A part of what came may have been another request's body, and only this is the head."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
+        if len(headers) > HEAD_FIELDS or size > HEAD_BYTES:
+            raise HeadTooLargeError(_TOO_LARGE)
+
+    def _should_upgrade(self) -> bool:
+        """A handshake is a GET; one with a body is refused by whoever reads it."""
+        return self.scope["method"] == "GET" and super()._should_upgrade()
+
+    def on_body(self, body: bytes) -> None:
+        self._idle_bytes = 0
+        cycle = self.cycle
+        if self.is_upgrading or cycle.response_complete:
+            return
+        self.until += len(body) / BODY_BYTES_A_SECOND
+        cycle.add(body)
+        if cycle.size > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.is_upgrading or self._ignores_upgrade:
+            return
+        self._idle_bytes = 0
+        cycle = self.cycle
+        cycle.end_body()
+        if cycle is self.running:
+            self.until = math.inf
+        elif self.running is None:  # the reply was earlier
+            self.until = self.loop.time() + self.timeout_keep_alive
+
+    # one after the other
+
+    def _run(self, cycle: Cycle) -> None:
+        self.running = cycle
+        self.until = self.loop.time() + BODY_S if cycle.more_body else math.inf
+        self._start_asgi_task(cycle, self.app)
+
+    def on_response_complete(self) -> None:
+        """The next request of the pipeline, or else the connection is idle from now on."""
+        self.server_state.total_requests += 1
+        self.running = None
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        now = self.loop.time()
+        if self.pipeline:
+            self._run(self.pipeline.pop()[0])  # type: ignore[arg-type]  # ours are all of this kind
+        elif self._last_words:
+            self._say(self._last_words)
+        elif self.cycle.more_body:
+            self.until = now + LINGER_S
+        else:
+            self.until = now + (HEAD_S if self.is_in_head else self.timeout_keep_alive)
+
+    # the ends of a connection
+
+    def note_known(self) -> None:
+        """Whoever is at the other end may come in."""
+        self._all.note_known(self)
+
+    def is_idle(self) -> bool:
+        return self.running is None
+
+    def close_now(self) -> None:
+        self.transport.abort()
+
+    def look(self, now: float) -> None:
+        if self.until < now:
+            self._expire(now)
+        elif self.flow.write_paused:
+            left, since = self._unread
+            size = self.transport.get_write_buffer_size()
+            if not 0 < size == left:
+                self._unread = (size, now)
+            elif now - since > STALL_S:
+                self.transport.abort()
+
+    def _expire(self, now: float) -> None:
+        cycle = self.running
+        if self.has_ended:
+            self.transport.abort()
+        elif cycle is not None and self.flow.read_paused:
+            self.until = now + BODY_S  # it is we who do not read
+        elif cycle is not None or self.is_in_head:
+            self._refuse(TooSlowError("the request did not arrive in time"))
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: ProxyError | None = None) -> None:
+        """The last reply of the connection; those before it are given first."""
+        newest, running = self.cycle, self.running
+        if newest is not None and newest.more_body:
+            if newest.response_complete:
+                self.has_ended = True  # it has its reply
+                self.transport.close()
+                return
+            if running is not newest:
+                self.pipeline.popleft()  # its body will never be whole
+            elif running.response_started:
+                self.transport.abort()
+                return
+            else:
+                self.running = None
+                running.leave()
+        self._end(error)
+
+    def _end(self, error: ProxyError | None) -> None:
+        words = refusal(error)
+        log.debug("request_refused", client=self.client, reply=words[:12].decode())
+        self.has_ended, self.is_in_head = True, False
+        if self.running is None:
+            self._say(words)
+        else:
+            self._last_words = words
+
+    def _say(self, words: bytes) -> None:
+        """Says the last of this connection, and hangs up when the client has read it, or soon: with
+        bytes unread that it sent, it would meet a reset and not read why."""
+        self.outlet.flush()
+        self.transport.write(words)
+        self.flow.resume_reading()
+        self.until = self.loop.time() + LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        if self.running is None:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+
+_METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}
+_TOO_LARGE = f"the header has more than {HEAD_BYTES} bytes or {HEAD_FIELDS} fields"

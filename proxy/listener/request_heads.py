@@ -1,0 +1,118 @@
+"""What a request's head may be, beyond what llhttp demands.
+
+Between a client and us there may be a proxy, and another one between us and upstream. What one of
+them could read in another way than we do is refused, so that nobody can hide a request in another:
+any transfer coding but `chunked` alone, a coding with HTTP/1.0, versions but 1.0 and 1.1, none or
+several `Host` fields, or one that is no host, a target that is no path, methods that turn the
+connection into something else, or have upstream tell what it was sent (TRACE), our key included.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from proxy.errors import BadRequestError, ProxyError
+from proxy.wire.bounded_cache import remembers
+from proxy.wire.headers import Headers
+
+STATUS_LINES = {
+    400: b"HTTP/1.1 400 Bad Request\r\n",
+    408: b"HTTP/1.1 408 Request Timeout\r\n",
+    431: b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
+    503: b"HTTP/1.1 503 Service Unavailable\r\n",
+}
+LONGEST_HOST = 255 + len(":65535")
+_NAME = rb"[A-Za-z0-9._~!$&'()*+,;=%-]*"
+_ADDRESS = rb"\[[0-9A-Fa-f:.]+\]"
+_HOST = re.compile(rb"(?:%b|%b)(?::[0-9]{0,5})?" % (_NAME, _ADDRESS))
+_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00))*"  # a broken percent sign stays as it is
+_QUERY = rb"(?:\?[!-\"$-~]*)?"
+_TARGET = re.compile(rb"(?:[Hh][Tt][Tt][Pp][Ss]?://([^/?]*))?%b%b|\*" % (_PATH, _QUERY))
+_REFUSED_METHODS = (b"CONNECT", b"PRI", b"TRACE")
+
+Target = tuple[str, bytes, bytes]
+"""Path, raw path and query."""
+
+
+@remembers(1_024)
+def read_target(target: bytes) -> Target:
+    """What a request asks for; raises BadRequestError for what is no path."""
+    found = _TARGET.fullmatch(target)
+    if found is None:
+        raise _unreadable("its target is no path")
+    raw = target if found[1] is None else b"/" + target.split(b"/", 3)[3]
+    raw_path, _, query = raw.partition(b"?")
+    path = raw_path.decode("ascii")
+    return unquote(path) if "%" in path else path, raw_path, query
+
+
+def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> None:
+    """Raises BadRequestError for what two parsers could read differently; names in lower case."""
+    if version not in ("1.1", "1.0"):
+        raise _unreadable("its version is neither HTTP/1.1 nor HTTP/1.0")
+    if method in _REFUSED_METHODS:
+        raise _unreadable("its method is none for an API")
+    values = dict(headers)
+    host, coding = values.get(b"host"), values.get(b"transfer-encoding")
+    if len(values) < len(headers):
+        _check_once(headers)
+    if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
+        raise _unreadable("its transfer coding is not 'chunked' alone, in HTTP/1.1")
+    if host is None:
+        if version == "1.1":
+            raise _unreadable("it has no Host")
+    elif not is_host(host):
+        raise _unreadable("its Host is no host")
+    if target[:1] != b"/":
+        _check_other_forms(method, target, host)
+
+
+def _check_once(headers: Headers) -> None:
+    """Several fields of a name are mostly well; of these they are not."""
+    names = [name for name, _ in headers]
+    for name in (b"host", b"transfer-encoding"):
+        if names.count(name) > 1:
+            raise _unreadable(f"it has several fields {name.decode()}")
+
+
+def _check_other_forms(method: bytes, target: bytes, host: bytes | None) -> None:
+    """`*` is for OPTIONS, and a target with a host names the one that `Host` names."""
+    if target == b"*" and method == b"OPTIONS":
+        return
+    found = _TARGET.fullmatch(target)
+    if found is None or found[1] is None or host is None or found[1].lower() != host.lower():
+        raise _unreadable("its target is no path on its Host")
+
+
+@remembers(256)
+def is_host(value: bytes) -> bool:
+    """Whether the value of a `Host` field is `host` or `host:port`, and nothing else."""
+    return len(value) <= LONGEST_HOST and _HOST.fullmatch(value) is not None
+
+
+def _unreadable(why: str) -> ProxyError:
+    return BadRequestError(f"the request cannot be read as HTTP/1.1: {why}", code="invalid_http")
+
+
+def refusal(error: ProxyError | None) -> bytes:
+    """The whole of a connection's last reply; None: what came is no HTTP."""
+    error = error or BadRequestError("the request cannot be read as HTTP/1.1", code="invalid_http")
+    body = error.body()
+    head = (
+        b"content-type: application/json\r\nx-pinocchio-error: true\r\n"
+        b"content-length: %d\r\nconnection: close\r\n\r\n"
+    )
+    return STATUS_LINES[error.status] + head % len(body) + body
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
+    """The head as if nobody had asked for another protocol."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            options = [option.strip() for option in value.split(b",")]
+            value = b", ".join(option for option in options if option.lower() != b"upgrade")
+        if name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])

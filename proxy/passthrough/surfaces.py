@@ -1,0 +1,173 @@
+"""Everything under `/v1/` that is not scored: relayed, and labelled as such."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from proxy.config.sections import AttachConfig
+from proxy.errors import UpstreamBrokenError
+from proxy.exchange.conversations import Conversations
+from proxy.exchange.exchange import Exchange
+from proxy.gate.key_hash import hash_key
+from proxy.holds.held import fetch_held, held_format
+from proxy.holds.ownership import Ownership
+from proxy.scoring.scoring import Status
+from proxy.store.record.writer import Records
+from proxy.store.reviews.held_replies import Store
+from proxy.upstreams.model_lists import list_models, local_model
+from proxy.upstreams.router import Router
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.wire import headers as names
+from proxy.wire.headers import to_client, to_upstream, without
+from proxy.wire.http import JSON, Reply, Request
+from proxy.wire.json_splice import TooManyValuesError, beginning_of, json_object, replace_member
+from proxy.wire.large_json import large_object
+from proxy.wire.named_ids import Place
+from proxy.wire.spelling import names_in, path_after_v1
+
+JSON_TYPE = "application/json"
+_MAKING = (("batches",), ("fine_tuning", "jobs"))  # files, later
+
+
+@dataclass(slots=True)
+class Surfaces:
+    """The handlers of all routes but the scored one."""
+
+    router: Router
+    store: Store
+    attach: AttachConfig
+    records: Records | None
+    conversations: Conversations
+    ownership: Ownership
+    max_body: int
+
+    async def relay(self, request: Request) -> Reply:
+        """Any other request under `/v1/`, as it came, to the upstream of its model."""
+        exchange = Exchange(request, self.records)
+        with exchange:
+            place = await self.ownership.enter(request)
+            is_list = request.method == "GET" and place.collection and place.id is None
+            is_read = is_list or _tells_ids(request.method, place)
+            reply = await self.send(
+                exchange, await self.upstream_of(request), is_read=bool(is_read)
+            )
+            if not is_read or not _is_json(reply):
+                return self.labelled(exchange, reply)
+            body = await self._read(exchange, reply)
+            if is_list:
+                return await self._listed(exchange, reply, place, body)
+            self.ownership.note_made(request, json_object(body) or {})
+        return self.labelled(exchange, reply, body)
+
+    async def _read(self, exchange: Exchange, reply: UpstreamReply) -> bytes:
+        try:
+            with exchange.in_upstream:
+                return await reply.read(self.max_body)
+        finally:
+            await reply.aclose()
+
+    async def _listed(
+        self, exchange: Exchange, reply: UpstreamReply, place: Place, body: bytes
+    ) -> Reply:
+        """A list with what its client may see; raises UpstreamBrokenError for one that we cannot
+        read."""
+        listing = json_object(body) if reply.header(b"content-encoding") is None else None
+        if listing is None or not isinstance(listed := listing.get("data"), list):
+            raise UpstreamBrokenError("upstream's list cannot be read, to show what is this key's")
+        kept = await self.ownership.readable(exchange.request, place, listed)
+        if len(kept) == len(listed):
+            return self.labelled(exchange, reply, body)
+        reply.headers = without(reply.headers, b"content-length")
+        return self.labelled(exchange, reply, replace_member(body, "data", kept))
+
+    def labelled(
+        self, exchange: Exchange, reply: UpstreamReply, body: bytes | None = None
+    ) -> Reply:
+        """A reply as it came, with the label of what is not scored; `body` where it was read."""
+        outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
+        label = [
+            (names.STATUS, outcome.status.encode()),
+            (names.REASON, b"surface"),
+            (names.REQUEST_ID, exchange.request_id.encode()),
+        ]
+        if not self.attach.headers:
+            label = []
+        headers = [*to_client(reply.headers), *label]
+        if body is not None:
+            return Reply(reply.status, headers, body)
+        return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
+
+    async def send(self, exchange: Exchange, name: str, *, is_read: bool = False) -> UpstreamReply:
+        """The client's request as it came, to the upstream of this name; where the reply `is_read`,
+        it is asked for plain."""
+        request = exchange.request
+        exchange.upstream = name
+        path, headers = path_after_v1(request.path), to_upstream(request.headers)
+        if is_read:
+            headers = without(headers, b"accept-encoding")
+        sent = UpstreamRequest(request.method, path, headers, request.body, request.query)
+        with exchange.in_upstream:
+            return await self.router.upstream(name).send(sent)
+
+    async def upstream_of(self, request: Request) -> str:
+        """By the response in the path or the model in a JSON body, else the default route's."""
+        part = request.path.removeprefix("/v1/responses/").partition("/")[0]
+        if (response := self.conversations.get(part, hash_key(request))) is not None:
+            return response.upstream
+        is_json = (request.header(b"content-type") or JSON_TYPE).lower().startswith(JSON_TYPE)
+        model = await _model_of(request.body) if is_json and request.body else None
+        if model and isinstance(model, str):
+            return self.router.name_for(model)
+        return self.router.default()
+
+    async def models(self, request: Request) -> Reply:
+        """`GET /v1/models`, see model_lists.py."""
+        return await list_models(self.router, request, self._relay_to)
+
+    async def _relay_to(self, request: Request, name: str) -> Reply:
+        exchange = Exchange(request, self.records)
+        with exchange:
+            reply = await self.send(exchange, name)
+        return self.labelled(exchange, reply)
+
+    async def model(self, request: Request) -> Reply:
+        """`GET /v1/models/{id}`: one that is answered here, or upstream's."""
+        id = unquote(request.path.removeprefix("/v1/models/"))
+        if id in self.router.local_models:
+            return Reply(200, JSON, json.dumps(local_model(id)).encode())
+        return await self.relay(request)
+
+    async def completion(self, request: Request) -> Reply:
+        """`GET /v1/chat/completions/{id}`: a held reply of ours, or upstream's own business."""
+        id = names_in(request.path)[-1]
+        format = held_format(id)
+        if format is None:
+            review_id = await self.ownership.fetched(request, id, is_stored=True)
+            if review_id is None or (format := held_format(review_id)) is None:
+                return await self.relay(request)
+            id = review_id
+        return await fetch_held(self.store, format, id, request, self.attach)
+
+
+def _tells_ids(method: str, place: Place) -> bool:
+    """Whether the reply names what upstream made for the request, now or since."""
+    if method in ("POST", "PUT"):
+        return place.collection is not None
+    return method == "GET" and place.collection in _MAKING and not place.rest
+
+
+def _is_json(reply: UpstreamReply) -> bool:
+    kind = (reply.header(b"content-type") or JSON_TYPE).lower()
+    return 200 <= reply.status < 300 and kind.startswith(JSON_TYPE)
+
+
+async def _model_of(body: bytes) -> Any:
+    """The `model` of a JSON body; of one with too many values the one that its beginning names."""
+    try:
+        payload = await large_object(body)
+    except TooManyValuesError:
+        payload = beginning_of(body)
+    return payload.get("model") if payload else None

@@ -1,0 +1,237 @@
+"""WebSockets under `/v1/`: OpenAI's realtime, responses over WebSocket, and what comes next.
+
+Messages, close codes and reasons, subprotocols, query and header fields cross in both directions as
+they are; upstream's refusal is answered as the HTTP reply that it is. Pings belong to one
+connection and are answered on it.
+
+A WebSocket carries completions, and none of them is scored or decided on, whatever the policy: like
+everything under `/v1/` but the scored routes it is relayed and labelled `not_supported`, in the
+handshake's answer, in the log and in the record.
+
+How a session ends for the other side: with the code and reason of the side that closed it; 1001 for
+upstream when the client is gone or the proxy stops, 1009 for a message beyond `limits.max_body`,
+1011 for the client when upstream breaks off. 1014 would name that better, but OpenAI's client
+connects again after 1011 and not after 1014.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from functools import cache
+from urllib.parse import parse_qsl, urlsplit
+
+import structlog
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.datastructures import Headers as Fields
+from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.typing import Subprotocol
+
+from proxy.config.sections import Config, UpstreamConfig
+from proxy.errors import (
+    BadRequestError,
+    NotFoundError,
+    ProxyError,
+    UnknownModelError,
+    UpstreamBrokenError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
+from proxy.exchange.exchange import CLIENT_LEFT, Exchange
+from proxy.gate.client_keys import BROWSER_KEY
+from proxy.gate.host_check import check_local
+from proxy.listener.websocket_settings import PING_EVERY_S, PONG_WITHIN_S
+from proxy.passthrough.websocket_session import Client, ClientLeftError, relay_messages
+from proxy.scoring.scoring import Status
+from proxy.store.record.writer import Records
+from proxy.upstreams.router import Router
+from proxy.wire import headers as names
+from proxy.wire.caller import ANYONE, CALLER
+from proxy.wire.headers import Headers
+from proxy.wire.http import METRICS, Receive, Reply, Request, Scope, Send, error_reply, place
+from proxy.wire.spelling import path_after_v1
+
+SWITCHED = 101  # the status of a handshake that succeeded
+OPEN_TIMEOUT_S = 30  # from the first packet to upstream's answer
+HELD_MESSAGES = 1  # of upstream's, before it has to wait
+OF_WEBSOCKET = b"sec-websocket-"  # fields of one connection
+
+log = structlog.get_logger(__name__)
+
+
+class Realtime:
+    """The ASGI application of all WebSockets; `is_open` turns the checks of Host and Origin on."""
+
+    def __init__(
+        self, config: Config, router: Router, records: Records | None, *, is_open: bool
+    ) -> None:
+        self._upstreams = config.upstreams
+        self._max_size = config.limits.max_body
+        self._router = router
+        self._records = records
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = Client(scope, receive, send)
+        request = _request_of(scope)
+        exchange = Exchange(request, self._records, is_stream=True)
+        try:
+            await receive()  # websocket.connect
+            if self._is_open:
+                check_local(request.headers)
+            with exchange:
+                await self._serve(exchange, client)
+        except ProxyError as error:
+            await client.refuse(error_reply(error))
+        except ClientLeftError:
+            exchange.close(CLIENT_LEFT, "client_left")
+        except Exception as error:  # a fault of ours; the client still gets an answer
+            log.error("internal_error", path=request.path, **place(error))
+            exchange.close(ProxyError.status, ProxyError.code)
+            await client.fail()
+        finally:
+            client.stop_looking()
+
+    async def _serve(self, exchange: Exchange, client: Client) -> None:
+        """From handshake to end; raises ProxyError where no upstream answers the handshake."""
+        section = self._section_of(exchange)
+        outcome = exchange.unscored(Status.NOT_SUPPORTED, "surface")
+        label = [
+            (names.STATUS, outcome.status.encode()),
+            (names.REASON, b"surface"),
+            (names.REQUEST_ID, exchange.request_id.encode()),
+        ]
+        with exchange.in_upstream:
+            try:
+                upstream = await client.unless_it_leaves(
+                    self._open(section, exchange.request, client.offers)
+                )
+            except InvalidStatus as refusal:
+                answer = refusal.response
+                exchange.finish(outcome, answer.status_code)
+                fields = [*_from_upstream(answer.headers), *label]
+                await client.refuse(Reply(answer.status_code, fields, bytes(answer.body)))
+                return
+            try:
+                assert upstream.response is not None  # the handshake succeeded
+                fields = [*_from_upstream(upstream.response.headers), *label]
+                await client.accept(upstream.subprotocol, fields)
+                end = await relay_messages(client, upstream)
+            finally:
+                upstream.transport.abort()  # where it is not closed yet, nothing is left to say
+        exchange.stamp(outcome)
+        exchange.close(SWITCHED, end.error)
+
+    def _section_of(self, exchange: Exchange) -> UpstreamConfig:
+        """The upstream of the query's model, else the default route's; raises ProxyError."""
+        request = exchange.request
+        if not request.path.startswith("/v1/"):
+            raise NotFoundError(
+                f"there is no WebSocket at {request.path}; the API is under /v1/",
+                code="unknown_url",
+            )
+        model = dict(reversed(parse_qsl(request.query))).get("model")  # the first one
+        name = self._router.name_for(model) if model else self._router.default_name()
+        if name is None:
+            raise UnknownModelError("the configuration routes no model")
+        exchange.model, exchange.upstream = model, name
+        section = self._upstreams[name]
+        if section.base_url is None or section.litellm or section.via == "litellm":
+            raise NotFoundError(f"upstream {name!r} has no WebSockets", code="unknown_url")
+        return section
+
+    async def _open(
+        self, section: UpstreamConfig, request: Request, offered: Sequence[str]
+    ) -> ClientConnection:
+        """Raises InvalidStatus with upstream's refusal, UpstreamError where there is no answer."""
+        fields, offered = _with_key(section, _to_upstream(request.headers), offered)
+        base = "ws" + str(section.base_url).rstrip("/").removeprefix("http")
+        query = f"?{request.query}" if request.query else ""
+        try:
+            opening = _Connect(
+                base + path_after_v1(request.path) + query,
+                subprotocols=[Subprotocol(name) for name in offered] or None,
+                additional_headers=[(n.decode("latin-1"), v.decode("latin-1")) for n, v in fields],
+                user_agent_header=None,
+                compression=None,
+                proxy=None,
+                open_timeout=min(OPEN_TIMEOUT_S, section.timeout_s),
+                ping_interval=PING_EVERY_S,
+                ping_timeout=PONG_WITHIN_S,
+                max_size=self._max_size,
+                max_queue=HELD_MESSAGES,
+                ssl=await asyncio.to_thread(_tls) if base.startswith("wss:") else None,
+            )
+        except (InvalidURI, ValueError) as error:
+            raise BadRequestError("the path, query or subprotocol is not valid") from error
+        try:
+            return await opening
+        except (InvalidHandshake, OSError, ValueError) as error:
+            if isinstance(error, InvalidStatus) and error.response.status_code >= 200:
+                raise
+            raise _translated(error, urlsplit(base).netloc) from error
+
+
+async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers a handshake that nobody else has seen."""
+    client = Client(scope, receive, send)
+    await receive()  # websocket.connect
+    await client.refuse(error_reply(error))
+
+
+class _Connect(connect):
+    """Upstream's redirect is the client's business, as it is for relayed requests."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+def _request_of(scope: Scope) -> Request:
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return Request(
+        "GET",
+        path.decode("latin-1"),
+        query.decode("latin-1"),
+        scope["headers"],
+        caller=scope.get(CALLER, ANYONE),
+        metrics=scope.get(METRICS),
+    )
+
+
+def _to_upstream(headers: Headers) -> Headers:
+    kept = names.to_upstream(headers)
+    return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
+
+
+def _from_upstream(fields: Fields) -> Headers:
+    kept = names.to_client(names.encoded(fields.raw_items()))
+    return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
+
+
+def _with_key(
+    section: UpstreamConfig, fields: Headers, offered: Sequence[str]
+) -> tuple[Headers, Sequence[str]]:
+    """The configured key in place of the client's, wherever that stands."""
+    key = section.api_key.get_secret_value()
+    if not key:
+        return fields, offered
+    fields = names.with_header(fields, b"authorization", f"Bearer {key}".encode())
+    return fields, [name for name in offered if not name.startswith(BROWSER_KEY)]
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once, on another thread: it reads every certificate of the system."""
+    return ssl.create_default_context()
+
+
+def _translated(error: Exception, where: str) -> UpstreamError:
+    """The seam for the errors of `websockets`."""
+    kind = type(error).__name__
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeoutError(f"upstream {where} did not answer the handshake in time")
+    if isinstance(error, InvalidHandshake):
+        return UpstreamBrokenError(f"upstream {where} did not answer as a WebSocket ({kind})")
+    return UpstreamError(f"could not connect to upstream {where} ({kind})")

@@ -1,0 +1,3 @@
+"""What a policy goes by beyond the reply before it: recent traffic, certificates."""
+
+__all__ = ["certificates", "domains", "traffic"]

@@ -1,0 +1,45 @@
+"""What a reply is about, as far as somebody may say so: the operator, and clients who are trusted.
+
+A domain is a fact for rules, and the key of a curve where a recalibration goes `by: domain`. What
+`domain:` of the caller's team or of the model's route says stands before the client's
+`x-pinocchio-domain`. Rules see the client's word where neither says anything; it picks a curve only
+with `calibrator.client_domains: true`, since with it any client can pick its own confidence.
+"""
+
+from __future__ import annotations
+
+from proxy.config.sections import Config
+from proxy.upstreams.router import Router
+
+
+class Domains:
+    """The domains of one configuration; `router` is made of the same."""
+
+    def __init__(self, config: Config, router: Router) -> None:
+        self._teams = {name: team.domain for name, team in config.teams.items() if team.domain}
+        self._router = router
+        self._trusts_clients = config.calibrator.client_domains
+
+    def fact(self, model: str, team: str | None, told: str | None) -> str | None:
+        """What rules see, and the record keeps; `told` is the client's word."""
+        return self._configured(model, team) or told
+
+    def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
+        """What may pick the curve of a recalibration."""
+        return self._configured(model, team) or (told if self._trusts_clients else None)
+
+    def _configured(self, model: str, team: str | None) -> str | None:
+        own = self._teams.get(team) if team else None
+        return own or self._router.domain_of(model)
+
+
+def picks_curves(config: Config) -> bool:
+    """Whether any reply can have a domain that picks a curve."""
+    named = [each.domain for each in config.teams.values()]
+    return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
+
+
+NONE_PICKS = (
+    "the recalibration goes by domain and nothing says which domain a reply has: give models or "
+    "teams a `domain`, or say `calibrator: {client_domains: true}` where every client may choose"
+)

@@ -1,0 +1,61 @@
+"""The proxy's own API, under `/pinocchio/v1/`: an ordinary FastAPI application."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from proxy.errors import BadRequestError, BodyTooLargeError, ProxyError
+from proxy.exchange.stream_results import Results
+from proxy.gate.key_hash import hash_key
+from proxy.learning.feedback import MOST_BYTES, keep_feedback
+from proxy.listener.fastapi_errors import envelope, unknown
+from proxy.store.verdicts.feedback import FeedbackStore
+from proxy.wire.caller import ANYONE, CALLER
+from proxy.wire.http import request_of
+
+SOMEBODY = "a client"  # who gives feedback while no keys are required
+
+
+def create_api(results: Results, feedback: FeedbackStore) -> FastAPI:
+    """The routes of the callers' listener."""
+    api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
+    api.add_exception_handler(ProxyError, envelope)
+    api.add_exception_handler(HTTPException, unknown)
+
+    @api.get("/pinocchio/v1/results/{request_id}")
+    async def result(request_id: str, request: Request) -> dict[str, Any]:
+        """A stream's outcome, for the key that asked."""
+        return results.get(request_id, hash_key(request_of(request.scope)))
+
+    @api.post("/pinocchio/v1/feedback")
+    async def give_feedback(request: Request) -> dict[str, Any]:
+        """Labels of replies that this key asked for: one, or a list of them."""
+        body = _parsed(await _body(request))
+        by = request.scope.get(CALLER, ANYONE).key or SOMEBODY
+        key_hash = hash_key(request_of(request.scope))
+        return await run_in_threadpool(keep_feedback, feedback, body, by, key_hash)
+
+    return api
+
+
+async def _body(request: Request) -> bytes:
+    """Raises BodyTooLargeError."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise BodyTooLargeError(f"the body is larger than {MOST_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("the body is not JSON", code="invalid_json") from error

@@ -1,0 +1,3 @@
+"""The confidence of each choice: queue, deadline, images, recalibration."""
+
+__all__ = ["deadlines", "images", "loader", "recalibrated", "scoring"]

@@ -1,0 +1,3 @@
+"""Calibrators that run elsewhere, asked over HTTP."""
+
+__all__ = ["opening", "protocol"]

@@ -1,0 +1,102 @@
+"""The engine `decisions`: a decision model through litellm, asked whether the answer is correct.
+
+Decision models answer typed questions about a state with probabilities (`/v1/systemone`, OpenAI's
+`/v1/decisions`; litellm knows which one a model has). Here a yes-or-no question, a `noul`, is asked
+with question and answer as the state: the paper's baseline without training (checklist I14), cut
+as for a calibrator (F10). Written for litellm 1.106.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from calibrator import CalibratorError, Item, NotScorableError, Score
+from proxy.config.engines import Decisions
+from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError, checked
+from proxy.upstreams.translation.clients import shared_clients
+from proxy.upstreams.translation.litellm_upstream import load_litellm
+
+QUESTION_CHARACTERS, ANSWER_CHARACTERS = 1_500, 800  # F02, F03
+ASKED = "correct"
+QUESTIONS = {ASKED: {"type": "noul", "instructions": "Is the answer to the question correct?"}}
+_OF_ONE_ITEM = (400, 413, 422)
+
+
+class DecisionsEngine:
+    """Loads litellm, which takes seconds."""
+
+    reads_images = False
+    reads_tool_use = False
+
+    def __init__(self, settings: Decisions, timeout_s: float) -> None:
+        self.address = f"decision model {settings.model}"
+        self._litellm = load_litellm()
+        self._room = asyncio.Semaphore(settings.concurrency)
+        self._arguments: dict[str, Any] = {
+            "model": settings.model,
+            "questions": QUESTIONS,
+            "api_base": settings.base_url,
+            "api_key": settings.api_key.get_secret_value() or None,
+            "timeout": timeout_s,
+            "max_retries": 0,
+            "num_retries": 0,
+        }
+        self._name = f"{settings.model}~{settings.kind}"
+
+    async def connect(self) -> str:
+        """There is nothing to look at before the first question."""
+        shared_clients().join(self)
+        litellm, model = self._litellm, self._arguments["model"]
+        try:
+            name, provider, _, _ = litellm.get_llm_provider(model)
+        except litellm.BadRequestError as error:
+            text = "has a name by which litellm knows no provider; say which, as in typesafe/jev"
+            raise EngineError("engine_refused", text) from error
+        known = litellm.utils.ProviderConfigManager
+        if known.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
+            text = f"is served by {provider}, which has no API for decisions that litellm knows"
+            raise EngineError("engine_refused", text)
+        return self._name
+
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        if any(item.images for item in items):
+            raise NotScorableError("image", "a decision model is asked about text only")
+        asked = [asyncio.ensure_future(self._ask(item)) for item in items]
+        try:
+            return await asyncio.gather(*asked)
+        finally:
+            for task in asked:  # one has failed, or time is up
+                task.cancel()
+
+    async def _ask(self, item: Item) -> Score:
+        question, answer = item.question[:QUESTION_CHARACTERS], item.answer[:ANSWER_CHARACTERS]
+        async with self._room:
+            try:
+                response = await self._litellm.asystemone(
+                    state={"question": question, "answer": answer}, **self._arguments
+                )
+            except Exception as error:  # whatever litellm raises
+                raise self._error(error) from error
+        if (found := response.answers.get(ASKED)) is None:
+            raise CalibratorError(f"{self.address} gives no answer to this one")
+        value = checked(found.noul)
+        return Score(value, value, (question, answer) != (item.question, item.answer))
+
+    def _error(self, error: Exception) -> CalibratorError:
+        """What litellm raised, without its words, which may hold the text."""
+        litellm, status = self._litellm, getattr(error, "status_code", None)
+        if isinstance(error, litellm.Timeout):
+            return EngineError(TIMEOUT, "did not answer in time")
+        if isinstance(error, litellm.RateLimitError):
+            return EngineError(BUSY, "has no room for more now (429)")
+        if isinstance(error, litellm.APIConnectionError):
+            return EngineError("engine_unreachable", "cannot be reached, or broke off its answer")
+        if status in _OF_ONE_ITEM:
+            return CalibratorError(f"{self.address} refuses this one ({status})")
+        reason = "engine_refused" if isinstance(status, int) and status < 500 else "engine_failed"
+        return EngineError(reason, f"failed with {type(error).__name__} ({status})")
+
+    async def aclose(self) -> None:
+        await shared_clients().leave(self)

@@ -1,0 +1,86 @@
+"""JSON over HTTP to one engine: the one seam where transport errors become EngineError.
+
+The connections are those of `proxy/upstreams/pool/pool.py`. A request for scores changes nothing
+at the engine, so one whose kept connection turns out to be closed is sent once more.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from calibrator import CalibratorError
+from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError
+from proxy.upstreams.relay import open_relay
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+
+MAX_ANSWER = 16 * 2**20  # bytes
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_OF_WHAT_WAS_SENT = (400, 413, 422)
+_ADVICE = {
+    401: "; check engine.api_key",
+    403: "; check engine.api_key",
+    404: "; check engine.base_url and the engine's version",
+}
+
+
+class JsonClient:
+    """Belongs to the event loop of its first request."""
+
+    def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
+        base_url = base_url.rstrip("/").removesuffix("/v1")
+        self.base_url = base_url
+        self._relay = open_relay(base_url, api_key, timeout_s)
+
+    async def get(self, path: str) -> Any:
+        """Raises EngineError for anything but JSON with status 200."""
+        return await self._ask(UpstreamRequest("GET", path, [(b"accept", b"application/json")]))
+
+    async def post(self, path: str, body: bytes) -> Any:
+        """Raises as `get` does, and CalibratorError where what was sent is refused: one item of
+        several may be to blame."""
+        fields = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
+        return await self._ask(UpstreamRequest("POST", path, fields, body))
+
+    async def _ask(self, request: UpstreamRequest) -> Any:
+        try:
+            reply, body = await self._send(request)
+        except UpstreamTimeoutError as error:
+            raise EngineError(TIMEOUT, "did not answer in time") from error
+        except UpstreamBrokenError as error:
+            raise EngineError("engine_broke_off", "broke off its answer") from error
+        except UpstreamError as error:
+            raise EngineError("engine_unreachable", "cannot be reached") from error
+        if reply.status != 200:
+            raise _refusal(reply, request)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            kind = reply.header(b"content-type") or "no content type"
+            raise EngineError("engine_answer", f"answered with no JSON ({kind[:60]})") from error
+
+    async def _send(self, request: UpstreamRequest) -> tuple[UpstreamReply, bytes]:
+        try:
+            reply = await self._relay.send(request)
+        except UpstreamBrokenError:
+            reply = await self._relay.send(request)
+        try:
+            return reply, await reply.read(MAX_ANSWER)
+        finally:
+            await reply.aclose()
+
+    async def aclose(self) -> None:
+        await self._relay.aclose()
+
+
+def _refusal(reply: UpstreamReply, request: UpstreamRequest) -> CalibratorError:
+    status = reply.status
+    if request.method == "POST" and status in _OF_WHAT_WAS_SENT:
+        return CalibratorError(f"the engine refuses this one ({request.path}: {status})")
+    is_busy = status == _UNAVAILABLE and reply.header(b"retry-after") is not None
+    if status == _TOO_MANY or is_busy:
+        return EngineError(BUSY, f"has no room for more now ({status})")
+    reason = "engine_failed" if status >= 500 else "engine_refused"
+    advice = _ADVICE.get(status, "")
+    return EngineError(reason, f"answered {request.method} {request.path} with {status}{advice}")

@@ -1,0 +1,97 @@
+"""From `calibrator:` of a configuration to the engine that it names, and to the name of its scores.
+
+A recalibration belongs to a calibrator in an engine's precision, so scores that an engine computes
+in its own way have a name of their own: `pinocchio@3f2a91c0~vllm`, `typesafe/jev~decisions`. A
+scoring server of ours gives the number, and the name, that the calibrator has in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from calibrator import CheckpointError
+from proxy.config.engines import Decisions, InProcess, ScoringServer, Sglang, TokenIds
+
+if TYPE_CHECKING:
+    from calibrator import Scorer
+    from proxy.config.sections import CalibratorConfig
+    from proxy.scoring.engines.remote import Engine
+
+
+def engine_loader(config: CalibratorConfig) -> Callable[[], Scorer]:
+    """Connects to the configured engine; what it returns raises EngineError until that is there."""
+    from proxy.scoring.engines.remote import connect_to
+
+    engine = config.engine
+    assert not isinstance(engine, InProcess)
+    return partial(
+        connect_to,
+        partial(open_engine, config),
+        timeout_s=config.timeout_s,
+        concurrency=engine.concurrency,
+    )
+
+
+def open_engine(config: CalibratorConfig) -> Engine:
+    """The configured engine, not yet connected; raises CheckpointError."""
+    match config.engine:
+        case ScoringServer() as settings:
+            from proxy.scoring.engines.scoring_server import ScoringServerEngine
+
+            return ScoringServerEngine(settings, name_of_scores(config), config.timeout_s)
+        case TokenIds() as settings:
+            from proxy.scoring.engines.sglang import LabelScores
+            from proxy.scoring.engines.token_ids import TokenIdEngine
+            from proxy.scoring.engines.vllm import GenerativeScoring
+
+            dialect = LabelScores() if isinstance(settings, Sglang) else GenerativeScoring()
+            return TokenIdEngine(settings, dialect, config.checkpoint, config.timeout_s)
+        case Decisions() as settings:
+            from proxy.scoring.engines.decisions import DecisionsEngine
+
+            return DecisionsEngine(settings, config.timeout_s)
+        case InProcess():
+            raise AssertionError("a calibrator in this process is no engine")
+
+
+def name_of_scores(config: CalibratorConfig) -> str | None:
+    """What made the scores, before a recalibration of the deployment; None where only the scoring
+    server knows. Raises CheckpointError or HubError."""
+    from calibrator import name_elsewhere, version_of
+
+    match config.engine:
+        case InProcess():
+            return version_of(config.checkpoint)
+        case ScoringServer():
+            return version_of(config.checkpoint) if config.names_checkpoint else None
+        case TokenIds() as settings:
+            omits = settings.omit_placeholder
+            return name_elsewhere(config.checkpoint, settings.kind, omits_placeholder=omits)
+        case Decisions() as settings:
+            return f"{settings.model}~{settings.kind}"
+
+
+def known_name(config: CalibratorConfig) -> str:
+    """As `name_of_scores`, for what needs one; raises CheckpointError where there is none."""
+    if (name := name_of_scores(config)) is None:
+        raise CheckpointError(
+            "calibrator.engine is a scoring server whose calibrator proxy.yaml does not name; add "
+            "calibrator.checkpoint"
+        )
+    return name
+
+
+def check_calibrator_config(config: CalibratorConfig) -> None:
+    """Says quickly whether it can work, and the recalibration fits; raises CheckpointError."""
+    from calibrator import check_checkpoint, resolve_recalibration
+
+    if isinstance(config.engine, InProcess):
+        check_checkpoint(config.checkpoint, config.recalibration)
+        return
+    name = name_of_scores(config)
+    if config.recalibration is None or name is None:
+        return
+    if (found := resolve_recalibration(config.recalibration)) is not None:
+        found.check_fits(name)

@@ -1,0 +1,185 @@
+"""What our own scoring server and its clients say to each other, as values.
+
+    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool}
+    POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
+                                            "domain"?, "images"?: [base64],
+                                            "tool_use"?: {"messages", "tools", "message"}}]}
+                             -> {"calibrator": NAME, "scores": [{"score", "confidence",
+                                 "is_truncated", "because"?} or {"error": {"message", "reason"}}]}
+
+One score for each item, in order. A reply that calls tools, or is text where tools were offered or
+used, is sent with the conversation before it to servers that read it; of images in it nothing is
+sent but that they are there. Everything else is an error in OpenAI's envelope.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calibrator import IMAGE_REASONS, CalibratorError, Item, NotScorableError, Score, ToolUse
+from proxy.errors import BadRequestError
+from proxy.scoring.engines.errors import BUSY, EngineError, checked, field_of
+from proxy.wire.json_splice import parse_json_object
+
+SCORER_PATH = "/pinocchio/v1/scorer"
+SCORE_PATH = "/pinocchio/v1/score"
+LOADING = "calibrator_loading"  # the code of a 503 of a server that will be there soon
+DEADLINE = "deadline"  # the reason of an item that was not scored in time
+NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie in the item
+
+_TEXTS = ("question", "answer")
+_TAGS = ("source_model", "benchmark", "domain")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one item has no score; `reason` is one machine word."""
+
+    reason: str
+    message: str
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def items_body(items: Sequence[Item], *, has_tool_use: bool = True) -> bytes:
+    """A request's body; without `has_tool_use` for a server that does not read it."""
+    return json.dumps({"items": [_written(item, has_tool_use) for item in items]}).encode()
+
+
+def _written(item: Item, has_tool_use: bool) -> dict[str, Any]:
+    tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
+    images = {"images": [base64.b64encode(image).decode() for image in item.images]}
+    texts = {"question": item.question, "answer": item.answer}
+    written = texts | tags | (images if item.images else {})
+    if has_tool_use and (used := item.tool_use) is not None:
+        messages = [_without_files(message) for message in used.messages]
+        said = {"messages": messages, "tools": list(used.tools), "message": used.message}
+        written["tool_use"] = said
+    return written
+
+
+def _without_files(message: Any) -> Any:
+    """A message whose parts that are no text have only their type."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return message
+    parts = [
+        part if not isinstance(part, dict) or "text" in part else {"type": part.get("type")}
+        for part in content
+    ]
+    return {**message, "content": parts}
+
+
+def read_items(body: bytes) -> list[Item]:
+    """The items of a request; raises BadRequestError, which says where the mistake is."""
+    asked = parse_json_object(body)
+    items = asked.get("items")
+    if not isinstance(items, list) or not items:
+        raise BadRequestError("'items' must be a list with at least one item", param="items")
+    if unknown := sorted(asked.keys() - {"items"}):
+        raise BadRequestError(f"unknown field {unknown[0]!r}", param=unknown[0])
+    return [_item(value, f"items[{at}]") for at, value in enumerate(items)]
+
+
+def _item(value: Any, where: str) -> Item:
+    if not isinstance(value, dict):
+        raise BadRequestError(f"{where} must be an object", param=where)
+    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, "images", "tool_use"}):
+        raise BadRequestError(f"{where} has an unknown field {unknown[0]!r}", param=where)
+    for name in _TEXTS:
+        if not isinstance(value.get(name), str):
+            raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
+    for name in _TAGS:
+        if not isinstance(value.get(name), str | None):
+            raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
+    images = _images(value.get("images"), f"{where}.images")
+    tags: dict[str, Any] = {name: value.get(name) for name in _TAGS}
+    tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use")
+    return Item(value["question"], value["answer"], **tags, images=images, tool_use=tool_use)
+
+
+def _tool_use(value: Any, where: str) -> ToolUse | None:
+    if value is None:
+        return None
+    kinds = {"messages": list, "tools": list, "message": dict}
+    if not isinstance(value, dict) or value.keys() != kinds.keys():
+        raise BadRequestError(f"{where} must be an object of {', '.join(kinds)}", param=where)
+    for name, kind in kinds.items():
+        if not isinstance(value[name], kind):
+            text = f"{where}.{name} must be {'an object' if kind is dict else 'a list'}"
+            raise BadRequestError(text, param=f"{where}.{name}")
+    return ToolUse(**value)
+
+
+def _images(value: Any, where: str) -> tuple[bytes, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(image, str) for image in value):
+        raise BadRequestError(f"{where} must be a list of base64 strings", param=where)
+    try:
+        return tuple(base64.b64decode(image, validate=True) for image in value)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequestError(f"{where} holds no base64: {error}", param=where) from error
+
+
+# --- what is answered ---------------------------------------------------------------------------
+
+
+def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
+    """One result for each item, in their order."""
+    return json.dumps(
+        {"calibrator": calibrator, "scores": [_result(result) for result in results]}
+    ).encode()
+
+
+def _result(result: Score | Failure) -> dict[str, Any]:
+    if isinstance(result, Failure):
+        return {"error": {"message": result.message, "reason": result.reason}}
+    found: dict[str, Any] = {
+        "score": result.score,
+        "confidence": result.confidence,
+        "is_truncated": result.is_truncated,
+    }
+    return {**found, "because": result.because} if result.because else found
+
+
+def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
+    """The scores of an answer to `count` items.
+
+    Raises EngineError for an answer that is none of this calibrator's to so many items, and, where
+    one item has no score, what stands in its place.
+    """
+    if (found := field_of(answer, "calibrator", str)) != calibrator:
+        raise EngineError("engine_other", f"scored with {found}, not with {calibrator}")
+    scores = field_of(answer, "scores", list)
+    if len(scores) != count:
+        raise EngineError("engine_answer", f"gave {len(scores)} scores for {count} items")
+    return [_score(value) for value in scores]
+
+
+def _score(value: Any) -> Score:
+    if isinstance(value, Mapping) and (error := value.get("error")) is not None:
+        raise _error(field_of(error, "reason", str), field_of(error, "message", str))
+    score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
+    is_truncated = field_of(value, "is_truncated", bool)
+    return Score(checked(score), checked(confidence), is_truncated, _because(value))
+
+
+def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a score is low for; nothing of a server that tells no such thing."""
+    told = value.get("because")
+    return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
+
+
+def _error(reason: str, message: str) -> CalibratorError:
+    if reason in NOT_SUPPORTED:
+        return NotScorableError(reason, message)
+    if reason == DEADLINE:
+        return EngineError(BUSY, "has not come to it in time")
+    return CalibratorError(message)

@@ -1,0 +1,207 @@
+"""A scorer whose scores are computed elsewhere: what all engines over HTTP have in common.
+
+An engine is spoken to on an event loop of its own, on one thread; the threads of the batcher wait
+there for their batches, each no longer than `timeout_s`, whatever the engine does. After several
+failures in a row, or one without a connection, it counts as down: nobody waits for it any more, and
+a probe, the score of a short text, is sent now and then until it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from calibrator import CalibratorError, Item, Score
+from proxy.scoring.engines.errors import BUSY, DOWN, TIMEOUT, EngineError
+
+log = structlog.get_logger(__name__)
+
+FAILURES = 3  # in a row, after which an engine counts as down
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+PROBE = Item("warm-up", "warm-up")
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """One server that computes scores; its methods are called on one event loop.
+
+    They raise EngineError, NotScorableError, or CalibratorError for an item without a score.
+    """
+
+    address: str  # for people: where it is, without any key
+    reads_images: bool
+    reads_tool_use: bool
+
+    async def connect(self) -> str:
+        """Looks whether it is there and what it was configured as; the name of its scores."""
+        ...
+
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        """One score for each item, in order."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between one look for an engine and the next."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+class RemoteScorer:
+    """A Scorer around an engine, made by `connect_to`."""
+
+    def __init__(self, engine: Engine, *, timeout_s: float, concurrency: int) -> None:
+        self.concurrency = concurrency  # batches that may be under way at a time
+        self.name = ""  # until it is connected
+        self._engine = engine
+        self._timeout_s = timeout_s
+        self._failures = 0
+        self._last_reason: str | None = None  # of a failure that is told in the log already
+        self._probing: asyncio.Task[None] | None = None  # there while it counts as down
+        self._is_closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def reads_images(self) -> bool:
+        return self._engine.reads_images
+
+    @property
+    def reads_tool_use(self) -> bool:
+        return self._engine.reads_tool_use
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it failed, and is looked for."""
+        return self._probing is not None
+
+    def connect(self) -> None:
+        """Finds the engine and asks it for a first score; raises EngineError."""
+        self.name = self._run(self._connected())
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """Raises EngineError, at once where the engine counts as down."""
+        if self.is_down:
+            raise EngineError(DOWN, f"{self._engine.address} is down and not asked")
+        try:
+            scores = self._run(self._in_time(self._engine.score(items)))
+        except EngineError as error:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(self._note_failure, error)
+            raise
+        self._failures, self._last_reason = 0, None
+        return scores
+
+    def close(self) -> None:
+        """Gives up what is under way, and ends the thread."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits on this thread for what is done on the loop's."""
+        closed = EngineError(DOWN, f"{self._engine.address} is not asked any more")
+        if self._is_closed:
+            work.close()
+            raise closed
+        try:
+            # a multiple of what the work takes at most, for one that comes when the loop has ended
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(3 * self._timeout_s)
+        except (CancelledError, FutureTimeoutError) as error:
+            raise closed from error
+
+    # --- on the event loop ----------------------------------------------------------------------
+
+    async def _connected(self) -> str:
+        name = await self._in_time(self._engine.connect())
+        try:
+            await self._in_time(self._engine.score([PROBE]))
+        except EngineError:
+            raise
+        except CalibratorError as error:
+            text = f"{self._engine.address} gives no score to a short text"
+            raise EngineError("engine_answer", text) from error
+        return name
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """Gives the engine's errors its address."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError as error:
+            text = f"{self._engine.address} did not answer within {self._timeout_s:g} s"
+            raise EngineError(TIMEOUT, text) from error
+        except EngineError as error:
+            raise EngineError(error.reason, f"{self._engine.address} {error}") from error
+        except CalibratorError:
+            raise
+        except Exception as error:  # a fault of ours, in reading what nobody foresaw
+            text = f"{self._engine.address} answered what cannot be read ({type(error).__name__})"
+            raise EngineError("engine_answer", text) from error
+
+    def _note_failure(self, error: EngineError) -> None:
+        self._tell(error)
+        if error.reason == BUSY:
+            return
+        self._failures += 1
+        is_enough = self._failures >= FAILURES or error.reason == "engine_unreachable"
+        if is_enough and not self.is_down and not self._is_closed:
+            log.error(
+                "engine_down", engine=self._engine.address, hint="asked again until it answers"
+            )
+            self._probing = self._loop.create_task(self._probe())
+
+    async def _probe(self) -> None:
+        for pause_s in pauses():
+            await asyncio.sleep(pause_s)
+            try:
+                if (found := await self._connected()) == self.name:
+                    break
+                text = f"{self._engine.address} scores with {found} now, which needs a restart here"
+                self._tell(EngineError("engine_other", text))
+            except EngineError as error:
+                self._tell(error)
+        log.info("engine_up", engine=self._engine.address, calibrator=self.name)
+        self._failures, self._last_reason, self._probing = 0, None, None
+
+    def _tell(self, error: EngineError) -> None:
+        """A kind of failure is told once, not for each batch."""
+        if error.reason != self._last_reason:
+            log.error("engine_failed", reason=error.reason, error=str(error), calibrator=self.name)
+        self._last_reason = error.reason
+
+    async def _end(self) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._engine.aclose()
+
+
+def connect_to(
+    open_engine: Callable[[], Engine], *, timeout_s: float, concurrency: int
+) -> RemoteScorer:
+    """A scorer that has given a first score; raises EngineError, and then nothing is left open."""
+    scorer = RemoteScorer(open_engine(), timeout_s=timeout_s, concurrency=concurrency)
+    try:
+        scorer.connect()
+    except BaseException:
+        scorer.close()
+        raise
+    return scorer

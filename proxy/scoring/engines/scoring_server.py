@@ -1,0 +1,48 @@
+"""The engine `scorer`: our own scoring server (`pinocchio serve --scorer-only`), from afar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calibrator import Item, Score
+from proxy.config.engines import ScoringServer, can_stand_in_a_header
+from proxy.scoring.engines.errors import EngineError, field_of
+from proxy.scoring.engines.json_client import JsonClient
+from proxy.scoring.engines.protocol import SCORE_PATH, SCORER_PATH, items_body, read_scores
+
+
+class ScoringServerEngine:
+    """`expected` is the calibrator that the configuration names, None where any will do.
+
+    What the server gives is the number that its calibrator would give in this process, under the
+    same name.
+    """
+
+    def __init__(self, settings: ScoringServer, expected: str | None, timeout_s: float) -> None:
+        self._client = JsonClient(settings.base_url, settings.api_key.get_secret_value(), timeout_s)
+        self.address = f"scoring server {self._client.base_url}"
+        self.reads_images = self.reads_tool_use = False
+        self._name = expected
+        self._expected = expected
+
+    async def connect(self) -> str:
+        facts = await self._client.get(SCORER_PATH)
+        name = field_of(facts, "calibrator", str)
+        if not can_stand_in_a_header(name):
+            raise EngineError("engine_answer", "has a name that cannot be told in a header")
+        if self._expected not in (None, name):
+            text = f"scores with {name}, and the configuration names {self._expected}"
+            raise EngineError("engine_other", text)
+        self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
+        self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
+        return name
+
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        assert self._name is not None  # it is connected
+        answer = await self._client.post(
+            SCORE_PATH, items_body(items, has_tool_use=self.reads_tool_use)
+        )
+        return read_scores(answer, self._name, len(items))
+
+    async def aclose(self) -> None:
+        await self._client.aclose()

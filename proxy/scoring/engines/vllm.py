@@ -1,0 +1,38 @@
+"""vLLM's `/generative_scoring`: label probabilities of any generative model, asked with token ids.
+
+Read in vLLM's source, its main branch of autumn 2026 (the endpoint is there since 0.18, by
+pull request 34539): `query` and `items` are put together, the softmax is over `label_token_ids`
+alone, and the score is that of the first. Prompts beyond `max_model_len` are cut without a word,
+which the count of tokens shows.
+
+    vllm serve FOLDER --served-model-name NAME      # of merged weights
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.scoring.engines.errors import EngineError, field_of
+
+
+class GenerativeScoring:
+    """A Dialect."""
+
+    path = "/generative_scoring"
+
+    def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> dict[str, Any]:
+        return {
+            "query": [],
+            "items": prompts,
+            "label_token_ids": list(labels),
+            "apply_softmax": True,
+            "add_special_tokens": False,
+        }
+
+    def probabilities(self, answer: Any, count: int) -> list[float]:
+        """Each says which item it is of."""
+        data = field_of(answer, "data", list)
+        found = {field_of(each, "index", int): field_of(each, "score", float) for each in data}
+        if len(data) != count or found.keys() != set(range(count)):
+            raise EngineError("engine_answer", f"gave {len(data)} scores for {count} items")
+        return [found[at] for at in range(count)]

@@ -1,0 +1,113 @@
+"""Fetches an image from where a client's request says that it is, which may be anywhere.
+
+Only from hosts that the configuration names, only from addresses that are public, each looked at
+before it is connected to; a redirect goes the same way again. Nothing of the client's goes along,
+and of the answer no more is read than an image may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import httpx
+
+from calibrator import NotScorableError
+from proxy.config.images import FetchConfig
+from proxy.wire.public_addresses import AddressRefusedError, checked_address
+
+MOST_AT_ONCE: Final = 16
+MOST_REDIRECTS: Final = 3
+STEP_S: Final = 10.0  # without a byte; the deadline of a score is shorter as a rule
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+HEADERS: Final = {
+    "user-agent": "pinocchio-proxy",
+    "accept": "image/png, image/jpeg, image/webp, image/gif, image/bmp",
+    "accept-encoding": "identity",
+}
+
+
+class ImageFetcher:
+    """At most `MOST_AT_ONCE` fetches at a time, of at most `max_bytes` each."""
+
+    def __init__(self, config: FetchConfig, max_bytes: int) -> None:
+        self._config = config
+        self._max_bytes = max_bytes
+        self._turn = asyncio.Semaphore(MOST_AT_ONCE)
+        self._trust = httpx.create_ssl_context(trust_env=False)
+        # A name server that is slow must not keep from their threads those who write to the store.
+        self._lookups = ThreadPoolExecutor(4, thread_name_prefix="image-host")
+
+    async def fetch(self, url: str) -> bytes:
+        """What is there, at most a little more than `max_bytes` of it; raises NotScorableError."""
+        try:
+            target = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise NotScorableError("image_url", "an image's URL is none") from error
+        async with self._turn:
+            try:
+                return await self._followed(target)
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+                raise _unreachable(target, type(error).__name__) from error
+
+    def close(self) -> None:
+        """Nothing may be fetched any more."""
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    async def _followed(self, url: httpx.URL) -> bytes:
+        """As `fetch`; raises httpx's errors too."""
+        async with httpx.AsyncClient(
+            verify=self._trust, trust_env=False, timeout=STEP_S, headers=HEADERS
+        ) as client:
+            for _ in range(MOST_REDIRECTS + 1):
+                response = await client.send(await self._request(client, url), stream=True)
+                try:
+                    if not response.has_redirect_location:
+                        return await self._body(url, response)
+                    url = url.join(response.headers["location"])
+                finally:
+                    await response.aclose()
+        raise _unreachable(url, f"more than {MOST_REDIRECTS} redirects")
+
+    async def _request(self, client: httpx.AsyncClient, url: httpx.URL) -> httpx.Request:
+        """A request to the one address that was looked at; raises NotScorableError."""
+        host = url.raw_host.decode("ascii")
+        is_port = url.port is None or 0 < url.port < 2**16
+        if url.scheme not in DEFAULT_PORTS or not host or url.userinfo or not is_port:
+            raise NotScorableError("image_url", "an image's URL is no plain http(s) URL")
+        if not self._config.allows(host, url.port):
+            text = f"images may not be fetched from {url.netloc.decode()} (calibrator.images.fetch)"
+            raise NotScorableError("image_url", text)
+        port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
+        try:
+            address = await checked_address(
+                host, port, allow_private=self._config.allow_private, threads=self._lookups
+            )
+        except AddressRefusedError as error:
+            raise NotScorableError("image_url", str(error)) from error
+        headers = {"host": url.netloc.decode("ascii")}
+        pinned = url.copy_with(host=address, fragment=None)
+        return client.build_request(
+            "GET", pinned, headers=headers, extensions={"sni_hostname": host}
+        )
+
+    async def _body(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        if response.status_code != httpx.codes.OK:
+            raise _unreachable(url, f"status {response.status_code}")
+        told = response.headers.get("content-length", "")
+        if told.isdecimal() and int(told) > self._max_bytes:
+            raise NotScorableError("image_size", f"an image has {told} bytes, too many")
+        body = bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > self._max_bytes:
+                break  # the connection is given up
+        return bytes(body)
+
+
+def _unreachable(url: httpx.URL, why: str) -> NotScorableError:
+    """The error; of the URL only the host is told, the rest may be a secret."""
+    return NotScorableError(
+        "image_fetch", f"an image could not be downloaded from {url.host}: {why}"
+    )

@@ -1,0 +1,403 @@
+"""Confidence for every choice: off the event loop, within a deadline.
+
+The calibrator loads on a thread of its own while the proxy already relays. Whatever goes wrong
+here costs a number, never a completion: the status and a machine word say why there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from calibrator import (
+    Batcher,
+    CalibratorError,
+    Item,
+    NotScorableError,
+    Question,
+    QueueFullError,
+    Scorer,
+    Ticket,
+    UnavailableError,
+    message_text,
+    reads_images,
+    reads_tool_use,
+)
+from proxy.formats import Choice
+from proxy.formats.called import unread_part
+from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.images import ImagePart, Images
+
+log = structlog.get_logger(__name__)
+
+NICENESS = 10  # of the scorer's threads beside the event loop's; Linux knows 0 to 19
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # until a scorer that was not there is asked again
+
+
+class Status(StrEnum):
+    """Values of `x-pinocchio-confidence-status`."""
+
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    LOADING = "loading"
+    PENDING = "pending"
+    SKIPPED = "skipped"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    NOT_SUPPORTED = "not_supported"
+
+
+@dataclass(slots=True)
+class Confidence:
+    """P(correct) of one choice, or None with the reason.
+
+    `score` is what the calibrator said, where a recalibration of the deployment corrected it;
+    `because` are plain facts that speak against the reply, where the calibrator tells any.
+    """
+
+    value: float | None
+    status: Status
+    reason: str | None = None
+    score: float | None = None
+    because: tuple[str, ...] = ()
+
+
+class Scoring:
+    """The proxy's hold on one scorer; `load` gives it and may take seconds.
+
+    `on_ready` is called, from any thread, when there will be no more numbers than there are then.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Scorer] | None,
+        *,
+        timeout_s: float = 2.0,
+        max_queue: int = 1_024,
+        images: Images | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._load = load
+        self._timeout_s = timeout_s
+        self._deadlines = Deadlines(timeout_s)
+        self._images = images or Images()
+        self._max_queue = max_queue
+        self._on_ready = on_ready
+        self._batcher: Batcher | None = None
+        self._arrivals: _Arrivals | None = None
+        self._scorer: Scorer | None = None
+        self._is_closing = threading.Event()
+        self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
+        if load is None:
+            self._absence = Confidence(None, Status.SKIPPED, "no_calibrator")
+
+    @property
+    def name(self) -> str | None:
+        """The calibrator's name, once it is loaded."""
+        return self._batcher.name if self._batcher else None
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the calibrator looks at images; False until it is loaded."""
+        return self._scorer is not None and reads_images(self._scorer)
+
+    @property
+    def reads_tool_use(self) -> bool:
+        """Whether it looks at what stands before a call of tools; False until it is loaded."""
+        return self._scorer is not None and reads_tool_use(self._scorer)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether waiting longer would change nothing: loaded, or none configured."""
+        return self._batcher is not None or self._load is None
+
+    def start(self) -> None:
+        """Begins to load on a thread of its own."""
+        threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
+
+    def _run_load(self) -> None:
+        _step_back()
+        if self._load is not None:
+            self._try_load(self._load)
+        if not self._is_closing.is_set():
+            self._on_ready()
+
+    def _try_load(self, load: Callable[[], Scorer]) -> None:
+        """Once, or until a scorer that was not there yet is."""
+        said, pause_s = None, FIRST_PAUSE_S
+        while not self._is_closing.is_set():
+            try:
+                scorer = _warm(load())
+                break
+            except UnavailableError as error:
+                if said != (said := str(error)):
+                    log.warning("calibrator_unavailable", reason=error.reason, error=said)
+                self._is_closing.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            except Exception as error:
+                self._absence = Confidence(None, Status.ERROR, "calibrator_failed")
+                log.error("calibrator_failed", error=str(error))
+                return
+        else:
+            return
+        self._take(scorer)
+
+    def _take(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        if self._is_closing.is_set():
+            _close(scorer)
+            return
+        self._batcher = Batcher(scorer, max_queue=self._max_queue)
+        log.info("calibrator_ready", calibrator=scorer.name)
+
+    def close(self) -> None:
+        self._is_closing.set()
+        if self._scorer is not None:
+            _close(self._scorer)
+        if self._batcher is not None:
+            self._batcher.close()
+        if self._arrivals is not None:
+            self._arrivals.close()
+            self._arrivals = None
+        self._images.close()
+
+    async def score(
+        self,
+        question: Callable[[], Question],
+        choices: Sequence[Choice],
+        model: str,
+        domain: str | None = None,
+        team: str | None = None,
+    ) -> list[Confidence]:
+        """One confidence for each choice; raises nothing.
+
+        `question` may raise NotScorableError; `model` is the name of the answering model. The
+        calibrator itself looks at no team.
+        """
+        if self._batcher is None:
+            return [self._absence] * len(choices)
+        try:
+            asked = question()
+            items = [_item(asked, choice.message, model, domain) for choice in choices]
+            if asked.images:
+                return await self._with_images(asked.images, items)
+            return [_confidence(ticket) for ticket in await self.tickets(items)]
+        except NotScorableError as error:
+            return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
+        except QueueFullError:
+            return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
+        except Exception as error:
+            log.error("score_failed", **described(error))
+            return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
+
+    async def _with_images(
+        self, parts: Sequence[ImagePart], items: Sequence[Item]
+    ) -> list[Confidence]:
+        """The same for a question with images; to get them counts as scoring, also in time.
+
+        Raises what `tickets` raises, and NotScorableError where they cannot be read or had.
+        """
+        if not self.reads_images:
+            if not self._images.may_be_ignored:
+                raise NotScorableError("image", "this calibrator reads text only")
+            return [_limited(_confidence(ticket)) for ticket in await self.tickets(items)]
+        try:
+            async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
+                for item in items:
+                    item.images = images
+                return [_confidence(ticket) for ticket in await self.tickets(items)]
+        except TimeoutError:
+            return [Confidence(None, Status.TIMEOUT, "deadline")] * len(items)
+
+    async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
+        """A ticket for each item; those that are not done when time is up are cancelled.
+
+        Raises QueueFullError, and CalibratorError where there is no scorer any more, or none yet.
+        """
+        if (batcher := self._batcher) is None:
+            raise CalibratorError("the scorer is not there")
+        arrivals = self._arrivals_here()
+        waiting = _Waiting(arrivals.loop, len(items))
+        tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
+        arrivals.wake_soon(batcher)
+        self._deadlines.add(waiting, arrivals.loop)
+        try:
+            if items:
+                await waiting.over
+            return tickets
+        finally:
+            self._deadlines.discard(waiting)
+            for ticket in tickets:
+                if not ticket.is_done:
+                    ticket.cancel()  # nobody waits any longer
+                    ticket.item.images = ()  # for it may stay in the queue for a while
+                    ticket.item.tool_use = None
+
+    def _arrivals_here(self) -> _Arrivals:
+        loop = asyncio.get_running_loop()
+        if self._arrivals is None or self._arrivals.loop is not loop:
+            if self._arrivals is not None:
+                self._arrivals.close()
+            self._arrivals = _Arrivals(loop)
+        return self._arrivals
+
+
+def _item(
+    asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
+) -> Item:
+    if (beyond := unread_part(message)) is not None:
+        raise NotScorableError(beyond, "an answer that is more than text and known calls")
+    try:
+        text = message_text(message)
+    except ValueError as error:
+        raise NotScorableError("content", str(error)) from error
+    return Item(asked.text, text, model, None, domain, (), asked.tool_use(message))
+
+
+def _step_back() -> None:
+    """Lets the event loop go first where threads share a core: the thread that calls, and those
+    that it starts, the scorer's among them, get a lower priority. Without it the loop of a process
+    on one core has a third of its throughput while scores queue, with it two thirds or more.
+    """
+    if sys.platform == "linux":  # elsewhere it would be the whole process's
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
+            os.setpriority(os.PRIO_PROCESS, thread, niceness)
+
+
+def _warm(scorer: Scorer) -> Scorer:
+    """The same; its first pass, the slowest, is over."""
+    try:
+        scorer.score_batch([Item("warm-up", "warm-up")])
+    except BaseException:
+        _close(scorer)
+        raise
+    return scorer
+
+
+def _close(scorer: Scorer) -> None:
+    """Ends what a scorer over HTTP has open."""
+    if (close := getattr(scorer, "close", None)) is not None:
+        close()
+
+
+class _Waiting:
+    """A request that waits for so many scores; `over` is done when they are there or time is up."""
+
+    __slots__ = ("missing", "over")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        self.missing = count
+        self.over: asyncio.Future[None] = loop.create_future()
+
+    def __call__(self) -> None:
+        """Time is up, or all are there."""
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class _Arrivals:
+    """The way to the scorer's thread and back: one wake-up each for all that happens at a time.
+
+    The way back is a pipe, for the reason that `calibrator.Batcher` sleeps at one.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._arrived: deque[_Waiting] = deque()  # once for each score
+        self._is_coming = False
+        self._is_waking = False
+        self._ear, self._mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+        loop.add_reader(self._ear, self._tell)
+
+    def wake_soon(self, batcher: Batcher) -> None:
+        """Wakes the scorer once the loop has run what is ready, for all that was submitted."""
+        if not self._is_waking:
+            self._is_waking = True
+            self.loop.call_soon(self._wake, batcher)
+
+    def _wake(self, batcher: Batcher) -> None:
+        self._is_waking = False
+        batcher.wake()
+
+    def report(self, ticket: Ticket) -> None:
+        """From any thread."""
+        self._arrived.append(ticket.owner)
+        if not self._is_coming:
+            self._is_coming = True
+            with contextlib.suppress(OSError):  # closed; nobody waits
+                os.write(self._mouth, b"!")
+
+    def _tell(self) -> None:
+        os.read(self._ear, 1)  # hardly ever more: two scorer's threads may see nobody coming
+        self._is_coming = False  # first, so that what is reported from now on wakes again
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        arrived = self._arrived
+        while arrived:
+            waiting = arrived.popleft()
+            waiting.missing -= 1
+            if not waiting.missing:
+                waiting()
+
+    def close(self) -> None:
+        """What has arrived is still told; nothing may arrive any more."""
+        self._is_coming = True  # so that nothing is written
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.remove_reader(self._ear)
+        os.close(self._ear)
+        os.close(self._mouth)
+        self._hand_out()
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """A foreign error's message may hold the text that was to be scored, so it is left out."""
+    message = {"error": str(error)} if isinstance(error, CalibratorError) else {}
+    return {**message, "kind": type(error).__name__}
+
+
+_OF_ENGINES = {"engine_timeout": Status.TIMEOUT, "engine_busy": Status.SKIPPED}
+
+
+def _absence(error: BaseException) -> Confidence:
+    """What stands for a confidence that the scorer failed to give."""
+    if isinstance(error, UnavailableError):  # which its engine has told
+        return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
+    if isinstance(error, NotScorableError):
+        return Confidence(None, Status.NOT_SUPPORTED, error.reason)
+    log.error("score_failed", **described(error))
+    return Confidence(None, Status.ERROR, "scorer_failed")
+
+
+def _confidence(ticket: Ticket) -> Confidence:
+    if not ticket.is_done:
+        return Confidence(None, Status.TIMEOUT, "deadline")
+    if ticket.error is not None:
+        return _absence(ticket.error)
+    if (score := ticket.score) is None:
+        return Confidence(None, Status.ERROR, "scorer_closed")
+    if not 0 <= score.confidence <= 1:  # nor is NaN
+        log.error("score_failed", error=f"{score.confidence} is no probability")
+        return Confidence(None, Status.ERROR, "scorer_failed")
+    status = Status.TRUNCATED if score.is_truncated else Status.SCORED
+    return Confidence(score.confidence, status, because=score.because)
+
+
+def _limited(found: Confidence) -> Confidence:
+    """A confidence of a question whose images nobody looked at."""
+    if found.value is None:
+        return found
+    return replace(found, status=Status.TRUNCATED, reason="image")

@@ -1,0 +1,3 @@
+"""The scoring server: one calibrator for several proxies."""
+
+__all__ = ["app"]

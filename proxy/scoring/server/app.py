@@ -1,0 +1,274 @@
+"""The scoring server: one calibrator for several processes, over HTTP
+(`proxy/scoring/engines/protocol.py` has its words).
+
+    pinocchio serve --scorer-only --config proxy.yaml
+
+It reads `calibrator`, `scorer.token` and `limits.max_body` of the configuration and has the proxy's
+own queue, deadline and HTTP server; it knows no upstream, no policy and no store. A recalibration
+of the deployment is applied by those who ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+import uvicorn
+
+from calibrator import (
+    CalibratorError,
+    Item,
+    NotScorableError,
+    QueueFullError,
+    Score,
+    Scorer,
+    Ticket,
+)
+from proxy.config.engines import ScoringServer
+from proxy.config.sections import NO_CALIBRATOR, Config, find_config
+from proxy.config.setup import load_store_config
+from proxy.errors import (
+    BodyTooLargeError,
+    ExitStatus,
+    InvalidKeyError,
+    NotFoundError,
+    ProxyError,
+    RateLimitedError,
+    StartupError,
+)
+from proxy.gate.host_check import check_local, is_loopback
+from proxy.listener.endpoint import Endpoint, send_reply
+from proxy.listener.logs import configure_logs
+from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
+from proxy.scoring.engines.protocol import (
+    DEADLINE,
+    LOADING,
+    SCORE_PATH,
+    SCORER_PATH,
+    Failure,
+    read_items,
+    scores_body,
+)
+from proxy.scoring.loader import check_calibrator, scorer_loader
+from proxy.scoring.scoring import Scoring, described
+from proxy.wire.headers import Headers, header
+from proxy.wire.http import CLIENT, JSON, Receive, Reply, Request, Scope, Send, error_reply
+
+log = structlog.get_logger(__name__)
+
+BUSY_S = 1.0  # what a client is told to wait where the queue is full
+PROBES = ("/livez", "/readyz")  # of whoever runs the server; they need no token
+IMAGE = Failure("image", "the question has an image; this calibrator reads text only")
+
+
+class NotReadyError(ProxyError):
+    """The calibrator is loading, or could not be loaded."""
+
+    status, type, code = 503, "server_error", LOADING
+
+
+class ScoresItems(Protocol):
+    """What stands before the calibrator: `Scoring`, or another queue in its place."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def reads_images(self) -> bool: ...
+    @property
+    def reads_tool_use(self) -> bool: ...
+    @property
+    def is_ready(self) -> bool: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    async def tickets(self, items: Sequence[Item]) -> list[Ticket]: ...
+
+
+class ScoringApp:
+    """The ASGI application."""
+
+    def __init__(self, config: Config, scoring: ScoresItems, *, is_open: bool) -> None:
+        self._scoring = scoring
+        self._token = config.scorer.token.get_secret_value()
+        self._is_open = is_open and not self._token
+        self._max_items = config.calibrator.max_queue
+        self._endpoints = {
+            route: Endpoint(handler, max_body=config.limits.max_body)
+            for route, handler in {
+                ("GET", "/livez"): self._live,
+                ("GET", "/readyz"): self._ready,
+                ("GET", SCORER_PATH): self._scorer,
+                ("POST", SCORE_PATH): self._score,
+            }.items()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+            return
+        try:
+            self._admit(scope["path"], scope["headers"])
+            endpoint = self._endpoint(scope["method"], scope["path"])
+        except ProxyError as error:
+            await send_reply(error_reply(error), scope, send)
+            return
+        if CLIENT in scope:
+            scope[CLIENT].note_known()
+        await endpoint(scope, receive, send)
+
+    def _endpoint(self, method: str, path: str) -> Endpoint:
+        if (endpoint := self._endpoints.get((method, path))) is None:
+            text = f"a scoring server has nothing at {method} {path}"
+            raise NotFoundError(text, code="unknown_url")
+        return endpoint
+
+    def _admit(self, path: str, headers: Headers) -> None:
+        """Raises InvalidKeyError, HostNotAllowedError."""
+        if self._is_open:
+            check_local(headers, "while the scoring server has no token")
+        if not self._token or path in PROBES:
+            return
+        presented = (header(headers, b"authorization") or "").removeprefix("Bearer ")
+        if not hmac.compare_digest(presented.encode(), self._token.encode()):
+            raise InvalidKeyError("the request presents no token of this scoring server")
+
+    async def _live(self, _: Request) -> Reply:
+        return Reply(200, JSON, b'{"status":"ok"}')
+
+    async def _ready(self, _: Request) -> Reply:
+        is_ready = self._scoring.is_ready
+        facts = {"status": "ok" if is_ready else "loading", "calibrator": self._scoring.name}
+        return Reply(200 if is_ready else 503, JSON, json.dumps(facts).encode())
+
+    async def _scorer(self, _: Request) -> Reply:
+        facts = {
+            "calibrator": self._name(),
+            "reads_images": self._scoring.reads_images,
+            "reads_tool_use": self._scoring.reads_tool_use,
+        }
+        return Reply(200, JSON, json.dumps(facts).encode())
+
+    def _name(self) -> str:
+        if (name := self._scoring.name) is None:
+            raise NotReadyError("the calibrator is not loaded; /readyz tells when, and the log why")
+        return name
+
+    async def _score(self, request: Request) -> Reply:
+        name, items = self._name(), read_items(request.body)
+        if len(items) > self._max_items:
+            text = f"{len(items)} items, {self._max_items} are allowed (calibrator.max_queue)"
+            raise BodyTooLargeError(text)
+        results = await self._results(items)
+        log.info(
+            "scored",
+            items=len(items),
+            failed=sum(isinstance(result, Failure) for result in results),
+            ms=round((time.perf_counter() - request.started) * 1_000, 1),
+        )
+        return Reply(200, JSON, scores_body(name, results))
+
+    async def _results(self, items: Sequence[Item]) -> list[Score | Failure]:
+        """One for each item; a text calibrator is not shown a question without its images."""
+        is_shown = [self._scoring.reads_images or not item.images for item in items]
+        try:
+            shown = [item for item, is_it in zip(items, is_shown, strict=True) if is_it]
+            tickets = iter(await self._scoring.tickets(shown))
+        except QueueFullError as error:
+            log.warning("queue_full", items=len(items))
+            raise RateLimitedError(f"the queue is full: {error}", BUSY_S) from error
+        except CalibratorError as error:
+            raise NotReadyError(str(error)) from error
+        return [_result(next(tickets)) if is_it else IMAGE for is_it in is_shown]
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._scoring.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await asyncio.to_thread(self._scoring.close)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def _result(ticket: Ticket) -> Score | Failure:
+    """What is told of one item; the words of a foreign error may hold its text."""
+    if not ticket.is_done:
+        return Failure(DEADLINE, "time was up")
+    error = ticket.error
+    if isinstance(error, NotScorableError):
+        return Failure(error.reason, str(error))
+    if error is not None:
+        log.error("score_failed", **described(error))
+        return Failure("scorer_failed", f"the calibrator failed ({type(error).__name__})")
+    if (score := ticket.score) is None:
+        return Failure("scorer_closed", "the scoring server is stopping")
+    if not (0 <= score.score <= 1 and 0 <= score.confidence <= 1):  # nor is NaN
+        log.error("score_failed", error=f"{score} is no probability")
+        return Failure("scorer_failed", "the calibrator gave no probability")
+    return score
+
+
+def check_scoring_server(config: Config, host: str) -> None:
+    """Refuses what could not work or would not be safe; raises StartupError."""
+    calibrator = config.calibrator
+    if not is_loopback(host) and not config.scorer.token.get_secret_value():
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"listening on {host} without a token, the scoring server would score for everyone who "
+            "reaches this port; set scorer.token in proxy.yaml (or PINOCCHIO_SCORER_TOKEN), or "
+            "listen on 127.0.0.1",
+        )
+    problem = None
+    if calibrator.checkpoint == NO_CALIBRATOR:
+        problem = "'checkpoint: none' leaves a scoring server nothing to score with"
+    elif isinstance(calibrator.engine, ScoringServer):
+        problem = "a scoring server that asks another one is of no use; remove calibrator.engine"
+    elif calibrator.recalibration is not None:
+        problem = (
+            "calibrator.recalibration is for the proxies that ask a scoring server; remove it here"
+        )
+    if problem:
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, problem)
+
+
+def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Runs one scoring server until it is told to stop; raises StartupError before it listens."""
+    config = load_store_config(path)
+    check_scoring_server(config, host)
+    check_calibrator(config.calibrator, find_config(path))
+    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
+    listening = bind(host, port)
+    app = scoring_app(config, is_open=is_loopback(host), on_ready=settle_memory)
+    url = url_of(*listening.getsockname()[:2]).removesuffix("/v1")
+    who = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
+    say(f"Scoring server listens on {url}")
+    say(f"  calibrator {config.calibrator.summary} (loading), {who}")
+    uvicorn.Server(server_settings(app, config)).run(sockets=[listening])
+
+
+def scoring_app(
+    config: Config,
+    *,
+    load: Callable[[], Scorer] | None = None,
+    is_open: bool = True,
+    on_ready: Callable[[], None] = lambda: None,
+) -> ScoringApp:
+    """The application; `load` replaces the configured calibrator."""
+    scoring = Scoring(
+        load or scorer_loader(config.calibrator),
+        timeout_s=config.calibrator.timeout_s,
+        max_queue=config.calibrator.max_queue,
+        on_ready=on_ready,
+    )
+    return ScoringApp(config, scoring, is_open=is_open)

@@ -1,0 +1,255 @@
+"""Starting and running one proxy, in reading order: check, bind, say, serve.
+
+Mistakes a person makes at the start become one sentence and a named exit status.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+import uvicorn
+
+from policies import InvalidDocumentError, lint, load_document
+from proxy.app import create_app_of
+from proxy.config.sections import (
+    Config,
+)
+from proxy.config.setup import Setup, load_setup, problems_of, refusal_placed, unusable
+from proxy.desk.listening import bind_admin, check_admin
+from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
+from proxy.gate.host_check import is_loopback
+from proxy.listener.logs import configure_logs
+from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
+from proxy.policy_context.domains import NONE_PICKS, picks_curves
+from proxy.scoring.loader import calibrator_refusal_placed, check_calibrator, load_recalibration
+from proxy.store.chain.chain import KEY_VARIABLE, say_if_off
+from proxy.store.client_keys import KeyStore
+from proxy.store.database import open_engine
+from proxy.store.tables import path_of
+from proxy.upstreams.loops import check_upstreams
+from proxy.upstreams.policy_models import model_problems
+from proxy.upstreams.router import Router
+from proxy.upstreams.upstream_lines import upstream_lines
+
+if TYPE_CHECKING:
+    from calibrator import Recalibration
+
+log = structlog.get_logger(__name__)
+
+PLACEHOLDER = "YOUR_KEY"  # for whoever pastes the invitation to fill in
+
+
+def reload_setup(
+    path: Path, policy: str | None, host: str, listening: tuple[str, int] | None = None
+) -> Setup:
+    """Reads the files of a proxy that is `listening` again; raises StartupError for what cannot be
+    used."""
+    try:
+        if load_document(path, env=os.environ).value is None:  # by accident: defaults may be laxer
+            raise StartupError(ExitStatus.UNUSABLE_INPUT, f"{path}: the file is empty")
+    except InvalidDocumentError as error:
+        raise unusable(error) from error
+    setup = load_setup(path, policy)
+    check_exposure(setup, host)
+    if listening is not None:
+        check_upstreams(setup.config, path, *listening)
+    check_models(setup)
+    check_keys(setup)
+    check_calibrator(setup.config.calibrator, setup.path)
+    return with_recalibration(setup)
+
+
+def check_exposure(setup: Setup, host: str) -> None:
+    """Refuses to lend an upstream key to everybody; raises StartupError."""
+    config = setup.config
+    if is_loopback(host) or config.needs_keys:
+        return
+    if any(upstream.lends_a_key for upstream in config.upstreams.values()):
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"listening on {host} with an upstream key and no client keys would lend the key to "
+            "everyone who reaches this port; give clients keys of their own ('keys: required' in "
+            "proxy.yaml, and `pinocchio keys create`), or listen on 127.0.0.1, or remove the key "
+            "so that clients send their own",
+        )
+
+
+def check_keys(setup: Setup) -> None:
+    """Client keys must name teams and policies that exist; raises StartupError."""
+    if not setup.config.needs_keys:
+        return
+    store = KeyStore(setup.config.store)
+    try:
+        problems = problems_of(store.all(), setup)
+    except StoreError as error:
+        raise StartupError(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+    finally:
+        store.close()
+    if problems:
+        advice = "; correct the configuration, or revoke the key with `pinocchio keys revoke ID`"
+        lines = "\n".join(problem + advice for problem in problems)
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, lines)
+    check_models(setup)  # the book has the policies of the keys by now
+
+
+def check_stored_keys(setup: Setup) -> None:
+    """As `check_keys`, where the store is there already: a check makes none."""
+    path = path_of(setup.config.store)
+    if path is None or path.exists():
+        check_keys(setup)
+
+
+def check_setup(setup: Setup, host: str) -> None:
+    """Refuses what could not work or would not be safe; raises StartupError."""
+    check_exposure(setup, host)
+    with refusal_placed(setup.path, "admin", "host"):
+        check_admin(setup.config.admin)
+    check_models(setup)
+    with refusal_placed(setup.path, "store"):
+        check_folder(setup.config.store)
+    check_calibrator(setup.config.calibrator, setup.path)
+
+
+def with_recalibration(setup: Setup) -> Setup:
+    """The setup with what its configuration corrects confidences with; raises StartupError."""
+    with calibrator_refusal_placed(setup.path, "recalibration"):
+        found = load_recalibration(setup.config.calibrator)
+    if text := without_domains(setup.config, found):
+        log.warning("recalibration_without_domains", hint=text)
+    return replace(setup, recalibration=found)
+
+
+def without_domains(config: Config, recalibration: Recalibration | None) -> str:
+    """A sentence about curves that no reply can get; empty where there are none."""
+    goes_by_domain = recalibration is not None and recalibration.by == "domain"
+    return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
+
+
+def check_models(setup: Setup) -> None:
+    """Every model that a policy has asked must have a route; raises StartupError."""
+    router = Router(setup.config)
+    if problems := [found for policy in setup.book for found in model_problems(policy, router)]:
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
+
+
+def serve(
+    path: Path | None, host: str, port: int, policy: str | None, say: Callable[[str], None]
+) -> None:
+    """Runs one proxy until it is told to stop; raises StartupError before it listens."""
+    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
+    setup = load_setup(path, policy)
+    check_setup(setup, host)
+    setup = with_recalibration(setup)
+    check_store(setup.config)
+    check_keys(setup)
+    is_unchained = say_if_off(setup.config.store)
+    listening = bind(host, port)
+    place: tuple[str, int] = listening.getsockname()[:2]
+    check_upstreams(setup.config, setup.path, *place)
+    admin, url = bind_admin(setup.config.admin), url_of(*place)
+
+    def say_try() -> None:
+        settle_memory()
+        for line in invitation(setup, url):
+            say(line)
+        for each in setup.book:
+            for warning in lint(each):  # only now: with a thousand rules it takes seconds
+                log.warning("policy_warning", policy=each.name, warning=str(warning))
+
+    reload = partial(reload_setup, setup.path, policy, host, place) if setup.path else None
+    app = create_app_of(
+        setup, on_ready=say_try, reload=reload, is_open=is_loopback(host), admin=admin
+    )
+    if reload is not None and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: app.reload())
+    settings = server_settings(app, setup.config)
+    for line in [
+        *greeting(setup, url),
+        *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
+    ]:
+        say(line)
+    if is_unchained:
+        say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
+    settle_memory()
+    uvicorn.Server(settings).run(sockets=[listening])
+
+
+def check_folder(store: str) -> None:
+    """A database in a file needs a folder that can be written to; raises StartupError."""
+    if path := path_of(store):
+        folder = path.resolve().parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise StartupError(
+                ExitStatus.STORE_UNAVAILABLE,
+                f"the store's folder {folder} does not exist or is not writable",
+            )
+
+
+def check_store(config: Config) -> None:
+    """The store must open before anything is promised to be held; raises StartupError."""
+    check_folder(config.store)
+    try:
+        open_engine(config.store).dispose()
+    except StoreError as error:
+        raise StartupError(ExitStatus.STORE_UNAVAILABLE, error.message) from error
+
+
+def greeting(setup: Setup, url: str) -> list[str]:
+    """What is known at once: where it listens, which calibrator, policy and upstreams."""
+    return [
+        f"Pinocchio Proxy listens on {url}",
+        f"  calibrator {setup.config.calibrator.summary} (loading), "
+        f"policy {setup.policy.name} ({setup.policy.mode}), "
+        f"configuration {setup.path or 'built in'}",
+        *(f"  {line}" for line in upstream_lines(setup.config, setup.path)),
+    ]
+
+
+def invitation(setup: Setup, url: str) -> list[str]:
+    """A line to paste, once there is a calibrator to answer it, and what its figure means."""
+    if (model := demo_model(setup.config)) is None:
+        return []
+    from proxy.upstreams.demo.demo import EMBEDDED_AUROC, first_question, rows
+
+    body = {"model": model, "messages": [{"role": "user", "content": first_question()}]}
+    quoted = json.dumps(body).replace("'", "'\\''")
+    key, whose = "", ""
+    if setup.config.needs_keys:
+        key = f" -H 'authorization: Bearer {PLACEHOLDER}'"
+        whose = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
+    lines = [
+        f"Ready. Try a question that the demo answers wrongly{whose}:",
+        f"  curl -si {url}/chat/completions -H 'content-type: application/json'{key} -d '{quoted}'",
+    ]
+    if setup.config.calibrator.summary != "embedded":
+        return lines
+    return [
+        *lines,
+        f"  On the demo's {len(rows())} answers the embedded calibrator ranks right above wrong "
+        f"with AUROC {EMBEDDED_AUROC:.2f}",
+        "  (0.5 is chance): it knows few facts, mostly how right answers look.",
+    ]
+
+
+def demo_model(config: Config) -> str | None:
+    """A model that the demo answers for, not always rightly; None where no route names one."""
+    if not any(upstream.demo for upstream in config.upstreams.values()):
+        return None
+    from proxy.upstreams.demo.demo import STRONG
+
+    router = Router(config)
+    for name in ("demo", *router.local_models):
+        with suppress(UnknownModelError):
+            if name != STRONG and config.upstreams[router.name_for(name)].demo:
+                return name
+    return None

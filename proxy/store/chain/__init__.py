@@ -1,0 +1,3 @@
+"""A chain of HMACs over the record, which shows whoever changed it later."""
+
+__all__ = ["chain", "verification"]

@@ -1,0 +1,293 @@
+"""A chain of HMACs over what is recorded: whoever changes a row later cannot make it fit again.
+
+Each batch of exchanges and each turn of the review queue, of verdicts, certificates and client keys
+appends an entry, in the transaction of the change itself. An entry `covers` rows, each by a digest;
+its `mac` binds them to the entry before:
+
+    digest = SHA-256(covers)        mac = HMAC-SHA-256(key, [sequence, at, kind, table, digest,
+                                                             previous mac])
+
+The first entry is followed by some that cover the rows that were there before it. What a running
+proxy has written last it knows: where that is gone from the database, the log says so, and the next
+entry does, in the chain itself. The key is `PINOCCHIO_CHAIN_KEY`, else for
+SQLite a random one in a file beside the database; PostgreSQL without a key has no chain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import sqlalchemy as sa
+import structlog
+
+from proxy.store.tables import metadata, path_of
+
+log = structlog.get_logger(__name__)
+
+KEY_VARIABLE: Final = "PINOCCHIO_CHAIN_KEY"
+BEGUN, FORGOTTEN = "begun", "forgotten"
+FOUND: Final = "found"  # of rows that were there before the chain
+CUT: Final = "cut"  # in place of entries that a running proxy knew
+BOUND: Final = "bound"  # in the first entry: rows from before it are covered
+_FOUND_AT_ONCE: Final = 500
+_WRITTEN: Final = "pinocchio_audit_head"  # of a connection's transaction, until it is committed
+CHAINED: Final = (
+    *("exchanges", "held_replies", "verdicts", "feedback"),
+    *("withdrawn_grants", "client_keys"),
+)
+_DIGITS: Final = 32  # of a row's digest, in hex
+_LOCK: Final = 0x70696E6F6D  # of PostgreSQL, from reading the last entry to the commit
+_OPTION: Final = "audit_chain"
+
+audit_chain = sa.Table(
+    "audit_chain",
+    metadata,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),  # 1, 2, 3 ..
+    sa.Column("at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("kind", sa.String, nullable=False),  # what happened
+    sa.Column("of", sa.String, nullable=False),  # the table
+    sa.Column("covers", sa.Text, nullable=False),  # JSON: digests of rows by primary key
+    sa.Column("digest", sa.String, nullable=False),
+    sa.Column("previous", sa.String, nullable=False),
+    sa.Column("mac", sa.String, nullable=False),
+)
+_last = sa.select(audit_chain.c.sequence, audit_chain.c.mac)
+_last = _last.order_by(audit_chain.c.sequence.desc()).limit(1)
+
+
+class Chain:
+    """The chain of one database; connections of its engine know it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._key: bytes | None = None
+        self._known: tuple[int, str] | None = None  # the last entry that was written here
+
+    def attach(self, engine: sa.Engine) -> None:
+        engine.update_execution_options(**{_OPTION: self})
+        sa.event.listen(engine, "commit", self._committed)
+        sa.event.listen(engine, "rollback", lambda connection: connection.info.pop(_WRITTEN, None))
+
+    def _committed(self, connection: sa.Connection) -> None:
+        if (head := connection.info.pop(_WRITTEN, None)) is not None:
+            self._known = head
+
+    def append(self, connection: sa.Connection, kind: str, of: str, covers: bytes) -> None:
+        """Adds an entry, last in a transaction that has written something."""
+        if (key := self._its_key()) is None:
+            return
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        last = connection.execute(_last).one_or_none()
+        sequence, previous = (last.sequence, last.mac) if last else (0, "")
+        for each_kind, each_of, each_covers in self._entries(connection, last, kind, of, covers):
+            sequence += 1
+            values = {
+                "sequence": sequence,
+                "at": time.time(),
+                "kind": each_kind,
+                "of": each_of,
+                "covers": each_covers.decode(),
+                "digest": hashlib.sha256(each_covers).hexdigest(),
+                "previous": previous,
+            }
+            previous = mac_of(key, values)
+            connection.execute(audit_chain.insert().values(**values, mac=previous))
+        connection.info[_WRITTEN] = sequence, previous
+
+    def _entries(
+        self, connection: sa.Connection, last: Any, kind: str, of: str, covers: bytes
+    ) -> Iterator[tuple[str, str, bytes]]:
+        """What is added for a change: kind, table and rows."""
+        if (lost := self._lost(connection, last)) is not None:
+            log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
+            if last is not None:
+                yield CUT, "", orjson.dumps({"after": lost})
+        if last is None:
+            told = {BOUND: True} | ({"after": lost} if lost is not None else {})
+            yield BEGUN, "", orjson.dumps(told)
+            yield from _there_before(connection, of, orjson.loads(covers))
+        yield kind, of, covers
+
+    def _lost(self, connection: sa.Connection, last: Any) -> str | None:
+        """The entry that was written here last, where the database has it no more."""
+        known = self._known
+        if known is None or (last is not None and (last.sequence, last.mac) == known):
+            return None
+        sequence, mac = known
+        its = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
+        return None if connection.execute(its).scalar() == mac else f"{sequence}:{mac}"
+
+    def _its_key(self) -> bytes | None:
+        if self._key is None:
+            self._key = chain_key(self._url, make=True)
+            if self._key is None:
+                _say_off(self._url)
+        return self._key
+
+
+def note_change(
+    connection: sa.Connection, kind: str, table: sa.Table, *which: sa.ColumnElement[bool]
+) -> None:
+    """Notes rows as they are after a change, in its transaction and as the last of it."""
+    if chain := connection.get_execution_options().get(_OPTION):
+        rows = connection.execute(sa.select(table).where(*which)).all()
+        chain.append(connection, kind, table.name, covered(table, rows))
+
+
+def note_rows(
+    connection: sa.Connection, kind: str, table: sa.Table, rows: Iterable[Sequence[Any]]
+) -> None:
+    """As `note_change`, for rows that are known: one value for each column."""
+    if chain := connection.get_execution_options().get(_OPTION):
+        chain.append(connection, kind, table.name, covered(table, rows))
+
+
+def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> None:
+    """Notes that rows were deleted whose primary key is less than `before`, as their time came."""
+    if chain := connection.get_execution_options().get(_OPTION):
+        chain.append(connection, FORGOTTEN, table.name, orjson.dumps({"before": before}))
+
+
+# --- what an entry says --------------------------------------------------------------------------
+
+
+def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
+    told = [entry[name] for name in ("sequence", "at", "kind", "of", "digest", "previous")]
+    return hmac.new(key, orjson.dumps(told), hashlib.sha256).hexdigest()
+
+
+def covered(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
+    """The digests of rows by their primary keys, as JSON."""
+    key = _place_of_key(table)
+    return orjson.dumps({str(row[key]): digest_of(table, row) for row in rows})
+
+
+def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
+    """Of a row's values in the order of the table's columns.
+
+    What is null or the database's default does not count, so that columns can be added.
+    """
+    told = {
+        name: value if convert is None else convert(value)
+        for (name, convert, default), value in zip(_shape(table), row, strict=True)
+        if value is not None and value != default
+    }
+    return hashlib.sha256(orjson.dumps(told)).hexdigest()[:_DIGITS]
+
+
+@lru_cache
+def _shape(table: sa.Table) -> list[tuple[str, Callable[[Any], Any] | None, Any]]:
+    """For each column its name, what makes one value of several that are stored as one, and its
+    default."""
+    converts: dict[type, Callable[[Any], Any]] = {bool: bool, float: float, bytes: _hashed}
+    return [
+        (
+            str(column.name),
+            converts.get(column.type.python_type),
+            column.server_default.arg
+            if isinstance(column.server_default, sa.DefaultClause)
+            else None,
+        )
+        for column in table.columns
+    ]
+
+
+@lru_cache
+def _place_of_key(table: sa.Table) -> int:
+    [key] = table.primary_key.columns
+    return [*table.columns].index(key)
+
+
+def _hashed(value: bytes) -> str:
+    return hashlib.sha256(value).hexdigest()
+
+
+def _there_before(
+    connection: sa.Connection, of: str, covers: Mapping[str, str]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Entries that cover the rows of all tables, but for those of `of` that are covered anyway."""
+    from proxy.store.tables import all_tables  # which imports this module
+
+    for name in CHAINED:
+        table = all_tables().tables[name]
+        [key], last = table.primary_key.columns, None
+        while True:
+            query = sa.select(table).order_by(key).limit(_FOUND_AT_ONCE)
+            rows = connection.execute(query if last is None else query.where(key > last)).all()
+            if not rows:
+                break
+            last = rows[-1][_place_of_key(table)]
+            fresh = [
+                row for row in rows if name != of or str(row[_place_of_key(table)]) not in covers
+            ]
+            if fresh:
+                yield FOUND, name, covered(table, fresh)
+
+
+# --- the key -------------------------------------------------------------------------------------
+
+
+def chain_key(url: str, *, make: bool = False) -> bytes | None:
+    """The key of the chain; None where there is none, unless it can be made."""
+    if told := os.environ.get(KEY_VARIABLE):
+        return told.encode()
+    if (path := path_of(url)) is None:
+        return None
+    beside = key_file(path)
+    if make:
+        _make(beside)
+    try:
+        return beside.read_bytes().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def say_if_off(url: str) -> bool:
+    """Whether the database has no chain, for want of a key; the log says so, once."""
+    if path_of(url) is not None or chain_key(url) is not None:
+        return False
+    _say_off(url)
+    return True
+
+
+def key_file(path: Path) -> Path:
+    return path.with_name(path.name + ".chain-key")
+
+
+def has_key_file(url: str) -> bool:
+    """Whether there is a key beside the database, which is made for its first entry."""
+    path = path_of(url)
+    return path is not None and key_file(path).exists()
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, by the first of several processes, readable by this user alone."""
+    if path.exists():
+        return
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+@lru_cache
+def _say_off(url: str) -> None:
+    """Once for each database."""
+    log.warning(
+        "audit_chain_off", hint=f"set {KEY_VARIABLE}: PostgreSQL has no place for a key of its own"
+    )

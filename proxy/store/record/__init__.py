@@ -1,0 +1,3 @@
+"""The record of exchanges: written in batches, read by pages and commands."""
+
+__all__ = ["exported", "facts", "reader", "statistics", "writer"]

@@ -1,0 +1,214 @@
+"""The record of exchanges: one row each, written in batches by a thread of its own.
+
+A reply never waits for its row. The queue is bounded: rows beyond it, and rows that the database
+refuses, are shed and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
+from types import NoneType
+from typing import Any, Final
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.chain.chain import note_rows
+from proxy.store.database import cause, open_engine, storable
+from proxy.store.reviews.polls import Poll, put_polls
+from proxy.store.tables import metadata
+
+log = structlog.get_logger(__name__)
+
+exchanges = sa.Table(
+    "exchanges",
+    metadata,
+    sa.Column("request_id", sa.String, primary_key=True),
+    sa.Column("started_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("key_hash", sa.String, nullable=False),  # or the id of a client key of ours
+    sa.Column("path", sa.String, nullable=False),
+    sa.Column("upstream", sa.String),
+    sa.Column("model", sa.String),
+    sa.Column("is_stream", sa.Boolean, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),  # of HTTP, as the client got it
+    sa.Column("error", sa.String),  # our machine code
+    sa.Column("confidence", sa.Float),
+    sa.Column("confidence_status", sa.String),
+    sa.Column("reason", sa.String),
+    sa.Column("action", sa.String),  # what was carried out
+    sa.Column("would_action", sa.String),  # in shadow mode
+    sa.Column("policy", sa.String),  # policy/rule@version
+    sa.Column("calibrator", sa.String),
+    sa.Column("review_id", sa.String),
+    sa.Column("escalated_from", sa.String),
+    sa.Column("label", sa.String),  # of an annotated reply
+    sa.Column("total_ms", sa.Float, nullable=False),
+    sa.Column("overhead_ms", sa.Float, nullable=False),
+    sa.Column("score_ms", sa.Float),
+    sa.Column("calls", sa.String),  # JSON: each call, where a policy asked more than once
+    sa.Column("team", sa.String),
+    sa.Column("key", sa.String),  # the name that policies see
+    sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
+    sa.Column("facts", sa.String),  # that the policy went by, see facts.py
+    sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
+    sa.Column("score", sa.Float),  # what a recalibration made the confidence of
+    sa.Column("conversation", sa.String),  # a digest of how it was opened, see openings.py
+)
+conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
+"""Where an older version noted none, each exchange is one of its own."""
+is_first_request: Final = sa.or_(exchanges.c.upstream.is_not(None), exchanges.c.review_id.is_(None))
+"""Not a client that asks again for what is held: versions before `polls` recorded that as well."""
+TELL_EVERY_S = 10.0
+COLUMNS = tuple(exchanges.columns.keys())
+Row = tuple[Any, ...]
+"""One value for each of `COLUMNS`."""
+DAY_S: Final = 86_400
+
+
+def first_id(at: float) -> str:
+    """What no exchange from a time on, in seconds since the epoch, has an id before: ids begin with
+    the time, see `exchange.new_request_id`."""
+    return f"req_{max(0, int(at * 1_000)):012x}"
+
+
+ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
+_NAMES = tuple(f'"{name}"' for name in COLUMNS)
+
+
+@lru_cache(maxsize=1_024)
+def _insert(columns: tuple[int, ...], rows: int) -> str:
+    """The statement that inserts so many rows of these columns."""
+    one = f"({', '.join('?' * len(columns))})"
+    names = ", ".join(_NAMES[column] for column in columns)
+    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
+
+
+def by_columns(batch: list[Row]) -> dict[tuple[int, ...], list[Row]]:
+    """The rows by the columns that are not null in them: a null costs as much as a value."""
+    alike: defaultdict[tuple[type, ...], list[Row]] = defaultdict(list)
+    for row in batch:
+        alike[tuple(map(type, row))].append(row)
+    grouped: defaultdict[tuple[int, ...], list[Row]] = defaultdict(list)
+    for types, rows in alike.items():
+        grouped[tuple(n for n, type_ in enumerate(types) if type_ is not NoneType)] += rows
+    return grouped
+
+
+def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
+    """The rows in lists of 128, 64, 32 .. 1: few statements, each prepared once for good."""
+    start, size = 0, ROWS_AT_ONCE
+    while size:
+        while len(batch) - start >= size:
+            yield batch[start : start + size]
+            start += size
+        size //= 2
+
+
+def _put(connection: sa.Connection, batch: list[Row]) -> None:
+    """In as few steps as a database knows; raises SQLAlchemyError, StoreError, ValueError."""
+    if connection.dialect.name == "sqlite":
+        for columns, alike in by_columns(batch).items():
+            values = map(itemgetter(*columns), alike)
+            for rows in in_powers([*values]):
+                connection.exec_driver_sql(_insert(columns, len(rows)), tuple(chain(*rows)))
+        return
+    psycopg: Any = connection.connection
+    try:
+        with (
+            psycopg.cursor() as cursor,
+            cursor.copy(f"COPY {exchanges.name} ({', '.join(_NAMES)}) FROM STDIN") as copy,
+        ):
+            for row in batch:
+                copy.write_row(row)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise StoreError(cause(error)) from error
+
+
+class Records:
+    """Opened at start; `add` may be called from the event loop and never waits."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_queue: int = 50_000,
+        every_s: float = 0.2,
+        most_rows: int = 2_000,
+    ) -> None:
+        self._url = url
+        self._max_queue = max_queue
+        self._every_s = every_s
+        self._most_rows = most_rows
+        self._rows: deque[Row | Poll] = deque()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.shed = 0  # rows that were not written
+        self._told_at = -TELL_EVERY_S
+
+    def open(self) -> None:
+        """Creates the table where it is missing; raises StoreError."""
+        self._engine = open_engine(self._url, is_durable=False)
+        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
+        self._thread.start()
+
+    def add(self, row: Row | Poll) -> None:
+        """Queues a row, or a poll; sheds it when too many wait already."""
+        if len(self._rows) >= self._max_queue:
+            self._shed(1, "queue_full")
+            return
+        self._rows.append(row)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def close(self) -> None:
+        """Writes what is still queued and ends the thread."""
+        if self._thread is None:
+            return
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(timeout=10)
+        self._engine.dispose()
+        self._thread = None
+
+    def _run(self) -> None:
+        while not self._closing.is_set() or self._rows:
+            self._wake.wait()
+            self._closing.wait(self._every_s)  # what comes meanwhile shares the transaction
+            self._wake.clear()
+            while self._rows:
+                batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
+                self._write(batch)
+
+    def _write(self, batch: list[Row | Poll]) -> None:
+        """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
+        again = [each for each in batch if isinstance(each, Poll)]
+        rows = [tuple(map(storable, each)) for each in batch if not isinstance(each, Poll)]
+        try:
+            with self._engine.begin() as connection:
+                if again:
+                    put_polls(connection, again)
+                if rows:
+                    _put(connection, rows)
+                    note_rows(connection, "recorded", exchanges, rows)
+        except (SQLAlchemyError, StoreError, ValueError) as error:
+            if len(batch) == 1:
+                self._shed(1, cause(error))
+                return
+            for row in batch:
+                self._write([row])
+
+    def _shed(self, count: int, reason: str) -> None:
+        """Counts; a flood of lost rows is no flood of lines."""
+        self.shed += count
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            log.error("records_shed", count=self.shed, reason=reason)

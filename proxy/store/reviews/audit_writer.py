@@ -1,0 +1,134 @@
+"""Audited replies on their way into the queue: written by a thread, which no reply waits for.
+
+What waits is bounded by count and bytes, and so is what is open in the queue: an audit beyond that
+is shed and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.chain.chain import note_change
+from proxy.store.database import LazyEngine, cause
+from proxy.store.reviews.events import noted, review_events
+from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, row_of
+from proxy.store.tables import metadata
+
+log = structlog.get_logger(__name__)
+
+held_replies = metadata.tables["held_replies"]
+TELL_EVERY_S = 10.0
+JOIN_S = 10.0
+AT_ONCE = 50  # rows in a transaction, for which others that write wait
+
+
+class _Drawn(NamedTuple):
+    reply: HeldReply
+    max_open: int  # as its configuration has it
+
+
+class AuditWriter:
+    """Opens the store and starts its thread with the first reply that is drawn.
+
+    At most `max_queue` replies of `max_bytes` together wait to be written. `add` may be called from
+    the event loop and never waits.
+    """
+
+    def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
+        self._max_queue = max_queue
+        self._max_bytes = max_bytes
+        self._waiting: deque[_Drawn] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()  # of the two above
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self._engine = LazyEngine(url)
+        self._told_at = -TELL_EVERY_S
+        self.shed = 0  # audits that were drawn and not written
+
+    def add(self, drawn: HeldReply, max_open: int) -> None:
+        """Queues a reply; sheds it when too many wait already, here or, `max_open`, for a label."""
+        size = _size(drawn)
+        with self._lock:
+            is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
+            if not is_full:
+                self._waiting.append(_Drawn(drawn, max_open))
+                self._bytes += size
+        if is_full:
+            self._note_shed(1, "queue_full")
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="audits", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Writes what is still queued and ends the thread."""
+        if self._thread is None:
+            return
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(timeout=JOIN_S)
+        self._thread = None
+        self._engine.close()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                batch = list(self._waiting)
+                self._waiting.clear()
+                self._bytes = 0
+            for start in range(0, len(batch), AT_ONCE):
+                self._write(batch[start : start + AT_ONCE])
+            if not batch and self._is_closing:
+                return
+            if self._is_closing:
+                self._wake.set()
+
+    def _write(self, batch: list[_Drawn]) -> None:
+        try:
+            with self._engine.get().begin() as connection:
+                taken = connection.execute(_count_open()).scalar_one()
+                room = max(0, batch[-1].max_open - taken)
+                if kept := [row_of(each.reply) for each in batch[:room]]:
+                    connection.execute(held_replies.insert(), kept)
+                    notes = [noted(row["id"], HELD, row["created_at"]) for row in kept]
+                    connection.execute(review_events.insert(), notes)
+                    written = held_replies.c.id.in_([row["id"] for row in kept])
+                    note_change(connection, "drawn", held_replies, written)
+        except (SQLAlchemyError, StoreError) as error:
+            self._note_shed(len(batch), cause(error))
+            return
+        if len(batch) > room:
+            self._note_shed(len(batch) - room, "audit.max_open")
+
+    def _note_shed(self, count: int, reason: str) -> None:
+        """Counts; a flood of lost audits is no flood of lines."""
+        self.shed += count
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            log.error("audits_shed", count=self.shed, reason=reason)
+
+
+def _count_open() -> sa.Select[Any]:
+    open_ones = sa.select(sa.func.count()).select_from(held_replies)
+    return open_ones.where(
+        held_replies.c.state == HELD,
+        held_replies.c.kind == AUDIT,
+        held_replies.c.expires_at > time.time(),
+    )
+
+
+def _size(drawn: HeldReply) -> int:
+    return len(drawn.reply) + len(drawn.request or b"") + 4 * len(drawn.question)

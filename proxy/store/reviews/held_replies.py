@@ -1,0 +1,306 @@
+"""Held replies, and those drawn to be audited: what people are asked to review.
+
+A held reply is written before the client hears that it is held; whoever releases it may do so
+from another process (`pinocchio reviews`). The bytes kept are those that upstream sent. Replies
+that call tools are bound to the request that they answer, see `proxy/holds/binding.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError, TooManyHeldError
+from proxy.store.chain.chain import note_change
+from proxy.store.client_keys import client_keys
+from proxy.store.database import cause, open_async_engine, open_engine, storable
+from proxy.store.reviews.bound_replies import BoundReplies
+from proxy.store.reviews.events import happened, noted, review_events
+from proxy.store.tables import metadata, place_of
+from proxy.wire.caller import ANYONE, Caller
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+HOLD, AUDIT = "hold", "audit"
+HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
+STATES = (HELD, RELEASED, REJECTED, EXPIRED)
+OPEN = "open"  # how people and programs call what is stored as HELD
+STATE_NAMES = (OPEN, RELEASED, REJECTED, EXPIRED)
+_SPELLINGS = {OPEN: HELD, "waits": HELD, "waiting": HELD}  # older ones too
+BLOCKED = "blocked"  # no state, but what an expired reply may come to
+ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
+EXPIRED_AT_ONCE = 200  # other writers come in between
+COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
+IN_ALL = "limits.max_held"
+MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
+
+_held = sa.Table(
+    "held_replies",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("key_hash", sa.String, nullable=False),  # of the key that asked; only it may fetch
+    sa.Column("state", sa.String, nullable=False, index=True),
+    sa.Column("queue", sa.String, nullable=False),
+    sa.Column("model", sa.String, nullable=False),
+    sa.Column("policy", sa.String, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=True),
+    sa.Column("calibrator", sa.String, nullable=True),
+    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("reply", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
+    sa.Column("expires_at", sa.Float, nullable=False),
+    sa.Column("decided_at", sa.Float, nullable=True),
+    sa.Column("on_expiry", sa.String, nullable=False, server_default="reject"),
+    sa.Column("request_digest", sa.String, nullable=True, index=True),  # of a bound reply
+    sa.Column("rule_digest", sa.String, nullable=True),
+    sa.Column("calls", sa.Text, nullable=True),
+    sa.Column("taken_at", sa.Float, nullable=True),  # when a bound reply was first handed out
+    sa.Column("kind", sa.String, nullable=False, server_default=HOLD),
+    sa.Column("request_id", sa.String, nullable=True, index=True),  # of its exchange
+    sa.Column("team", sa.String, nullable=True),
+    sa.Column("path", sa.String, nullable=True),  # that was asked, after `/v1`
+    sa.Column("request", sa.LargeBinary, nullable=True),  # its body, as the client sent it
+    sa.Column("revised", sa.LargeBinary, nullable=True),  # what a reviewer wrote in its place
+    sa.Column("decided_by", sa.String, nullable=True),
+    sa.Column("note", sa.Text, nullable=True),
+    sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
+)
+held_replies = _held
+sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
+    "review_order",
+    *(_held.c.state, _held.c.confidence, _held.c.created_at, _held.c.id),
+    *(_held.c.queue, _held.c.team, _held.c.kind),
+)
+sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
+sa.Index("review_decided", _held.c.decided_at)
+sa.Index("held_of_key", _held.c.key_hash, _held.c.state)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReply:
+    """One reply that a policy holds; times are seconds since the epoch.
+
+    With `kind` AUDIT it is one that was delivered, drawn with probability `share` to be labelled.
+
+    A reply with a `request_digest` is bound to that request: `rule_digest` is the rule that held
+    it, `calls` its tool calls as `approvals.digest_of_calls` writes them.
+    """
+
+    id: str
+    key_hash: str
+    queue: str
+    model: str
+    policy: str
+    confidence: float | None
+    calibrator: str | None
+    question: str
+    reply: bytes
+    created_at: float
+    expires_at: float
+    state: str = HELD
+    decided_at: float | None = None
+    on_expiry: str = "reject"
+    request_digest: str | None = None
+    rule_digest: str | None = None
+    calls: str | None = None
+    taken_at: float | None = None
+    kind: str = HOLD
+    request_id: str | None = None
+    team: str | None = None
+    path: str | None = None
+    request: bytes | None = None
+    revised: bytes | None = None
+    decided_by: str | None = None
+    note: str | None = None
+    share: float | None = None
+
+    @property
+    def outgoing(self) -> bytes:
+        """What a client gets once it is released: the reviewer's words, or those of upstream."""
+        return self.reply if self.revised is None else self.revised
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether its content has been deleted, see `retention.py`."""
+        return not self.reply
+
+    @property
+    def is_bound(self) -> bool:
+        return self.request_digest is not None
+
+    @property
+    def standing(self) -> str:
+        """What it comes to now: its state, but for what time has changed.
+
+        Where nobody decided in time that is what the policy says. A bound reply that was released
+        and not taken in time has expired too: what was right to do then may not be now.
+        """
+        is_late = self.expires_at <= time.time()
+        if self.state == EXPIRED or (self.state == HELD and is_late):
+            return ON_EXPIRY[self.on_expiry]
+        is_stale = self.state == RELEASED and is_late and self.is_bound
+        return EXPIRED if is_stale and self.on_expiry != "deliver" else self.state
+
+
+class Store:
+    """Every method raises StoreError when the database cannot be used."""
+
+    def __init__(self, url: str, max_held: int = 100_000) -> None:
+        self.url = url
+        self._max_held = max_held
+        self._engine: AsyncEngine | None = None
+        self._is_open = False
+        self._bound = BoundReplies(url)
+        self._counted = 0, -COUNT_EVERY_S  # replies that wait, when, on the monotonic clock
+
+    async def open(self) -> None:
+        """Creates the file or the tables where they are missing."""
+        (await asyncio.to_thread(open_engine, self.url)).dispose()
+        self._is_open = True
+
+    async def aclose(self) -> None:
+        self._is_open = False
+        self._bound.close()
+        if self._engine is not None:
+            await self._engine.dispose()
+            self._engine = None
+
+    async def hold(self, held: HeldReply, caller: Caller = ANYONE) -> None:
+        """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
+        caller's key and team."""
+        row = row_of(held)
+        try:
+            async with self._opened().begin() as connection:
+                for most, waiting, whose in self._limits(caller):
+                    if (count := (await connection.execute(waiting)).scalar_one()) >= most:
+                        raise TooManyHeldError(f"{most} replies are held already ({whose})")
+                    if whose == IN_ALL:
+                        self._counted = count, time.monotonic()
+                await connection.execute(_held.insert().values(**row))
+                await connection.execute(happened(held.id, held.state, held.created_at))
+                await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
+        except SQLAlchemyError as error:
+            raise StoreError(f"the reply could not be stored: {cause(error)}") from error
+        self._counted = self._counted[0] + 1, self._counted[1]
+
+    def _has_room(self) -> bool:
+        """Whether so few wait that nobody has to count them again: a long queue takes a while."""
+        count, at = self._counted
+        is_far = self._max_held - count > max(FEWEST_LEFT, self._max_held / 10)
+        return is_far and time.monotonic() - at < COUNT_EVERY_S
+
+    def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
+        """How many may wait, the query that counts them, and what sets the limit."""
+        is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have a bound of their own
+        waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
+        if not self._has_room():
+            yield self._max_held, waiting, IN_ALL
+        if caller.max_held is not None:
+            of_key = waiting.where(_held.c.key_hash == caller.id)
+            yield caller.max_held, of_key, f"max_held of key {caller.id}"
+        if caller.team_max_held is not None:
+            its_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
+            of_team = waiting.where(_held.c.key_hash.in_(its_keys))
+            yield caller.team_max_held, of_team, f"max_held of team {caller.team}"
+
+    async def get(self, id: str) -> HeldReply | None:
+        found = await self._select(sa.select(_held).where(_held.c.id == id))
+        return found[0] if found else None
+
+    def may_have(self, request_digest: str) -> bool:
+        """Whether a reply may be bound to a request: for nearly all, none is.
+
+        Where this cannot tell, `of_request` has to.
+        """
+        return self._bound.may_have(request_digest)
+
+    async def of_request(self, request_digest: str, key_hash: str) -> Sequence[HeldReply]:
+        """The replies that are bound to a request, the newest first."""
+        is_its = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
+        newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
+        return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
+
+    async def undecided(self, ids: Collection[str]) -> set[str]:
+        """Those of these replies that are still held."""
+        query = sa.select(_held.c.id).where(_held.c.id.in_(ids), _held.c.state == HELD)
+        return {row[0] for row in await self._rows(query)}
+
+    async def take(self, id: str, again_s: float) -> bool:
+        """Hands a bound reply out; False when it first was more than `again_s` seconds ago."""
+        first = _held.update().where(_held.c.id == id, _held.c.taken_at.is_(None))
+        if await self._change(first.values(taken_at=time.time()), "taken", id):
+            return True
+        may_again = _held.c.id == id, _held.c.taken_at > time.time() - again_s
+        return bool(await self._rows(sa.select(_held.c.id).where(*may_again)))
+
+    def _opened(self) -> AsyncEngine:
+        """Connected on first use: most proxies hold nothing, and the import takes memory."""
+        if not self._is_open:
+            raise StoreError(f"the store {place_of(self.url)} is not open")
+        if self._engine is None:
+            self._engine = open_async_engine(self.url)
+        return self._engine
+
+    async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
+        return [HeldReply(**row._mapping) for row in await self._rows(query)]
+
+    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        try:
+            async with self._opened().connect() as connection:
+                rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be read: {cause(error)}") from error
+        return rows
+
+    async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
+        """Changes one reply, and notes it in the chain as an event of this kind."""
+        try:
+            async with self._opened().begin() as connection:
+                is_done = (await connection.execute(statement)).rowcount == 1
+                if is_done:
+                    await connection.run_sync(note_change, kind, _held, _held.c.id == id)
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+        return is_done
+
+
+def expire_some(connection: sa.Connection) -> int:
+    """Marks some of what nobody decided in time, in a transaction that keeps no other writer
+    waiting for long; returns how many, 0 when all is done."""
+    now = time.time()
+    is_late = _held.c.state == HELD, _held.c.expires_at <= now
+    some = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
+        return 0  # nearly always, and then nobody has to wait for the lock
+    connection.rollback()  # SQLite lets nobody write who goes on from what he read
+    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
+    if ids := connection.execute(change).scalars().all():
+        notes = [noted(id, EXPIRED, now) for id in ids]
+        connection.execute(review_events.insert(), notes)
+        note_change(connection, "expired", _held, _held.c.id.in_(ids))
+    connection.commit()
+    return len(ids)
+
+
+def state_name(state: str) -> str:
+    """The one name of a state, in the API, the console and on the command line."""
+    return OPEN if state == HELD else state
+
+
+def stored_state(name: str) -> str | None:
+    """The state that a name means, in today's spelling or an older one; None for no state."""
+    state = _SPELLINGS.get(name, name)
+    return state if state in STATES else None
+
+
+def row_of(held: HeldReply) -> dict[str, Any]:
+    """What is inserted for a reply."""
+    return {column.name: storable(getattr(held, column.name)) for column in _held.columns}

@@ -1,0 +1,156 @@
+"""The outbox of webhooks: what is to be told, to whom, and when it is tried next.
+
+An event is announced once: in one transaction it is marked, and gets a delivery for each target. A
+delivery is claimed by moving the time at which it is due: should the process that claimed it end,
+another one tries again then. So each is sent at least once, and after a restart too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.database import LazyEngine, cause
+from proxy.store.reviews.events import Event, event_columns, review_events
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading
+
+deliveries = sa.Table(
+    "webhook_deliveries",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),  # what receivers know it by
+    sa.Column("event_number", sa.Integer, nullable=False),
+    sa.Column("target", sa.String, nullable=False),  # digest of the URL, which may be a secret
+    sa.Column("due_at", sa.Float, index=True),  # None once it is given up
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("given_up_at", sa.Float),
+)
+ANNOUNCED_AT_ONCE: Final = 200
+FRESH_S: Final = 86_400.0  # what happened longer ago, while nobody was there to tell it, is no news
+MOST_WAITING: Final = 100_000
+KEPT_S: Final = 7 * 86_400.0  # what was given up, for those who ask why
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one target; `attempts` counts the one that is about to be made."""
+
+    id: str
+    target: str
+    attempts: int
+    event: Event
+
+
+class Outbox:
+    """Methods wait for the database and belong on a thread; each raises StoreError."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = LazyEngine(url)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def announce(self, targets_of: Callable[[Event], Iterable[str]]) -> int:
+        """Makes deliveries of events that are not announced yet; returns how many events."""
+        number = review_events.c.id
+        is_new = review_events.c.is_announced.is_(False)
+        some = sa.select(number).where(is_new).order_by(number).limit(ANNOUNCED_AT_ONCE)
+        claim = review_events.update().where(number.in_(some), is_new)
+        with self._changing() as connection:
+            claimed = connection.execute(claim.values(is_announced=True).returning(number))
+            numbers = claimed.scalars().all()
+            if not numbers:
+                return 0
+            room = MOST_WAITING - connection.execute(_count_waiting()).scalar_one()
+            found = connection.execute(event_columns().where(number.in_(numbers)).order_by(number))
+            events = [Event(**row._mapping) for row in found]
+            since = time.time() - FRESH_S
+            rows = [
+                {"id": new_id(), "event_number": each.number, "target": target, "due_at": each.at}
+                for each in events
+                if each.at > since
+                for target in targets_of(each)
+            ]
+            if rows[:room]:
+                connection.execute(deliveries.insert(), rows[:room])
+        return len(numbers)
+
+    def claim(self, limit: int, lease_s: float) -> list[Delivery]:
+        """So many of those that are due, which are this process's for `lease_s` seconds."""
+        now = time.time()
+        table = deliveries.c
+        due = sa.select(table.id).where(table.due_at <= now).order_by(table.due_at).limit(limit)
+        claim = deliveries.update().where(table.id.in_(due), table.due_at <= now)
+        claim = claim.values(due_at=now + lease_s, attempts=table.attempts + 1)
+        with self._changing() as connection:
+            ids = connection.execute(claim.returning(table.id)).scalars().all()
+            if not ids:
+                return []
+            columns = (table.id.label("delivery_id"), table.target, table.attempts)
+            query = event_columns(*columns).join(
+                deliveries, table.event_number == review_events.c.id
+            )
+            rows = connection.execute(query.where(table.id.in_(ids)).order_by(table.due_at))
+            return [_delivery(row) for row in rows]
+
+    def sent(self, id: str) -> None:
+        with self._changing() as connection:
+            connection.execute(deliveries.delete().where(deliveries.c.id == id))
+
+    def postpone(self, id: str, wait_s: float) -> None:
+        change = deliveries.update().where(deliveries.c.id == id)
+        with self._changing() as connection:
+            connection.execute(change.values(due_at=time.time() + wait_s))
+
+    def give_up(self, id: str) -> None:
+        change = deliveries.update().where(deliveries.c.id == id)
+        with self._changing() as connection:
+            connection.execute(change.values(due_at=None, given_up_at=time.time()))
+
+    def forget(self) -> None:
+        """Deletes what was given up long ago."""
+        with self._changing() as connection:
+            is_old = deliveries.c.given_up_at < time.time() - KEPT_S
+            connection.execute(deliveries.delete().where(is_old))
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.get().begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the outbox cannot be used: {cause(error)}") from error
+
+
+def delivery_counts(engine: sa.Engine) -> dict[str, int]:
+    """How many wait, and how many were given up in the last days; raises StoreError."""
+    given_up = sa.select(sa.func.count()).select_from(deliveries)
+    given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
+    with reading(engine) as connection:
+        return {
+            "waiting": connection.execute(_count_waiting()).scalar_one(),
+            "given_up": connection.execute(given_up).scalar_one(),
+        }
+
+
+def new_id() -> str:
+    return f"msg_{secrets.token_hex(12)}"
+
+
+def _count_waiting() -> sa.Select[Any]:
+    count = sa.select(sa.func.count()).select_from(deliveries)
+    return count.where(deliveries.c.due_at.is_not(None))
+
+
+def _delivery(row: sa.Row[Any]) -> Delivery:
+    values = dict(row._mapping)
+    id, target, attempts = (values.pop(k) for k in ("delivery_id", "target", "attempts"))
+    return Delivery(id, target, attempts, Event(**values))

@@ -1,0 +1,77 @@
+"""Polls: requests of a client that asks again for a reply that is held for it.
+
+They are no exchanges: nobody is asked, nothing is scored or decided. Each is a short row that names
+the held reply, so that it can be explained and counted; the exchange is that of the first request.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading
+
+polls = sa.Table(
+    "polls",
+    metadata,
+    sa.Column("request_id", sa.String, primary_key=True),
+    sa.Column("review_id", sa.String, nullable=False),  # of the held reply
+    sa.Column("at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("status", sa.Integer, nullable=False),  # of HTTP, as the client got it
+    sa.Column("action", sa.String),  # hold while it waits, deliver once it was released
+    sa.Column("error", sa.String),  # our machine code
+)
+sa.Index("polls_of_review", polls.c.review_id)
+
+
+class Standing(NamedTuple):
+    """Where a held reply stands: `request_id` is that of its exchange, `polls` how often its client
+    asked again. Times are seconds since the epoch."""
+
+    review_id: str
+    request_id: str | None
+    state: str
+    decided_by: str | None
+    expires_at: float
+    polls: int
+
+
+class Poll(NamedTuple):
+    """One value for each column."""
+
+    request_id: str
+    review_id: str
+    at: float
+    status: int
+    action: str | None
+    error: str | None
+
+
+def put_polls(connection: sa.Connection, found: list[Poll]) -> None:
+    """Writes them in a transaction of others; raises SQLAlchemyError."""
+    connection.execute(polls.insert(), [each._asdict() for each in found])
+
+
+def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
+    """The poll with this request id; raises StoreError."""
+    with reading(engine) as connection:
+        row = connection.execute(polls.select().where(polls.c.request_id == request_id)).first()
+    return Poll(*row) if row else None
+
+
+def standing_of(engine: sa.Engine, review_id: str) -> Standing | None:
+    """The held reply with this id; raises StoreError."""
+    held = metadata.tables["held_replies"].c
+    columns = held.id, held.request_id, held.state, held.decided_by, held.expires_at
+    query = sa.select(*columns, counted_polls(held.id)).where(held.id == review_id)
+    with reading(engine) as connection:
+        row = connection.execute(query).first()
+    return Standing(*row) if row else None
+
+
+def counted_polls(review_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
+    """How often the held reply that a column names was asked for again, as a column."""
+    counting = sa.select(sa.func.count()).select_from(polls).where(polls.c.review_id == review_id)
+    return counting.scalar_subquery()

@@ -1,0 +1,345 @@
+"""The review queue as people work on it: pages, decisions, labels, counts.
+
+Methods wait for the database and belong on a thread; each raises StoreError. A decision, the label
+that comes with it and the note that it happened are one transaction.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.chain.chain import note_change
+from proxy.store.database import LazyEngine, cause, storable
+from proxy.store.record.writer import DAY_S, exchanges, first_id
+from proxy.store.reviews.events import KEPT_S, Event, event_columns, happened, review_events
+from proxy.store.reviews.held_replies import (
+    AUDIT,
+    EXPIRED,
+    HELD,
+    RELEASED,
+    HeldReply,
+    expire_some,
+    held_replies,
+    row_of,
+)
+from proxy.store.verdicts.verdicts import keep_label, reading, verdicts
+
+MOST_TURNS = 500  # that are read at once
+_LISTED = (
+    *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
+    *("request_id", "created_at", "expires_at", "on_expiry"),
+    *("decided_at", "decided_by", "path"),
+)
+SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
+"""The queues that whoever asks may see; None: all."""
+MOST_LISTED = 65_536  # bytes of a request, or of a reply, that a line of the queue comes with
+_BEGINNING = sa.func.substr(held_replies.c.question, 1, 500)
+Place = tuple[float | None, float, str]
+"""Where a page ends: confidence, time and id of its last reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A line of the queue: a HeldReply with the question's beginning, and its bytes where they are
+    few; `reply` is empty, `request` and `revised` are None where they are not."""
+
+    id: str
+    kind: str
+    state: str
+    queue: str
+    team: str | None
+    model: str
+    policy: str
+    confidence: float | None
+    calibrator: str | None
+    question: str
+    request_id: str | None
+    created_at: float
+    expires_at: float
+    on_expiry: str
+    decided_at: float | None
+    decided_by: str | None
+    path: str | None = None
+    reply: bytes = b""
+    request: bytes | None = None
+    revised: bytes | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.confidence, self.created_at, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a reviewer said of a reply: correct or not."""
+
+    reviewer: str
+    is_correct: bool
+    given_at: float
+    note: str | None
+
+
+class ReviewQueue:
+    """The database is opened by the first method that needs it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine = LazyEngine(url)
+
+    @property
+    def engine(self) -> sa.Engine:
+        return self._engine.get()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def page(
+        self, state: str, limit: int, after: Place | None = None, **narrowed: str | None
+    ) -> list[Listed]:
+        """So many replies, the surest errors first, and before them what has no score.
+
+        `narrowed` to a `queue`, `team` or `kind`. Two ranges of one index: databases differ in
+        where they sort what has no confidence.
+        """
+        self.expire()
+        table = held_replies.c
+        columns = [*(table[name] for name in _LISTED), *map(_small, ("request", "revised"))]
+        columns.append(sa.func.coalesce(_small("reply"), b"").label("reply"))
+        query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
+        if (seen := SEEN_QUEUES.get()) is not None:
+            query = query.where(table.queue.in_(sorted(seen)))
+        if state == HELD:
+            query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
+        for name, value in narrowed.items():
+            if value is not None:
+                query = query.where(table[name] == storable(value))
+        listed: list[Listed] = []
+        order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
+        if after is None or after[0] is None:
+            unscored = query.where(table.confidence.is_(None))
+            listed += self._listed(
+                unscored, (table.created_at, table.id), after and after[1:], limit
+            )
+            after = None
+        if len(listed) < limit:
+            scored = query.where(table.confidence.is_not(None))
+            order = (table.confidence, *order)
+            listed += self._listed(scored, order, after, limit - len(listed))
+        return listed
+
+    def _listed(
+        self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
+    ) -> list[Listed]:
+        if after is not None:
+            query = query.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
+        return [Listed(**row._mapping) for row in self._rows(query.order_by(*order).limit(limit))]
+
+    def get(self, id: str) -> HeldReply | None:
+        """One reply, marked as expired if its time is over."""
+        rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
+        found = HeldReply(**rows[0]._mapping) if rows else None
+        if found is not None and found.state == HELD and found.expires_at <= time.time():
+            self._expire(found)
+            return self.get(id)
+        seen = SEEN_QUEUES.get()
+        return found if found is None or seen is None or found.queue in seen else None
+
+    def labels(self, held: HeldReply) -> list[Label]:
+        """What reviewers said of a reply, the first first."""
+        return self.said_of(held)[0]
+
+    def said_of(self, held: HeldReply) -> tuple[list[Label], list[Event]]:
+        """The labels of a reply, and what happened to it."""
+        columns = verdicts.c.reviewer, verdicts.c.is_correct, verdicts.c.given_at, verdicts.c.note
+        of_it = verdicts.c.request_id == held.request_id  # None equals nothing
+        labels = sa.select(*columns).where(of_it).order_by(verdicts.c.id)
+        turns = event_columns().where(review_events.c.review_id == held.id)
+        with reading(self.engine) as connection:
+            said = [Label(**row._mapping) for row in connection.execute(labels)]
+            happened = connection.execute(turns.order_by(review_events.c.id).limit(MOST_TURNS))
+            return said, [Event(**row._mapping) for row in happened]
+
+    def events_after(self, number: int) -> list[Event]:
+        """What happened since, the oldest first; some of it where it is very much."""
+        later = event_columns().where(review_events.c.id > number)
+        rows = self._rows(later.order_by(review_events.c.id).limit(MOST_TURNS))
+        return [Event(**row._mapping) for row in rows]
+
+    def last_event(self) -> int:
+        """The number of the latest event; 0 before the first."""
+        [row] = self._rows(sa.select(sa.func.coalesce(sa.func.max(review_events.c.id), 0)))
+        return int(row[0])
+
+    # --- counts ---------------------------------------------------------------------------------
+
+    def open_counts(self) -> list[dict[str, Any]]:
+        """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`."""
+        table = held_replies.c
+        columns = (
+            *(table.queue, table.kind, sa.func.count().label("count")),
+            sa.func.min(table.created_at).label("oldest_at"),
+            sa.func.avg(table.confidence).label("confidence"),
+        )
+        query = sa.select(*columns).where(table.state == HELD).group_by(table.queue, table.kind)
+        rows = self._rows(query.order_by(table.queue, table.kind))
+        return [dict(row._mapping) for row in rows]
+
+    def decided_counts(self, since: float) -> list[dict[str, Any]]:
+        """What was decided from a time on, by day (days since the epoch), reviewer and state."""
+        table = held_replies.c
+        day = sa.cast(sa.func.floor(table.decided_at / DAY_S), sa.Integer)
+        columns = (
+            *(day.label("day"), table.decided_by, table.state, sa.func.count().label("count")),
+            sa.func.avg(table.confidence).label("confidence"),
+        )
+        query = sa.select(*columns).where(table.decided_at >= since)
+        query = query.group_by(day, table.decided_by, table.state)
+        return [dict(row._mapping) for row in self._rows(query.order_by(day))]
+
+    def traffic(self, since: float) -> dict[str, Any]:
+        """What was asked from a time on and is recorded: how many, with what mean confidence, and
+        what was done with them."""
+        row = exchanges.c
+        columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
+        query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
+        found: Sequence[Any] = self._rows(query.where(row.request_id >= first_id(since)))
+        scored = sum(each[2] for each in found)
+        total = sum(each[3] or 0.0 for each in found)
+        return {
+            "count": sum(each[1] for each in found),
+            "confidence": total / scored if scored else None,
+            "actions": {each[0] or "none": each[1] for each in found},
+        }
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        held: HeldReply,
+        state: str,
+        reviewer: str,
+        *,
+        is_correct: bool | None = None,
+        revised: bytes | None = None,
+        note: str | None = None,
+    ) -> HeldReply | None:
+        """Releases or rejects what is still open; None when somebody or time was faster."""
+        with self._changing() as connection:
+            return _decided(connection, held, state, reviewer, is_correct, revised, note)
+
+    def audit_of(self, request_id: str) -> HeldReply | None:
+        """What was drawn of an exchange and waits for its verdict."""
+        is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
+        query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
+        rows = self._rows(query.limit(1))
+        return HeldReply(**rows[0]._mapping) if rows else None
+
+    def rehearse(self) -> None:
+        """Reads and decides a reply that never was, so that the first decision of the day takes no
+        longer than the next: statements are compiled, a connection is there.
+
+        Where the database cannot be used, whoever asks first hears of it.
+        """
+        now = time.time()
+        unheard = HeldReply(
+            id=f"rehearsal-{secrets.token_hex(8)}",
+            key_hash="",
+            queue="",
+            model="",
+            policy="",
+            confidence=None,
+            calibrator=None,
+            question="",
+            reply=b"",
+            created_at=now,
+            expires_at=now + DAY_S,
+            request_id="",
+        )
+        with suppress(StoreError):
+            self.get(unheard.id)
+            with self._changing() as connection:
+                connection.execute(held_replies.insert().values(row_of(unheard)))
+                _decided(connection, unheard, RELEASED, "", True, None, None)
+                connection.rollback()
+
+    def give_label(
+        self, request_id: str, is_correct: bool, reviewer: str, note: str | None
+    ) -> None:
+        with self._changing() as connection:
+            keep_label(connection, request_id, is_correct, reviewer, storable(note))
+
+    def expire(self, slices: int = 1) -> None:
+        """Marks what nobody decided in time, in so many slices at most."""
+        try:
+            with self.engine.connect() as connection:
+                for _ in range(slices):
+                    if expire_some(connection) == 0:
+                        return
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+    def _expire(self, held: HeldReply) -> None:
+        now, table = time.time(), held_replies.c
+        change = held_replies.update().where(table.id == held.id, table.state == HELD)
+        with self._changing() as connection:
+            if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
+                connection.execute(happened(held.id, EXPIRED, now))
+                note_change(connection, "expired", held_replies, table.id == held.id)
+
+    def forget_events(self) -> None:
+        """Deletes what happened long ago."""
+        with self._changing() as connection:
+            is_old = review_events.c.at < time.time() - KEPT_S
+            connection.execute(review_events.delete().where(is_old))
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        with reading(self.engine) as connection:
+            return connection.execute(query).all()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sa.Connection]:
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+
+
+def _small(name: str) -> sa.Label[Any]:
+    """A column of bytes, NULL where they are too many for a list."""
+    column = held_replies.c[name]
+    return sa.case((sa.func.length(column) <= MOST_LISTED, column)).label(name)
+
+
+def _decided(
+    connection: sa.Connection,
+    held: HeldReply,
+    state: str,
+    reviewer: str,
+    is_correct: bool | None,
+    revised: bytes | None,
+    note: str | None,
+) -> HeldReply | None:
+    now, table = time.time(), held_replies.c
+    values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
+    values |= {"revised": revised, "note": storable(note)}
+    is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
+    if connection.execute(held_replies.update().where(is_open).values(**values)).rowcount != 1:
+        return None
+    connection.execute(happened(held.id, state, now, reviewer))
+    if is_correct is not None and held.request_id is not None:
+        keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
+    note_change(connection, "decided", held_replies, table.id == held.id)
+    return replace(held, **values)

@@ -1,0 +1,317 @@
+"""What monitors of drift go by, and where they stand: in the database, so that restarts go on.
+
+A monitor is about the scores of one model and team, or about verdicts, under one calibrator. How
+far all of them have read is one row more; whoever writes first for a stretch of the record has
+read it, and another process that did the same lets go of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.database import cause, insert_into
+from proxy.store.record.writer import conversation_of_row, exchanges, first_id, is_first_request
+from proxy.store.reviews.held_replies import AUDIT
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading, verdicts
+
+monitors = sa.Table(
+    "drift_monitors",
+    metadata,
+    sa.Column("kind", sa.String, primary_key=True),  # scores, calibration, or position
+    sa.Column("calibrator", sa.String, primary_key=True),
+    sa.Column("model", sa.String, primary_key=True),  # "" where it is about all
+    sa.Column("team", sa.String, primary_key=True),
+    sa.Column("seen", sa.Integer, nullable=False),  # replies, or verdicts
+    sa.Column("state", sa.Text, nullable=False),  # JSON, of the monitor's own
+    sa.Column("alarmed_at", sa.Float),  # seconds since the epoch
+    sa.Column("alarmed_by", sa.String),  # the request id at which the alarm was raised
+)
+counted_conversations = sa.Table(
+    "counted_conversations",
+    metadata,
+    sa.Column("about", sa.String, primary_key=True),  # the monitor's key, as JSON
+    sa.Column("conversation", sa.String, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),  # of the reply that counted
+)
+sa.Index("counted_at", counted_conversations.c.at)
+MOST_COUNTED: Final = 200_000
+KEY: Final = ("kind", "calibrator", "model", "team")
+POSITION: Final = ("position", "", "", "")
+
+_AT_ONCE: Final = 500
+Kind = Literal["scores", "calibration"]
+
+
+class MonitorKey(NamedTuple):
+    """What a monitor is about; `calibrator` has no recalibration where scores are watched."""
+
+    kind: Kind
+    calibrator: str
+    model: str = ""
+    team: str = ""
+
+
+@dataclass(slots=True)
+class Monitor:
+    """A row; `state` is what the monitor said of itself."""
+
+    key: MonitorKey
+    seen: int
+    state: dict[str, Any]
+    alarmed_at: float | None = None
+    alarmed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Up to where the record and the verdicts were read."""
+
+    request_id: str = ""
+    verdict_id: int = 0
+
+
+class Scored(NamedTuple):
+    """What the calibrator itself said of a reply."""
+
+    request_id: str
+    calibrator: str
+    model: str
+    team: str
+    score: float
+    conversation: str | None
+    at: float
+
+
+class Judged(NamedTuple):
+    """A verdict on an audited reply: the confidence that was told, and whether it was right."""
+
+    verdict_id: int
+    request_id: str
+    calibrator: str
+    confidence: float
+    is_correct: bool
+    conversation: str | None
+    at: float
+
+
+class Counted(NamedTuple):
+    """That a reply of a conversation, at a time, has been fed to a monitor."""
+
+    about: str
+    conversation: str
+    at: float
+
+
+def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
+    """All monitors, and how far they have read; raises StoreError."""
+    with reading(engine) as connection:
+        rows = connection.execute(monitors.select().order_by(*(monitors.c[n] for n in KEY))).all()
+    position, found = Position(), []
+    for row in rows:
+        state = json.loads(row.state)
+        if row.kind == POSITION[0]:
+            position = Position(**state)
+        else:
+            key = MonitorKey(row.kind, row.calibrator, row.model, row.team)
+            found.append(Monitor(key, row.seen, state, row.alarmed_at, row.alarmed_by))
+    return found, position
+
+
+def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[Counted]:
+    """What has counted of these conversations, the earliest first; raises StoreError."""
+    its, found = counted_conversations.c, []
+    with reading(engine) as connection:
+        for start in range(0, len(conversations), _AT_ONCE):
+            some = its.conversation.in_(conversations[start : start + _AT_ONCE])
+            rows = connection.execute(counted_conversations.select().where(some)).all()
+            found += [Counted(*row) for row in rows]
+    return sorted(found, key=lambda each: each.at)
+
+
+def write_monitors(
+    engine: sa.Engine,
+    changed: Sequence[Monitor],
+    before: Position,
+    after: Position,
+    counted: Sequence[Counted] = (),
+) -> bool:
+    """Writes them at once; False, and nothing, where another process has read on meanwhile."""
+    try:
+        with engine.begin() as connection:
+            if not _move(connection, before, after):
+                return False
+            for each in changed:
+                _put(connection, each)
+            _note_counted(connection, counted)
+    except SQLAlchemyError as error:
+        raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
+    return True
+
+
+def forget_monitors(engine: sa.Engine) -> int:
+    """Takes all of them off, so that the next look begins anew from where they stand; how many."""
+    try:
+        with engine.begin() as connection:
+            its = monitors.delete().where(monitors.c.kind != POSITION[0])
+            connection.execute(counted_conversations.delete())
+            return connection.execute(its).rowcount
+    except SQLAlchemyError as error:
+        raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
+
+
+def distrusted(engine: sa.Engine) -> set[str]:
+    """The calibrators whose calibration has drifted, with their recalibrations."""
+    alarmed = monitors.c.kind == "calibration", monitors.c.alarmed_at.is_not(None)
+    with reading(engine) as connection:
+        return set(connection.execute(sa.select(monitors.c.calibrator).where(*alarmed)).scalars())
+
+
+def newest_calibrator(engine: sa.Engine) -> str | None:
+    """What scored the newest reply, with its recalibration."""
+    query = sa.select(exchanges.c.calibrator).where(*_scored("", 1e11))
+    with reading(engine) as connection:
+        return connection.execute(query.order_by(exchanges.c.request_id.desc()).limit(1)).scalar()
+
+
+def scored_after(
+    engine: sa.Engine, request_id: str, before: float, limit: int, share: float = 1.0
+) -> list[Scored]:
+    """Replies asked for after a request and before a time, in their order.
+
+    Of a share of all conversations, about, and of each of those every reply: where turns differ,
+    a sample of replies would have other turns the busier a deployment is.
+    """
+    score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
+    row = exchanges.c
+    columns = row.request_id, row.calibrator, row.model, row.team, row.conversation, row.started_at
+    query = sa.select(*columns, score).where(*_scored(request_id, before))
+    if share < 1:
+        query = query.where(_place < f"{int(share * 16**_PLACES):0{_PLACES}x}")
+    query = query.order_by(row.request_id).limit(limit)
+    with reading(engine) as connection:
+        rows = connection.execute(query).all()
+    return [
+        Scored(id, calibrator.partition("+")[0], model or "", team or "", value, conversation, at)
+        for id, calibrator, model, team, conversation, at, value in rows
+    ]
+
+
+def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int, str]:
+    """How many replies are waiting to be looked at, and the id of the last."""
+    columns = sa.func.count(), sa.func.max(exchanges.c.request_id)
+    query = sa.select(*columns).where(*_scored(request_id, before))
+    with reading(engine) as connection:
+        count, last = connection.execute(query).one()
+    return count, last or request_id
+
+
+def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]:
+    """Verdicts on audited replies after one, in their order; of several on a reply, the first."""
+    held, same = metadata.tables["held_replies"], verdicts.alias()
+    first = sa.select(sa.func.min(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    joined = joined.join(held, held.c.request_id == verdicts.c.request_id)
+    columns = verdicts.c.id, exchanges.c.request_id, exchanges.c.calibrator, exchanges.c.confidence
+    beside = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
+    query = sa.select(*columns, *beside).select_from(joined)
+    query = query.where(
+        verdicts.c.id > verdict_id,
+        verdicts.c.id == first.scalar_subquery(),
+        held.c.kind == AUDIT,
+        exchanges.c.confidence.is_not(None),
+        exchanges.c.calibrator.is_not(None),
+    )
+    with reading(engine) as connection:
+        rows = connection.execute(query.order_by(verdicts.c.id).limit(limit)).all()
+    return [Judged(*row) for row in rows]
+
+
+def histograms(
+    engine: sa.Engine, since: float, before: float, bins: int
+) -> dict[tuple[str, str, str], list[int]]:
+    """How many conversations had their first score in which of so many equal bins, by calibrator
+    without recalibration, model and team."""
+    row = exchanges.c
+    of_it = row.calibrator, row.model, row.team, conversation_of_row
+    first = sa.select(sa.func.min(row.request_id)).where(*_scored(first_id(since), before))
+    first = first.group_by(*of_it)
+    score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
+    place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
+    place = sa.cast(place, sa.Integer)  # SQLite cuts off and may lack floor, PostgreSQL rounds
+    group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
+    query = sa.select(*group, sa.func.count()).where(row.request_id.in_(first))
+    found: dict[tuple[str, str, str], list[int]] = {}
+    with reading(engine) as connection:
+        for calibrator, model, team, position, count in connection.execute(query.group_by(*group)):
+            key = calibrator.partition("+")[0], model or "", team or ""
+            counts = found.setdefault(key, [0] * bins)
+            counts[max(0, min(position, bins - 1))] += count
+    return found
+
+
+def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        exchanges.c.request_id > after,
+        exchanges.c.request_id < first_id(before),
+        exchanges.c.confidence.is_not(None),
+        exchanges.c.calibrator.is_not(None),
+        is_first_request,
+    )
+
+
+_PLACES: Final = 8
+_place = sa.func.coalesce(exchanges.c.conversation, sa.func.substr(exchanges.c.request_id, 17))
+"""Hexadecimal digits that are drawn evenly, the same for all replies of a conversation."""
+
+
+def _note_counted(connection: sa.Connection, counted: Sequence[Counted]) -> None:
+    """Adds what has counted, and forgets the oldest beyond `MOST_COUNTED`."""
+    its = counted_conversations
+    for start in range(0, len(counted), _AT_ONCE):
+        some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
+        statement = insert_into(its, connection)
+        replaced = {"at": statement.excluded.at}
+        keys = ["about", "conversation"]
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=keys, set_=replaced), some
+        )
+    oldest = sa.select(its.c.at).order_by(its.c.at.desc()).offset(MOST_COUNTED).limit(1)
+    if counted and (at := connection.execute(oldest).scalar()) is not None:
+        connection.execute(its.delete().where(its.c.at <= at))
+
+
+def _move(connection: sa.Connection, before: Position, after: Position) -> bool:
+    values = dict(zip(KEY, POSITION, strict=True))
+    old, new = (_position_state(each) for each in (before, after))
+    is_it = [monitors.c[name] == value for name, value in values.items()]
+    moved = monitors.update().where(*is_it, monitors.c.state == old).values(state=new)
+    if connection.execute(moved).rowcount:
+        return True
+    if before != Position():
+        return False
+    first = insert_into(monitors, connection).values(**values, seen=0, state=new)
+    made = first.on_conflict_do_nothing().returning(monitors.c.kind)
+    return connection.execute(made).first() is not None
+
+
+def _position_state(position: Position) -> str:
+    return json.dumps({"request_id": position.request_id, "verdict_id": position.verdict_id})
+
+
+def _put(connection: sa.Connection, monitor: Monitor) -> None:
+    values = {
+        "seen": monitor.seen,
+        "state": json.dumps(monitor.state),
+        "alarmed_at": monitor.alarmed_at,
+        "alarmed_by": monitor.alarmed_by,
+    }
+    statement = insert_into(monitors, connection).values(**monitor.key._asdict(), **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=list(KEY), set_=values))

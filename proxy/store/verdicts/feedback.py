@@ -1,0 +1,161 @@
+"""Feedback: labels that somebody volunteers, of replies that they chose themselves.
+
+They stand in a table of their own and never among the verdicts: who sees a wrong reply complains,
+who sees a right one says nothing, so a sample of them says nothing about the replies that nobody
+labelled. No estimate, certificate, recalibration or monitor reads them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.store.chain.chain import note_change
+from proxy.store.database import cause, insert_into, storable
+from proxy.store.record.writer import exchanges, first_id
+from proxy.store.reviews.held_replies import held_replies
+from proxy.store.reviews.polls import polls
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading
+
+feedback = sa.Table(
+    "feedback",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),  # in the order in which it was given
+    sa.Column("request_id", sa.String, nullable=False),
+    sa.Column("is_correct", sa.Boolean, nullable=False),
+    sa.Column("given_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("given_by", sa.String, nullable=False),  # a key's name, a reviewer, or `a client`
+    sa.Column("note", sa.Text),
+    sa.Index("one_feedback_of_a_giver", "request_id", "given_by", unique=True),
+)
+
+Outcome = Literal["kept", "not_found"]
+_AT_ONCE: Final = 200  # rows in a transaction, for which others that write wait
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One label; `id` is that of a request, or of a held reply."""
+
+    id: str
+    is_correct: bool
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A label as it is kept."""
+
+    request_id: str
+    is_correct: bool
+    given_at: float
+    given_by: str
+    note: str | None
+
+
+class FeedbackStore:
+    """Feedback in a database that somebody else opens, and closes.
+
+    Methods wait for the database, belong on a thread, and raise StoreError.
+    """
+
+    def __init__(self, engine: Callable[[], sa.Engine]) -> None:
+        self._engine = engine
+
+    def keep(
+        self, labels: Sequence[Feedback], by: str, key_hash: str | None = None
+    ) -> list[Outcome]:
+        """Keeps each label in place of the one that the same giver gave before; tells of each.
+
+        With `key_hash`, only labels of what this key asked for; what is not is not found.
+        """
+        found: list[Outcome] = []
+        for start in range(0, len(labels), _AT_ONCE):
+            some = labels[start : start + _AT_ONCE]
+            try:
+                with self._engine().begin() as connection:
+                    found += _kept(connection, some, by, key_hash)
+            except SQLAlchemyError as error:
+                raise StoreError(f"the store cannot be written: {cause(error)}") from error
+        return found
+
+    def of(self, request_id: str | None) -> list[Given]:
+        """What was said of one reply, the first first."""
+        with reading(self._engine()) as connection:
+            return given_on(connection, [request_id or ""]).get(request_id or "", [])
+
+
+def given_on(connection: sa.Connection, request_ids: Sequence[str]) -> dict[str, list[Given]]:
+    """What was said of these replies, the first first."""
+    query = sa.select(*_columns()).where(feedback.c.request_id.in_(request_ids))
+    found: dict[str, list[Given]] = {}
+    for row in connection.execute(query.order_by(feedback.c.id)):
+        found.setdefault(row.request_id, []).append(Given(*row))
+    return found
+
+
+def feedback_counts(engine: sa.Engine, since: float = 0.0) -> tuple[int, int]:
+    """How many labels were volunteered of replies from a time on, and how many say wrong."""
+    wrong = sa.func.sum(sa.case((feedback.c.is_correct, 0), else_=1))
+    query = sa.select(sa.func.count(), wrong).where(feedback.c.request_id >= first_id(since))
+    with reading(engine) as connection:
+        count, of_them = connection.execute(query).one()
+    return count, int(of_them or 0)
+
+
+def _columns() -> list[sa.Column[Any]]:
+    return [column for column in feedback.columns if column.name != "id"]
+
+
+def _kept(
+    connection: sa.Connection, labels: Sequence[Feedback], by: str, key_hash: str | None
+) -> list[Outcome]:
+    known = _requests(connection, [storable(each.id) for each in labels], key_hash)
+    found: list[Outcome] = []
+    kept = []
+    for each in labels:
+        request_id = known.get(storable(each.id))
+        found.append("not_found" if request_id is None else "kept")
+        if request_id is None:
+            continue
+        values = {
+            "is_correct": each.is_correct,
+            "given_at": time.time(),
+            "note": storable(each.note),
+        }
+        whose = {"request_id": request_id, "given_by": by}
+        new = insert_into(feedback, connection).values(**whose, **values)
+        connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+        kept.append(request_id)
+    if kept:
+        of_them = feedback.c.request_id.in_(kept), feedback.c.given_by == by
+        note_change(connection, "volunteered", feedback, *of_them)
+    return found
+
+
+def _requests(
+    connection: sa.Connection, ids: Sequence[str], key_hash: str | None
+) -> Mapping[str, str]:
+    """The recorded requests that ids name, by id: their own, or that of a held reply.
+
+    A client gets a released reply under the id of the request that asked for it again.
+    """
+    is_its = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
+    own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *is_its)
+    found = {row.request_id: row.request_id for row in connection.execute(own)}
+    held = sa.select(held_replies.c.id, held_replies.c.request_id).join(
+        exchanges, exchanges.c.request_id == held_replies.c.request_id
+    )
+    again = sa.select(polls.c.request_id, polls.c.review_id).where(polls.c.request_id.in_(ids))
+    reviews = {row.request_id: row.review_id for row in connection.execute(again)}
+    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *is_its)
+    its = {row.id: row.request_id for row in connection.execute(held)}
+    named = {id: reviews.get(id, id) for id in ids}
+    return found | {id: its[review] for id, review in named.items() if review in its}

@@ -1,0 +1,255 @@
+"""Verdicts, each beside what was recorded of the reply that it is about, and what was kept of it.
+
+Why a reply was looked at decides what its label says about others:
+
+    held       a policy kept it back; whoever labels held replies chooses among them
+    audited    it was delivered, and drawn at random with a known share
+    other      somebody labelled it for a reason of their own: it stands for itself alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from policies import Facts
+from proxy.store.record.facts import facts_in
+from proxy.store.record.reader import READ_AT_ONCE
+from proxy.store.record.writer import conversation_of_row, exchanges, first_id
+from proxy.store.reviews.held_replies import AUDIT
+from proxy.store.tables import metadata
+from proxy.store.verdicts.verdicts import reading, verdicts
+from proxy.wire.json_splice import json_object
+
+held_replies = metadata.tables["held_replies"]
+
+Stratum = Literal["held", "audited", "other"]
+DELIVERED: Final = ("deliver", "annotate", "escalate")
+_SEVERAL: Final = '%"n":%'  # in the facts of a request for several choices
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledReply:
+    """A reply to a request for one choice, its confidence and its latest verdict.
+
+    `confidence` is as it was told, `score` the calibrator's own before a recalibration of the
+    deployment; None without one, or where an older version did not record it. `calibrator` names
+    who said it, with that recalibration. `model` is the answering one as far as that is known, else
+    the one asked. `question` is the same for replies to the same question, `conversation` for those
+    of one conversation. `share` is the probability with which an audited reply was drawn. Bytes are
+    None where they were not kept, or not asked for.
+    """
+
+    request_id: str
+    at: float  # when it was asked for, in seconds since the epoch
+    given_at: float  # the verdict
+    stratum: Stratum
+    share: float | None
+    is_correct: bool
+    confidence: float
+    score: float | None
+    calibrator: str
+    model: str
+    team: str | None
+    facts: Facts | None  # that the policy went by
+    action: str | None
+    question: str
+    conversation: str | None = None
+    path: str | None = None
+    request: bytes | None = None
+    reply: bytes | None = None
+
+    @property
+    def domain(self) -> str | None:
+        """What the question is about, as rules saw it."""
+        return self.facts.domain if self.facts else None
+
+    def is_by(self, calibrator: str) -> bool:
+        """Whether this version gave the score, whatever the deployment recalibrated it with.
+
+        A checkpoint's name may end in its own curve, `embedded@3f2a+platt@9c1d`.
+        """
+        return self.calibrator == calibrator or self.calibrator.startswith(f"{calibrator}+")
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many conversations with scored replies there were, of requests for one choice.
+
+    `other` are those that went out changed or not at all for another reason than a hold; no
+    sample of them is drawn.
+    """
+
+    delivered: int = 0
+    held: int = 0
+    other: int = 0
+
+
+def base_of(calibrator: str) -> str:
+    """`embedded@3f2a+platt@9c1d` -> `embedded@3f2a`."""
+    return calibrator.partition("+")[0]
+
+
+def labelled(
+    engine: sa.Engine, since: float = 0.0, *, has_content: bool = False
+) -> Iterator[LabelledReply]:
+    """Every labelled reply asked for since a time, in the order of time; raises StoreError.
+
+    Of several verdicts on one the latest counts. Replies without a confidence are left out, and
+    those to requests for several choices: a verdict does not say which it is about.
+    """
+    held = held_replies
+    of_them = [held.c.kind, held.c.share, held.c.question, held.c.path, held.c.reply]
+    of_them += [held.c.request] if has_content else []
+    joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
+    joined = joined.outerjoin(held, held.c.request_id == verdicts.c.request_id)
+    verdict = verdicts.c.is_correct, verdicts.c.given_at
+    query = sa.select(*_OF_EXCHANGE, *verdict, *of_them).select_from(joined)
+    query = query.where(*_is_counted(since))
+    query = query.order_by(exchanges.c.request_id, verdicts.c.given_at, verdicts.c.id)
+    options = {"yield_per": READ_AT_ONCE}
+    with (
+        reading(engine) as connection,
+        connection.execute(query, execution_options=options) as found,
+    ):
+        last = None
+        for row in found.mappings():
+            if last is not None and last["request_id"] != row["request_id"]:
+                yield _labelled(last, has_content)
+            last = row
+        if last is not None:
+            yield _labelled(last, has_content)
+
+
+def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
+    """How many conversations labels may stand for, one reply of each.
+
+    `calibrator` is a version without recalibration.
+    """
+    stratum = sa.case(
+        (exchanges.c.review_id.is_not(None), "held"),
+        (exchanges.c.action.in_(DELIVERED), "delivered"),
+        else_="other",
+    )
+    count = sa.func.count(sa.distinct(conversation_of_row))
+    query = sa.select(stratum, count).where(*_is_counted(since))
+    if calibrator is not None:
+        is_its = exchanges.c.calibrator == calibrator
+        is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
+        query = query.where(is_its | is_recalibrated)
+    query = query.where(exchanges.c.upstream.is_not(None))  # what was held before is no new reply
+    with reading(engine) as connection:
+        return Totals(**{name: of for name, of in connection.execute(query.group_by(sa.text("1")))})
+
+
+def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
+    """How many scored replies were delivered in each conversation that has a label; of those with
+    one reply, nothing is told. Raises StoreError."""
+    has_label = sa.select(exchanges.c.conversation)
+    has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
+    count, conversation = sa.func.count(), exchanges.c.conversation
+    query = sa.select(conversation, count).where(*_is_counted(since))
+    query = query.where(
+        exchanges.c.upstream.is_not(None),
+        exchanges.c.review_id.is_(None),
+        exchanges.c.action.in_(DELIVERED),
+        conversation.in_(has_label),
+    )
+    with reading(engine) as connection:
+        return {
+            name: number
+            for name, number in connection.execute(query.group_by(conversation))
+            if number > 1
+        }
+
+
+def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
+    """The request id of the first scored reply of each conversation that has a label."""
+    has_label = sa.select(exchanges.c.conversation)
+    has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
+    conversation = exchanges.c.conversation
+    query = sa.select(conversation, sa.func.min(exchanges.c.request_id))
+    query = query.where(*_is_counted(since), conversation.in_(has_label)).group_by(conversation)
+    with reading(engine) as connection:
+        return {name: first for name, first in connection.execute(query)}
+
+
+class Given(NamedTuple):
+    """A reviewer's verdict; `reviewer` is empty where an older version's command line kept none."""
+
+    request_id: str
+    reviewer: str
+    is_correct: bool
+
+
+def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
+    """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
+    columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
+    query = (
+        sa.select(*columns).where(verdicts.c.request_id >= first_id(since)).order_by(verdicts.c.id)
+    )
+    with reading(engine) as connection:
+        return [Given(*row) for row in connection.execute(query)]
+
+
+_OF_EXCHANGE: Final = (
+    exchanges.c.request_id,
+    exchanges.c.started_at,
+    exchanges.c.review_id,
+    exchanges.c.action,
+    exchanges.c.confidence,
+    exchanges.c.score,
+    exchanges.c.calibrator,
+    exchanges.c.model,
+    exchanges.c.team,
+    exchanges.c.key,
+    exchanges.c.is_stream,
+    exchanges.c.policy,
+    exchanges.c.facts,
+    exchanges.c.conversation,
+)
+
+
+def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
+    """By the primary key first."""
+    return (
+        exchanges.c.request_id >= first_id(since),
+        exchanges.c.confidence.is_not(None),
+        exchanges.c.calibrator.is_not(None),
+        sa.func.coalesce(exchanges.c.facts, "").not_like(_SEVERAL),
+    )
+
+
+def _labelled(row: Any, has_content: bool) -> LabelledReply:
+    reply = json_object(row["reply"]) if row["reply"] else None
+    answering = (reply or {}).get("model")
+    facts, _ = facts_in(row)
+    return LabelledReply(
+        row["request_id"],
+        row["started_at"],
+        row["given_at"],
+        _stratum(row),
+        row["share"] if row["kind"] == AUDIT else None,
+        bool(row["is_correct"]),
+        row["confidence"],
+        row["score"],
+        row["calibrator"],
+        answering if isinstance(answering, str) else row["model"] or "",
+        row["team"],
+        facts[0] if facts else None,
+        row["action"],
+        row["question"] or row["request_id"],
+        row["conversation"],
+        row["path"],
+        row["request"] if has_content else None,
+        row["reply"] if has_content else None,
+    )
+
+
+def _stratum(row: Any) -> Stratum:
+    if row["review_id"] is not None:
+        return "held"
+    return "audited" if row["kind"] == AUDIT and row["share"] else "other"

@@ -1,0 +1,288 @@
+"""The demo upstream: canned answers, right and wrong ones, with no network and no key.
+
+To a client it behaves like OpenAI's chat completions: streams, tools, n, structured output, cut
+replies and errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from itertools import zip_longest
+from uuid import uuid4
+
+from proxy.errors import BadRequestError, NotFoundError, ProxyError
+from proxy.formats import CHAT, FORMATS, Format
+from proxy.upstreams.demo.answers import (
+    EMBEDDED_AUROC,
+    DemoRow,
+    Json,
+    dumped,
+    find_answers,
+    first_question,
+    questions,
+    rows,
+    text_message,
+)
+from proxy.upstreams.demo.structured_output import formatted
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.wire.headers import Headers, encoded
+from proxy.wire.json_splice import json_object
+from proxy.wire.sse import DONE, event_bytes
+
+__all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
+
+_MODEL: Json = {"id": "demo", "object": "model", "created": 1767225600, "owned_by": "pinocchio"}
+_MOST = {"n": 128, "max_tokens": sys.maxsize, "max_completion_tokens": sys.maxsize}
+_TYPES = {
+    "model": str,
+    "messages": list,
+    "tools": list,
+    "response_format": dict,
+    "stream_options": dict,
+}
+
+
+STRONG = "demo-strong"  # gives the right answer first; any other model, the first one there is
+_OTHERS: dict[str, Format] = {f.path: f for f in FORMATS if f is not CHAT}
+
+
+class DemoUpstream:
+    """An Upstream that answers from `demo.yaml`; a stream waits `delay_s` after each chunk."""
+
+    def __init__(self, delay_s: float = 0.005) -> None:
+        self._delay_s = delay_s
+
+    async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        try:
+            match request.method, request.path:
+                case "GET", "/models":
+                    return _reply(200, {"object": "list", "data": [_MODEL]})
+                case "GET", "/models/demo":
+                    return _reply(200, _MODEL)
+                case "POST", "/chat/completions":
+                    return self._chat(_parsed(request.body))
+                case "POST", path if path in _OTHERS:
+                    return self._in(_OTHERS[path], request.body)
+                case method, path:
+                    message = f"Invalid URL ({method} /v1{path})"
+                    raise NotFoundError(message, code="unknown_url")
+        except ProxyError as error:
+            return _reply(error.status, error.envelope())
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+    def _chat(self, body: Json) -> UpstreamReply:
+        completion = _completion(body)
+        if not body.get("stream"):
+            return _reply(200, completion)
+        has_usage = (body.get("stream_options") or {}).get("include_usage") is True
+        events = self._events(completion, has_usage=has_usage)
+        headers = _headers("text/event-stream; charset=utf-8")
+        return UpstreamReply(200, headers, events, on_close=events.aclose)
+
+    def _in(self, format: Format, body: bytes) -> UpstreamReply:
+        """The answer in words to what the user said last, in another format."""
+        asked = json_object(body)
+        if asked is None:
+            return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
+        question = format.last_question(asked)
+        model = str(asked.get("model") or "demo")
+        chat = _completion({"model": model, "messages": [{"role": "user", "content": question}]})
+        text = chat["choices"][0]["message"]["content"]
+        id = format.held_prefix.replace("held", "demo") + uuid4().hex
+        empty = format.placeholder(text, id=id, created=int(time.time()), model=model)
+        completion = format.restated(empty, text, "stop")
+        if not asked.get("stream"):
+            return _reply(200, completion)
+        events = self._paced(format.events(completion, asked))
+        headers = _headers("text/event-stream; charset=utf-8")
+        return UpstreamReply(200, headers, events, on_close=events.aclose)
+
+    async def _paced(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
+        for event in events:
+            yield event
+            await asyncio.sleep(self._delay_s)
+
+    async def _events(self, completion: Json, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
+        """The completion as server-sent events: chunks, usage where asked for, [DONE]."""
+        frame = completion | {"object": "chat.completion.chunk", "usage": None}
+        if not has_usage:
+            del frame["usage"]
+        for choice in _interleaved(completion["choices"]):
+            yield event_bytes(dumped(frame | {"choices": [choice]}).encode())
+            await asyncio.sleep(self._delay_s)
+        if has_usage:
+            usage = completion["usage"]
+            yield event_bytes(dumped(frame | {"choices": [], "usage": usage}).encode())
+        yield event_bytes(DONE.encode())
+
+
+def _parsed(raw: bytes) -> Json:
+    """The body of a request for a completion; raises BadRequestError as OpenAI answers 400."""
+    body = json_object(raw)
+    if body is None:
+        raise BadRequestError("We could not parse the JSON body of your request.")
+    for name in ("model", "messages"):
+        if body.get(name) is None:
+            text = f"Missing required parameter: '{name}'."
+            raise BadRequestError(text, param=name, code="missing_required_parameter")
+    for name, kind in _TYPES.items():
+        if not isinstance(body.get(name), kind | None):
+            text = f"Invalid type for '{name}': expected {kind.__name__}."
+            raise BadRequestError(text, param=name, code="invalid_type")
+    for name, most in _MOST.items():
+        value = body.get(name)
+        # not isinstance, for which true is an integer
+        if value is not None and not (type(value) is int and 1 <= value <= most):
+            text = f"Invalid '{name}': expected an integer from 1 to {most}."
+            raise BadRequestError(text, param=name, code="invalid_value")
+    if not body["messages"]:
+        text = "Invalid 'messages': empty array."
+        raise BadRequestError(text, param="messages", code="empty_array")
+    if not all(isinstance(message, dict) for message in body["messages"]):
+        text = "Invalid type for 'messages': expected an array of objects."
+        raise BadRequestError(text, param="messages", code="invalid_type")
+    return body
+
+
+def _completion(body: Json) -> Json:
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or sys.maxsize
+    choices = [_choice(body, index, limit) for index in range(body.get("n") or 1)]
+    asked = sum(len(_tokens(_text(message))) for message in body["messages"])
+    told = sum(
+        len(_tokens(part[key])) for choice in choices for part, key in _written(choice["message"])
+    )
+    return {
+        "id": f"chatcmpl-demo-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": body["model"],
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": told,
+            "total_tokens": asked + told,
+        },
+        "system_fingerprint": "fp_demo",
+    }
+
+
+def _choice(body: Json, index: int, limit: int) -> Json:
+    message = _answer(body, index)
+    if message["content"] is not None:
+        message["content"] = formatted(message["content"], body.get("response_format") or {})
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    for part, key in _written(message):
+        tokens = _tokens(part[key])
+        if len(tokens) > limit:
+            reason = "length"
+        part[key] = "".join(tokens[:limit])
+        limit = max(0, limit - len(tokens))
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
+
+
+def _answer(body: Json, index: int) -> Json:
+    """The assistant message of choice `index`, neither formatted nor cut."""
+    last = body["messages"][-1]
+    if last.get("role") == "tool":  # the canned call once more would be an endless loop
+        return text_message(f"The tool answered: {_text(last)}")
+    asked = [_text(message) for message in body["messages"] if message.get("role") == "user"]
+    found = find_answers(asked[-1]) if asked else ()
+    if not found:
+        return text_message(_unknown())
+    if body["model"] == STRONG:
+        found = tuple(sorted(found, key=lambda row: not row.correct))
+    row = found[index % len(found)]
+    offered = _offered(body)
+    for call in row.calls:
+        if call["name"] not in offered:
+            return text_message(
+                f"My canned answer calls the tool `{call['name']}`, which this request does not "
+                "offer or does not allow."
+            )
+    return row.message()
+
+
+def _offered(body: Json) -> list[str]:
+    """The names of the functions that may be called."""
+    choice = body.get("tool_choice")
+    names = []
+    for tool in [choice] if isinstance(choice, dict) else body.get("tools") or []:
+        match tool:
+            case {"function": {"name": str(name)}}:
+                names.append(name)
+    return [] if choice == "none" else names
+
+
+def _unknown() -> str:
+    """What the demo says to a question that it does not know."""
+    texts = [text for text, found in questions().items() if not found[0].tools]
+    shortest = "\n".join(f"- {text}" for text in sorted(texts, key=len)[:5])
+    return (
+        "This is the demo upstream: there is no model here, only canned answers to "
+        f"{len(questions())} questions, some right and some wrong. Yours is not among them. "
+        f"Try one of these:\n\n{shortest}"
+    )
+
+
+def _text(message: Json) -> str:
+    """The text of a message, whose content is a string, a list of parts or null."""
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return " ".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def _written(message: Json) -> list[tuple[Json, str]]:
+    """Where the text of an answer stands: in its content and in the arguments of its calls."""
+    calls = [(call["function"], "arguments") for call in message.get("tool_calls", ())]
+    return calls if message["content"] is None else [(message, "content"), *calls]
+
+
+def _tokens(text: str) -> list[str]:
+    """The text in pieces of about a word, which stand for tokens."""
+    return re.findall(r"\w+\W*|\W+", text)
+
+
+def _interleaved(choices: list[Json]) -> Iterator[Json]:
+    """The chunks of all choices, in turns as OpenAI sends them."""
+    for together in zip_longest(*map(_chunks, choices)):
+        yield from filter(None, together)
+
+
+def _chunks(choice: Json) -> Iterator[Json]:
+    """A complete choice as the chunks of a stream: role, content, tool calls, finish."""
+    message = choice["message"]
+    content = message["content"]
+    deltas: list[Json] = [text_message(None if content is None else "")]
+    deltas += [{"content": token} for token in _tokens(content or "")]
+    for index, call in enumerate(message.get("tool_calls", ())):
+        opening = call | {"index": index, "function": call["function"] | {"arguments": ""}}
+        deltas.append({"tool_calls": [opening]})
+        for token in _tokens(call["function"]["arguments"]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": token}}]})
+    frame = choice | {"finish_reason": None}
+    del frame["message"]
+    yield from (frame | {"delta": delta} for delta in deltas)
+    yield frame | {"delta": {}, "finish_reason": choice["finish_reason"]}
+
+
+def _headers(content_type: str) -> Headers:
+    return encoded([("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")])
+
+
+def _reply(status: int, body: Json) -> UpstreamReply:
+    return _raw_reply(status, dumped(body).encode())
+
+
+def _raw_reply(status: int, body: bytes) -> UpstreamReply:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield body
+
+    return UpstreamReply(status, _headers("application/json"), chunks())

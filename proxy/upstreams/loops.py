@@ -1,0 +1,116 @@
+"""An upstream that is this proxy itself, by mistake: one request would become thousands.
+
+Where the address gives it away, the start is refused. Where it does not (behind a load balancer,
+through another proxy) the first request that comes back is: each request upstream carries the
+marks of the proxies that it has passed, in `x-pinocchio-via`, and none may pass the same one twice.
+Processes with the same store and the same upstreams are one proxy, and have the same mark. Proxies
+in a row have different ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from proxy.config.problems import located
+from proxy.config.sections import Config
+from proxy.errors import ExitStatus, StartupError, UpstreamLoopError
+from proxy.store.tables import path_of, place_of
+from proxy.wire.headers import VIA
+from proxy.wire.http import Scope
+
+_MARK: Final = re.compile(rb"[0-9a-f]{16}")
+_MOST_MARKS: Final = 16  # longer rows of proxies are none
+
+
+def mark_of(config: Config) -> bytes:
+    """What tells the proxies of one deployment from all others; says nothing about either."""
+    path = path_of(config.store)
+    store = f"{socket.gethostname()}:{path.resolve()}" if path else place_of(config.store)
+    upstreams = [(name, each.base_url) for name, each in sorted(config.upstreams.items())]
+    return hashlib.sha256(repr((store, upstreams)).encode()).hexdigest()[:16].encode()
+
+
+def pass_on(scope: Scope, mark: bytes) -> None:
+    """Adds the mark to those of a request; raises UpstreamLoopError where it has passed before."""
+    fields = scope["headers"]
+    for name, _ in fields:
+        if name == VIA:
+            break
+    else:
+        fields.append((VIA, mark))
+        return
+    given = b",".join(value for name, value in fields if name == VIA)
+    marks = [mark.strip() for mark in given.split(b",")]
+    passed = [each for each in marks if _MARK.fullmatch(each)]
+    if mark in passed or len(passed) >= _MOST_MARKS:
+        raise UpstreamLoopError()
+    kept = [field for field in fields if field[0] != VIA]
+    scope["headers"] = [*kept, (VIA, b",".join([*passed, mark]))]
+
+
+def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> None:
+    """No upstream may be at `host` and `port`, where this proxy listens; raises StartupError."""
+    for name, upstream in config.upstreams.items():
+        if upstream.base_url and is_at(upstream.base_url, host, port):
+            text = (
+                f"upstream {name!r} is this proxy itself ({address_of(upstream.base_url)}): every "
+                "request would come back for ever; name the model server here"
+            )
+            if os.environ.get("OPENAI_BASE_URL") == upstream.base_url:
+                text += ", or unset OPENAI_BASE_URL, which is for clients, where the proxy starts"
+            message = located(path, ("upstreams", name, "base_url"), text)
+            raise StartupError(ExitStatus.UNUSABLE_INPUT, message)
+
+
+def address_of(base_url: str) -> str:
+    """A URL as people may see it: without a user name or password."""
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def is_at(base_url: str, host: str, port: int) -> bool:
+    """Whether a URL leads to a listener; a name that nobody knows leads nowhere."""
+    try:
+        parts = urlsplit(base_url)
+        if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
+            return False
+        theirs, ours = _addresses(parts.hostname or ""), _addresses(host)
+    except (ValueError, OSError):
+        return False
+    if any(each.is_unspecified for each in ours):  # it listens on every address there is
+        return any(map(_is_of_this_machine, theirs))
+    return not theirs.isdisjoint(ours | {_EVERY[each.version] for each in ours if each.is_loopback})
+
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_EVERY: Final[Mapping[int, _Address]] = {  # as a destination: this machine
+    4: ipaddress.IPv4Address("0.0.0.0"),
+    6: ipaddress.IPv6Address("::"),
+}
+
+
+def _addresses(host: str) -> set[_Address]:
+    """Raises OSError for a name that cannot be looked up."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    addresses = {ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found}
+    mapped = {each.ipv4_mapped for each in addresses if isinstance(each, ipaddress.IPv6Address)}
+    return addresses | {each for each in mapped if each is not None}
+
+
+def _is_of_this_machine(address: _Address) -> bool:
+    """Only an address of this machine can be bound."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind((str(address), 0))
+        except OSError:
+            return False
+    return True

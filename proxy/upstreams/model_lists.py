@@ -1,0 +1,128 @@
+"""`GET /v1/models`: upstream's own list, as it came; one list of several upstreams'; or the demo's.
+
+The demo's models are listed only where nothing else is served: without another upstream, or where
+that one cannot be asked because nobody has a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from proxy.errors import ProxyError, UnknownModelError, UpstreamError
+from proxy.upstreams.anthropic import KEY_HEADERS
+from proxy.upstreams.router import Router
+from proxy.wire.encoding import can_decode, decoded
+from proxy.wire.headers import header, without
+from proxy.wire.http import JSON, Reply, Request
+from proxy.wire.json_splice import json_object, replace_member
+
+KEYLESS_S: Final = 3.0  # how long an upstream is asked for its list without a key
+_NO_KEY: Final = (401, 403)
+
+Relay = Callable[[Request, str], Awaitable[Reply]]
+"""Sends a request as it came to the upstream of this name."""
+
+
+async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
+    """Raises UpstreamError where the upstream that is asked gives no answer."""
+    local, names = router.local_models, router.listed
+    if not names:
+        return local_list(local)
+    first = names[0]
+    if local and not _has_key(router, request, first):
+        return await _keyless(request, first, relay) or local_list(local)
+    reply = await relay(request, first)
+    # the client's key is for the upstream of its choice: others are asked with keys of their own
+    others = [name for name in names[1:] if router.has_key(name)]
+    return await _merged(router, request, relay, reply, names[:1], others) if others else reply
+
+
+def _has_key(router: Router, request: Request, name: str) -> bool:
+    return router.has_key(name) or any(request.header(each) is not None for each in KEY_HEADERS)
+
+
+async def _keyless(request: Request, name: str, relay: Relay) -> Reply | None:
+    """The list of an upstream that may need no key, as one on this machine; None without one."""
+    with suppress(UpstreamError, TimeoutError):
+        async with asyncio.timeout(KEYLESS_S):
+            reply = await relay(request, name)
+        if reply.status not in _NO_KEY:
+            return reply
+        if reply.on_close is not None:
+            await reply.on_close()
+    return None
+
+
+async def _merged(
+    router: Router,
+    request: Request,
+    relay: Relay,
+    reply: Reply,
+    first: Sequence[str],
+    others: Sequence[str],
+) -> Reply:
+    """The first upstream's list and what others have that goes to them; one that fails is left
+    out. As it came where it is no list that can be read."""
+    if reply.status != 200 or (body := await _body(reply)) is None:
+        return reply
+    listing = json_object(body)
+    if listing is None or not isinstance(data := listing.get("data"), list):
+        return Reply(reply.status, without(reply.headers, b"content-encoding"), body)
+    known = {_id(model) for model in data}
+    longer = list(data)
+    for name in others:
+        for model in await _data(request, name, relay):
+            if _id(model) not in known and _goes_to(router, _id(model), name):
+                known.add(_id(model))
+                longer.append(model)
+    kept = without(reply.headers, b"content-length", b"content-encoding")
+    return Reply(reply.status, kept, replace_member(body, "data", longer))
+
+
+async def _data(request: Request, name: str, relay: Relay) -> list[Any]:
+    with suppress(ProxyError):
+        reply = await relay(request, name)
+        body = await _body(reply) if reply.status == 200 else None
+        listing = json_object(body) if body is not None else None
+        data = listing.get("data") if listing else None
+        return data if isinstance(data, list) else []
+    return []
+
+
+def _id(model: Any) -> str:
+    return str(model.get("id")) if isinstance(model, dict) else ""
+
+
+def _goes_to(router: Router, model: str, name: str) -> bool:
+    try:
+        return router.name_for(model) == name
+    except UnknownModelError:
+        return False
+
+
+async def _body(reply: Reply) -> bytes | None:
+    """The whole body, decoded; None, and nothing read, where its encoding is not known."""
+    encoding = header(reply.headers, b"content-encoding")
+    if not can_decode(encoding):
+        return None
+    if isinstance(reply.body, bytes | tuple):
+        return await decoded(reply.whole(), encoding)
+    try:
+        raw = b"".join([chunk async for chunk in reply.body])
+    finally:
+        if reply.on_close is not None:
+            await reply.on_close()
+    return await decoded(raw, encoding)
+
+
+def local_list(ids: Sequence[str]) -> Reply:
+    listing = {"object": "list", "data": [local_model(id) for id in ids]}
+    return Reply(200, JSON, json.dumps(listing).encode())
+
+
+def local_model(id: str) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": 0, "owned_by": "pinocchio"}

@@ -1,0 +1,446 @@
+"""One HTTP/1.1 connection to an upstream, and the exchanges that go over it, one at a time.
+
+A `Connection` parses with llhttp what the event loop hands it; an `Exchange` is one request and
+its reply as far as it has arrived. Nothing here waits on more than one future at a time and nothing
+starts a task, a timer or a timeout context: silence is found by whoever compares `deadline` with
+the clock now and then (`pool.py`).
+
+What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`, any
+transfer coding but one `chunked`, interim replies with either, folded or malformed fields, line
+ends before a reply, a protocol that nobody asked for (101). What sloppy servers do without harm is
+accepted: lines of a head that end without CR, spaces after a chunk's size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import select
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import httptools
+
+from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.upstreams.upstream import UpstreamReply, too_large
+from proxy.wire.headers import Headers, first_values
+
+HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
+MAX_FIELDS = 512
+FRAMING = (b"content-length", b"transfer-encoding")
+HIGH_WATER = 256 * 1024  # unread bytes of a body beyond which upstream has to wait
+JOINED = 64 * 1024  # a request body up to here is copied behind its head: one write, one packet
+WRITTEN_AT_ONCE = 256 * 1024
+SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
+
+
+class Exchange:
+    """One request and its reply; iterating gives the body, in as few pieces as it came.
+
+    The connection writes into it, one reader takes out of it. It outlives its time on the
+    connection, which may serve the next request while the end of this body is still unread.
+    """
+
+    __slots__ = (
+        "_loop",
+        "connection",
+        "ends_with_connection",
+        "error",
+        "has_begun",
+        "headers",
+        "high_water",
+        "is_complete",
+        "is_head",
+        "parts",
+        "size",
+        "status",
+        "waiter",
+        "wants_all",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
+        self._loop = loop
+        self.is_head = method == "HEAD"
+        self.connection: Connection | None = None  # None once it is over, for good or for bad
+        self.status = 0  # until the head is here
+        self.headers: Headers = []
+        self.parts: list[bytes] = []
+        self.size = 0  # of the parts
+        self.has_begun = False  # whether a single byte came back
+        self.is_complete = False
+        self.ends_with_connection = False
+        self.error: UpstreamError | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        self.wants_all = False
+        self.high_water = HIGH_WATER
+
+    def wait(self) -> asyncio.Future[None]:
+        """A future that is done when there is something new: head, bytes, end or error."""
+        self.waiter = waiter = self._loop.create_future()
+        return waiter
+
+    def wake(self) -> None:
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if not waiter.done():  # its task may have been cancelled
+                waiter.set_result(None)
+
+    def __aiter__(self) -> Exchange:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """What arrived before a break is given out before the break is raised."""
+        while not self.parts:
+            if self.error is not None:
+                raise self.error
+            if self.is_complete:
+                raise StopAsyncIteration
+            await self.wait()
+        return self._take()
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, woken once; raises UpstreamBrokenError as soon as it exceeds `limit`."""
+        if self.connection is not None:
+            self.wants_all, self.high_water = True, limit
+            self.connection.resume()
+        while self.connection is not None and self.size <= limit:
+            await self.wait()
+        if self.size > limit:
+            self.abort()
+            raise too_large(limit)
+        if self.error is not None:
+            raise self.error
+        return self._take()
+
+    def _take(self) -> bytes:
+        parts = self.parts
+        whole = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self.size = 0
+        if self.connection is not None:
+            self.connection.resume()
+        return whole
+
+    def abort(self) -> None:
+        """Closes the connection unless the reply is whole: upstream may stop working on it."""
+        if self.connection is not None:
+            self.connection.fail(UpstreamBrokenError("the reply was closed before its end"))
+
+    async def aclose(self) -> None:
+        self.abort()
+
+
+class HttpReply(UpstreamReply):
+    """An UpstreamReply whose `read` needs no generator."""
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.status = exchange.status
+        self.headers = exchange.headers
+        self.values = first_values(exchange.headers)
+        self.chunks = exchange
+        self.on_close = exchange.aclose
+
+    def read(self, limit: int = sys.maxsize) -> Coroutine[Any, Any, bytes]:
+        return self._exchange.read(limit)
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        return self._exchange.aclose()
+
+
+class Connection(asyncio.Protocol):
+    """One transport to upstream; `on_free` takes it back, `on_lost` hears of its end.
+
+    `where` names the upstream in errors; `deadline` is the loop's time after which its owner should
+    call `expire`.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        where: str,
+        timeout_s: float,
+        on_free: Callable[[Connection], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._where = where
+        self._timeout_s = timeout_s
+        self._loop = loop
+        self._clock = loop.time
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self.deadline = math.inf
+        self.exchange: Exchange | None = None
+        self._fields: Headers = []
+        self._body: list[bytes] = []  # what the parser has found in the bytes that it is given
+        self.on_body = self._body.append  # of the parser's side; there are many small ones
+        self._overhead = 0  # bytes in a row that were not body
+        self._is_reusable = False
+        self._replies = 0
+        self._idle_since = 0.0
+        self._is_read_paused = False
+        self._is_write_paused = False
+        self._unsent: memoryview | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self._is_strict = False
+
+    # the owner's side
+
+    def start(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+        """Sends a request; what comes back goes to the exchange."""
+        self.exchange = exchange
+        exchange.connection = self
+        self._overhead = 0
+        self._fields = []
+        if self._is_strict:
+            self._demand_cr(False)
+        self.deadline = self._clock() + self._timeout_s
+        if len(body) <= JOINED:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._unsent = memoryview(body)
+            self._write_on()
+
+    def is_usable(self) -> bool:
+        """Whether it can carry another request: open, and nothing came that nobody asked for.
+
+        Looking at the socket itself finds what the event loop has not come to yet: mostly the end
+        of the connection, which would cost the next request its answer. It is a system call, a
+        seventh of a small request's CPU, and left out where the end is not to be expected: servers
+        that close after a reply without a word do so after the first, the others when a connection
+        has been idle for seconds.
+        """
+        if self._transport.is_closing():
+            return False
+        is_proven = self._replies > 1 and self._clock() - self._idle_since < SURELY_OPEN_S
+        return is_proven or not self._has_news()
+
+    def expire(self) -> None:
+        """Ends a silent exchange with UpstreamTimeoutError, or an idle connection with nothing."""
+        self.fail(UpstreamTimeoutError(f"upstream {self._where} did not answer in time"))
+
+    def fail(self, error: UpstreamError) -> None:
+        """Closes the connection at once; the exchange on it, if any, ends with the error."""
+        self.deadline = math.inf
+        self._unsent = None
+        self._transport.abort()
+        exchange = self.exchange
+        if exchange is not None:
+            self.exchange = exchange.connection = None
+            exchange.error = error
+            exchange.wake()
+
+    def resume(self) -> None:
+        """The reader has caught up."""
+        if self._is_read_paused:
+            self._is_read_paused = False
+            self.deadline = self._clock() + self._timeout_s
+            self._transport.resume_reading()
+
+    # the event loop's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._poll: select.poll | None = None
+        if hasattr(select, "poll"):  # not on Windows
+            self._poll = select.poll()
+            self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None:  # nobody asked: whatever this is, it must not answer the next request
+            self._transport.abort()
+            return
+        if not exchange.has_begun and data[:1] != b"H":  # the parser would pass over line ends
+            self._refuse("no status line")
+            return
+        exchange.has_begun = True
+        self.deadline = self._clock() + self._timeout_s
+        self._overhead += len(data)
+        size = exchange.size
+        fault: httptools.HttpParserError | None = None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._is_reusable = False
+            fault = error
+        if body := self._body:
+            exchange.parts += body
+            exchange.size += sum(map(len, body))
+            body.clear()
+        if fault is not None and not exchange.is_complete:
+            self._refuse(fault.__context__ or fault)
+            return
+        if exchange.is_complete:
+            self._finish(exchange)
+            return
+        if exchange.size != size:
+            self._overhead = 0
+        elif self._overhead > HEADER_LIMIT:
+            self._refuse(f"more than {HEADER_LIMIT} bytes of header")
+            return
+        if exchange.size > exchange.high_water:
+            if not exchange.wants_all:
+                self._pause()
+            exchange.wake()
+        elif exchange.status and not exchange.wants_all:
+            exchange.wake()
+
+    def eof_received(self) -> None:
+        self._end(None)
+        self._transport.abort()  # a mere close would wait until what is unsent is written
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        if self.exchange is not None and not self._is_read_paused:
+            self.deadline = self._clock() + self._timeout_s
+        if self._unsent is not None:
+            self._write_after_reading()
+
+    def _write_on(self) -> None:
+        """Hands over a slice of a large body whenever upstream has taken the one before.
+
+        No task does this, so that the reply is read meanwhile: upstream may refuse the body (413)
+        before all of it is sent, or answer while it reads.
+        """
+        unsent = self._unsent
+        if unsent is None or self._is_write_paused or self._transport.is_closing():
+            return
+        self._unsent = unsent[WRITTEN_AT_ONCE:] if len(unsent) > WRITTEN_AT_ONCE else None
+        self._transport.write(unsent[:WRITTEN_AT_ONCE])
+        if self._unsent is not None and not self._is_write_paused:
+            self._write_after_reading()
+
+    def _write_after_reading(self) -> None:
+        """A write that fails would close the transport with upstream's last words still unread.
+
+        What waits in the socket is read in the loop's next turn, before the turn after it.
+        """
+        if self._has_news():
+            self._loop.call_soon(self._loop.call_soon, self._write_on)
+        else:
+            self._write_on()
+
+    def _has_news(self) -> bool:
+        """Whether bytes, or the connection's end, wait in the socket."""
+        return self._poll is not None and bool(self._poll.poll(0))
+
+    def _pause(self) -> None:
+        """Silence is not upstream's while it is made to wait."""
+        self._is_read_paused = True
+        self.deadline = math.inf
+        self._transport.pause_reading()
+
+    def _refuse(self, reason: object) -> None:
+        self.fail(UpstreamBrokenError(f"upstream {self._where} did not answer in HTTP ({reason})"))
+
+    def _finish(self, exchange: Exchange) -> None:
+        """The reply is whole: its reader hears of it, the connection may take the next one."""
+        self.exchange = exchange.connection = None
+        if exchange.is_head:
+            exchange.parts.clear()
+        if self._is_reusable and self._unsent is None:
+            self.resume()
+            self._replies += 1
+            self._idle_since = self._clock()
+            self._on_free(self)
+        else:
+            self.deadline = math.inf
+            self._unsent = None
+            self._transport.abort()
+        exchange.wake()
+
+    def _end(self, cause: Exception | None) -> None:
+        """Nothing more will come; for a body without a length that is its proper end."""
+        exchange = self.exchange
+        if exchange is None:
+            return
+        if exchange.ends_with_connection and cause is None:
+            exchange.is_complete = True
+            self._finish(exchange)
+        else:
+            reason = "the connection was closed" if cause is None else type(cause).__name__
+            self.fail(
+                UpstreamBrokenError(f"upstream {self._where} broke off its answer ({reason})")
+            )
+
+    # the parser's side; an exception raised here comes out of feed_data as the context of its own
+
+    def on_message_begin(self) -> None:
+        if self.exchange is None or self.exchange.is_complete:
+            raise ValueError("more than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        exchange = self.exchange
+        assert exchange is not None
+        fields, self._fields = self._fields, []  # what is added from here on are trailers
+        if len(fields) > MAX_FIELDS:
+            raise ValueError(f"more than {MAX_FIELDS} header fields")
+        if self._overhead > HEADER_LIMIT and _size(fields) > HEADER_LIMIT:
+            raise ValueError(f"more than {HEADER_LIMIT} bytes of header")
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100 or status == 101:
+                raise ValueError(f"status {status}")
+            if any(name in FRAMING for name, _ in fields):
+                raise ValueError(f"an interim reply, {status}, that has a body")
+            return
+        is_chunked = has_chunks(fields)
+        if is_chunked:
+            self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
+        exchange.status = status
+        exchange.headers = fields
+        self._is_reusable = self._parser.should_keep_alive()
+        if is_chunked and self._parser.get_http_version() == "1.0":
+            self._is_reusable = False  # RFC 9112, 6.1: its framing is faulty
+        if exchange.is_head:  # the parser cannot be told that there is no body
+            exchange.is_complete = True
+            self._is_reusable = False
+        elif not self._is_reusable:
+            has_length = any(name == b"content-length" for name, _ in fields)
+            exchange.ends_with_connection = not (is_chunked or has_length)
+
+    def _demand_cr(self, is_strict: bool) -> None:
+        self._is_strict = is_strict
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=not is_strict)
+
+    def on_message_complete(self) -> None:
+        exchange = self.exchange
+        assert exchange is not None
+        if exchange.status:  # else an interim reply has ended, and the real one follows
+            exchange.is_complete = True
+
+
+def _size(fields: Headers) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in fields)
+
+
+def has_chunks(fields: Headers) -> bool:
+    """Whether a body comes in chunks; names in lower case.
+
+    Raises ValueError for any other transfer coding, a list of them or several fields: one parser
+    looks for `chunked` anywhere in the value, another at its end, a third reads until the
+    connection ends.
+    """
+    codings = [value for name, value in fields if name == b"transfer-encoding"]
+    if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
+        raise ValueError("its transfer coding is not 'chunked' alone")
+    return bool(codings)

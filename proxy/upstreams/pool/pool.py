@@ -1,0 +1,284 @@
+"""The way to an upstream that speaks OpenAI's format, over connections that are kept.
+
+An HTTP/1.1 client for one origin and for the hot path: it sends the request's bytes and gives the
+reply's, and does nothing else. No redirects, no cookies, no decoding, no header of its own beyond
+`host` and `content-length`, no forward proxy (httpx serves upstreams behind one).
+
+**A request that may have been executed is not sent twice.** A server may close a kept connection
+at the very moment at which a request is written to it. A connection that was closed while idle is
+never used, not even when the event loop has not noticed yet (`Connection.is_usable`). Where it
+happens all the same, the connection being a used one and not one byte having come back, a request
+whose method is idempotent (RFC 9110, 9.2.2) is sent once more, on a new connection. A POST is not:
+a model may already be working on it, and be paid for it; the client gets a 502 and decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from aiohappyeyeballs import start_connection
+
+from proxy.errors import (
+    ExitStatus,
+    StartupError,
+    UpstreamBrokenError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
+from proxy.upstreams.pool.connection import Connection, Exchange, HttpReply
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.wire.headers import name_of, written
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECT_TIMEOUT_S = 15  # name, TCP and TLS together
+KEEP_ALIVE_S = 15  # shorter than common servers', so that a kept connection is rarely stale
+MAX_IDLE = 256
+SWEEP_S = 1.0  # how late the end of a silence may be noticed
+NEXT_ADDRESS_S = 0.25  # RFC 8305: when the next address of a name is tried beside the first
+MAX_OPENINGS = 256
+LONGEST_OPENING = 4_096  # bytes that are remembered
+
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+WRITTEN_HERE = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection"})
+
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TARGET = re.compile(r"/[!-~\x80-\xff]*")
+
+
+class Pool:
+    """An upstream at `base_url` (with its `/v1`); with `api_key` empty the client's key goes there.
+
+    `timeout_s` bounds the silence before and between bytes, not the whole reply. Raises
+    StartupError for a `base_url` that cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        timeout_s: float = 600,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._origin = origin_of(base_url)
+        self._where = f"{self._origin.scheme}://{self._origin.authority}"
+        self._timeout_s = timeout_s
+        self._ssl_context = ssl_context
+        self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
+        self._replaced = WRITTEN_HERE
+        if api_key:
+            self._common += b"authorization: Bearer " + _key_bytes(api_key) + b"\r\n"
+            self._replaced |= {b"authorization"}
+        self._openings: dict[tuple[str, str, str], bytes] = {}
+        self._open: set[Connection] = set()
+        self._idle: dict[Connection, None] = {}  # the last one is the warmest
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_s = min(SWEEP_S, timeout_s / 4)
+        self._is_closed = False
+
+    async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Raises UpstreamError when no answer begins; an error status is an answer."""
+        head = self._head(request)
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        method = request.method
+        kept = self._kept()
+        while True:
+            connection = kept or await self._connect(loop)
+            exchange = Exchange(loop, method)
+            connection.start(exchange, head, request.body)
+            try:
+                await exchange.wait()
+            except BaseException:
+                exchange.abort()
+                raise
+            if exchange.status:
+                return HttpReply(exchange)
+            assert exchange.error is not None
+            is_safe = isinstance(exchange.error, UpstreamBrokenError) and method in IDEMPOTENT
+            if kept is None or exchange.has_begun or not is_safe:
+                raise exchange.error
+            kept = None
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in list(self._open):
+            connection.fail(UpstreamBrokenError("the proxy has closed its connections"))
+        for _ in range(100):  # lets the transports see that they are closed
+            if not self._open:
+                break
+            await asyncio.sleep(0)
+
+    # the request's head
+
+    def _head(self, request: UpstreamRequest) -> bytes:
+        key = (request.method, request.path, request.query)
+        opening = self._openings.get(key) or self._opening(*key)
+        replaced = self._replaced
+        headers = request.headers
+        if not replaced.isdisjoint(map(name_of, headers)):
+            headers = [field for field in headers if field[0] not in replaced]
+        if request.body or request.method in WITH_BODY:
+            headers = [*headers, (b"content-length", b"%d" % len(request.body))]
+        try:
+            fields = written(headers)
+        except ValueError:
+            fields = b"\0"
+        if fields.find(b"\0") >= 0:
+            raise UpstreamError("a header field with a line break or a NUL in it is not sent")
+        return b"%b%b\r\n" % (opening, fields)
+
+    def _opening(self, method: str, path: str, query: str) -> bytes:
+        """Request line and the fields that never change; kept, as few paths make most traffic."""
+        target = f"{self._origin.path}{path}?{query}" if query else self._origin.path + path
+        if not (_METHOD.fullmatch(method) and _TARGET.fullmatch(target)):
+            raise UpstreamError("a method or path with a space or a control character is not sent")
+        opening = f"{method} {target} HTTP/1.1\r\n".encode("latin-1") + self._common
+        if len(self._openings) >= MAX_OPENINGS:
+            self._openings.clear()
+        if len(opening) <= LONGEST_OPENING:
+            self._openings[method, path, query] = opening
+        return opening
+
+    # connections
+
+    def _kept(self) -> Connection | None:
+        """The warmest connection that is still good."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.is_usable():
+                return connection
+            connection.fail(UpstreamBrokenError("closed by upstream"))
+        return None
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        if self._is_closed:
+            raise UpstreamError("the proxy has closed its connections")
+        origin, tls = self._origin, self._tls()
+        name = origin.host if tls else None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+                sock = await start_connection(
+                    found, happy_eyeballs_delay=NEXT_ADDRESS_S, socket_factory=_new_socket
+                )
+                transport, connection = await loop.create_connection(
+                    self._new_connection, sock=sock, ssl=tls, server_hostname=name
+                )
+        except TimeoutError as error:
+            raise UpstreamTimeoutError(
+                f"could not connect to upstream {self._where} in time"
+            ) from error
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = type(error).__name__
+            raise UpstreamError(
+                f"could not connect to upstream {self._where} ({reason})"
+            ) from error
+        if self._is_closed or transport.is_closing():
+            transport.abort()
+            raise UpstreamError(f"could not connect to upstream {self._where}")
+        self._open.add(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(self._sweep_s, self._sweep)
+        return connection
+
+    def _new_connection(self) -> Connection:
+        assert self._loop is not None
+        return Connection(self._loop, self._where, self._timeout_s, self._keep, self._forget)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """The default context, which reads the system's certificates, is made when first needed."""
+        if self._origin.scheme == "http":
+            return None
+        if self._ssl_context is None:
+            import ssl
+
+            self._ssl_context = ssl.create_default_context()
+            self._ssl_context.set_alpn_protocols(["http/1.1"])
+        return self._ssl_context
+
+    def _keep(self, connection: Connection) -> None:
+        assert self._loop is not None
+        if self._is_closed or len(self._idle) >= MAX_IDLE:
+            connection.fail(UpstreamBrokenError("not needed any more"))
+            return
+        connection.deadline = self._loop.time() + KEEP_ALIVE_S
+        self._idle[connection] = None
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
+
+    def _sweep(self) -> None:
+        """The one timer: ends silent exchanges and connections that were idle for too long."""
+        assert self._loop is not None
+        now = self._loop.time()
+        for connection in [each for each in self._open if each.deadline < now]:
+            self._idle.pop(connection, None)
+            connection.expire()
+        self._sweeping = None
+        if self._open:
+            self._sweeping = self._loop.call_later(self._sweep_s, self._sweep)
+
+
+class Origin(NamedTuple):
+    """Where an upstream is: `authority` as in a URL, `path` in front of every request's."""
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str
+
+
+def origin_of(base_url: str) -> Origin:
+    """Messages name no URL: one that holds a password would end up in a log."""
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname or "", parts.port
+        ascii_host = host if host.isascii() else host.encode("idna").decode("ascii")
+    except ValueError as error:
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, f"base_url is no URL: {error}") from error
+    path = parts.path.rstrip("/")
+    if parts.scheme not in ("http", "https") or not re.fullmatch(r"[!-~]+", ascii_host):
+        problem = "must begin with http:// or https:// and a host"
+    elif parts.username is not None or parts.password is not None:
+        problem = "may not hold a user name or password; a key belongs into api_key"
+    elif parts.query or parts.fragment or (path and not _TARGET.fullmatch(path)):
+        problem = "ends with a path, without '?', '#', spaces or control characters"
+    else:
+        standard = 443 if parts.scheme == "https" else 80
+        authority = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
+        if port is not None and port != standard:
+            authority += f":{port}"
+        return Origin(parts.scheme, ascii_host, port or standard, authority, path)
+    raise StartupError(ExitStatus.UNUSABLE_INPUT, f"an upstream's base_url {problem}")
+
+
+def _key_bytes(api_key: str) -> bytes:
+    if not re.fullmatch(r"[ -~\x80-\xff]*", api_key):
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "an api_key fits on one line of latin-1")
+    return api_key.encode("latin-1")
+
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    """With the probes of OpenAI's own client: a model may think for minutes behind a NAT."""
+    family, kind, protocol = address[:3]
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60)
+    return sock

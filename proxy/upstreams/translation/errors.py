@@ -1,0 +1,167 @@
+"""What litellm raises, as a client of OpenAI's API expects it.
+
+    an HTTP answer of upstream's    a reply with its status, its words, its `retry-after`
+    a verdict of litellm's own      a reply with the status that litellm gives it
+    a broken or silent connection   raises UpstreamError or a subclass of it
+
+litellm wraps errors several times, changes statuses on the way (413 to 400, 529 to 500) and puts
+its own name into messages; the answer itself is still among the causes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.upstreams.upstream import UpstreamReply
+from proxy.wire.headers import Headers, encoded
+from proxy.wire.json_splice import json_object
+
+_KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
+_LITELLM_PREFIX = "llm_provider-"  # before the names of headers that litellm passes on as they are
+_WRAPPING = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?:: | - ))+")
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_NOT_TRANSLATED = "translation_failed"
+_CODES = {
+    "ContentPolicyViolationError": "content_policy_violation",
+    "ContextWindowExceededError": "context_length_exceeded",
+    "UnsupportedParamsError": "unsupported_parameter",
+}
+
+
+def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield json.dumps(body, separators=(",", ":")).encode()
+
+    return UpstreamReply(status, [(b"content-type", b"application/json"), *headers], chunks())
+
+
+def kept_headers(headers: Mapping[str, str]) -> Headers:
+    """Those of upstream's header fields that mean something to a client of the translation."""
+    named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
+    return encoded((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
+
+
+def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:
+    """The reply that `error` stands for; raises UpstreamError when there was none.
+
+    `answered` is what upstream said, where that is known.
+    """
+    chain = list(_chain(error))
+    code = next((_CODES[name] for e in chain if (name := type(e).__name__) in _CODES), None)
+    for cause in chain:
+        if isinstance(cause, httpx.HTTPStatusError):
+            return error_answer(cause.response, code)
+    if answered is not None and not answered.is_success:
+        return error_answer(answered, code)
+    failure = _failure(error)
+    if answered is not None and (failure is None or failure.machine_code == _NOT_TRANSLATED):
+        raise no_answer(answered) from error
+    if failure:
+        raise failure from error
+    status = getattr(error, "status_code", 500)
+    return json_reply(status, _envelope(status, _words(error), code=code), [])
+
+
+def no_answer(response: httpx.Response) -> UpstreamBrokenError:
+    """A success of upstream's that holds no answer; upstream's words if it calls that an error."""
+    try:
+        told = json_object(response.content) or {}
+    except httpx.ResponseNotRead:
+        told = {}
+    error = told.get("error")
+    words = error.get("message") if isinstance(error, dict) else error
+    text = (
+        f"upstream's answer is an error: {words}" if words else "upstream's answer is no completion"
+    )
+    return UpstreamBrokenError(text, code=_NOT_TRANSLATED)
+
+
+def broken_off(error: Exception) -> UpstreamError:
+    """What an error in the middle of a stream is for the proxy."""
+    failure = _failure(error)
+    if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):
+        return failure
+    reason = failure.message if failure else _words(error)
+    return UpstreamBrokenError(f"upstream broke off its answer: {reason}")
+
+
+def _failure(error: Exception) -> UpstreamError | None:
+    """The seam for errors that are no answer; None where litellm gives an HTTP status."""
+    import openai  # not at the top: it takes a second, and litellm has loaded it by now
+
+    chain = list(_chain(error))
+    name = type(chain[-1]).__name__  # the first error of all says most
+
+    def has(*kinds: type[Exception]) -> bool:
+        return any(isinstance(cause, kinds) for cause in chain)
+
+    if has(httpx.TimeoutException, openai.APITimeoutError):
+        return UpstreamTimeoutError("upstream did not answer in time")
+    if has(httpx.ReadError, httpx.RemoteProtocolError):
+        return UpstreamBrokenError(f"upstream broke off its answer ({name})")
+    if has(httpx.TransportError, OSError):
+        return UpstreamError(f"could not connect to upstream ({name})")
+    status = getattr(error, "status_code", None)
+    is_verdict = isinstance(status, int) and 400 <= status <= 599
+    if is_verdict and not has(openai.APIConnectionError):  # what litellm calls all that is left
+        return None
+    text = f"litellm could not translate the request or its answer ({name})"
+    return UpstreamError(text, code=_NOT_TRANSLATED)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, the latest first."""
+    while error is not None:
+        yield error
+        wrapped = getattr(error, "original_exception", None)  # of litellm's MidStreamFallbackError
+        error = wrapped or error.__cause__ or error.__context__
+
+
+def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamReply:
+    """Upstream's error, its words moved into OpenAI's envelope; a redirect is none to follow."""
+    status = response.status_code
+    if status < 400:
+        raise UpstreamBrokenError(f"upstream answered {status}, which is not followed")
+    try:
+        body = response.json()
+    except (ValueError, httpx.ResponseNotRead):
+        body = None
+    body = body[0] if isinstance(body, list) and body else body  # Gemini's streams send an array
+    told = body.get("error", body) if isinstance(body, dict) else body
+    told = told if isinstance(told, dict) else {"message": told}
+    kind = told.get("type") or told.get("status")
+    given = told.get("code")
+    envelope = _envelope(
+        status,
+        told.get("message") or told.get("detail") or f"upstream answered {status}",
+        kind=kind,
+        param=told.get("param"),
+        code=code or (given if isinstance(given, str) else kind),
+    )
+    return json_reply(status, envelope, kept_headers(response.headers))
+
+
+def _envelope(
+    status: int, message: Any, *, kind: Any = None, param: Any = None, code: Any = None
+) -> dict[str, Any]:
+    default = "invalid_request_error" if status < 500 else "server_error"
+    kind = kind or _TYPES.get(status, default)
+    text = message if isinstance(message, str) else json.dumps(message)
+    return {"error": {"message": text, "type": kind, "param": param, "code": code or kind}}
+
+
+def _words(error: Exception) -> str:
+    """litellm's message without its class names, advice for its own users and tracebacks."""
+    text = str(getattr(error, "message", error))
+    return _WRAPPING.sub("", text).partition("\n")[0].partition(" To drop these")[0]

@@ -1,0 +1,283 @@
+"""The way to an upstream that does not speak OpenAI's format: litellm translates there and back.
+
+With `translated_*.py` what knows litellm, and where its word provider is used. litellm is loaded by
+the first request, in a thread: its import takes seconds. Where the provider of a model speaks
+OpenAI's format after all, nothing is translated; litellm says where it is, a Relay goes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Literal
+
+import httpx
+
+from proxy.errors import BadRequestError, NotFoundError, UnknownModelError, UpstreamError
+from proxy.upstreams.anthropic import AnthropicRelay, with_v1
+from proxy.upstreams.pool.pool import CONNECT_TIMEOUT_S
+from proxy.upstreams.relay import open_relay
+from proxy.upstreams.translation.clients import shared_clients, watched
+from proxy.upstreams.translation.errors import error_reply
+from proxy.upstreams.translation.messages import MESSAGES, MessagesUpstream
+from proxy.upstreams.translation.replies import (
+    Wants,
+    own_words,
+    relayed_reply,
+    told,
+    translated_reply,
+)
+from proxy.upstreams.upstream import Upstream, UpstreamReply, UpstreamRequest
+from proxy.wire.bounded_cache import remembers
+from proxy.wire.headers import VIA, header
+from proxy.wire.json_splice import parse_json_object, replace_member
+
+Json = dict[str, Any]
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else a price list is fetched at import
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # the same for a list of header values
+    "LITELLM_MODE": "PRODUCTION",  # else a `.env` of the working directory is read
+}
+# What is translated. The rest of a body steers litellm (`api_base`, `metadata` ..) or is unknown.
+_FIELDS: dict[str, type | UnionType] = {
+    name: kind
+    for kind, names in {
+        list: "functions messages modalities tools",
+        dict: "audio logit_bias prediction response_format stream_options thinking "
+        "web_search_options",
+        bool: "logprobs parallel_tool_calls store stream",
+        int: "max_completion_tokens max_tokens n seed top_k top_logprobs",
+        int | float: "frequency_penalty presence_penalty temperature top_p",
+        str: "model prompt_cache_key prompt_cache_retention reasoning_effort safety_identifier "
+        "service_tier user verbosity",
+        str | dict: "function_call tool_choice",
+        str | list: "stop",
+    }.items()
+    for name in names.split()
+}
+# On litellm's list of OpenAI's kin, but with a URL, an authentication or model names of their own.
+_NOT_QUITE_OPENAI = ("azure_ai", "clarifai", "docker_model_runner", "fireworks_ai", "ragflow")
+_OPENAI = ".api.openai.com"
+_INTERACTIVE = ("chatgpt", "github_copilot")  # asking for their key starts a login
+_STAND_INS = ("dummy-key", "fake-api-key")  # litellm's for providers without keys
+
+
+@cache
+def load_litellm() -> Any:
+    """litellm, made silent; the import opens no connection."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    litellm: Any = importlib.import_module("litellm")
+    shared_clients()
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Proxy", "LiteLLM Router"):  # their lines quote messages
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [logging.NullHandler()]
+        logger.propagate = False
+    return litellm
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a model's name leads to; `relay` is None where litellm has to translate."""
+
+    name: str  # as litellm wants it, with the provider's prefix
+    model: str  # as the provider wants it
+    relay: Upstream | None
+    anthropic: Upstream | None = None  # speaks Anthropic's format
+    is_openais: bool = False  # answers in OpenAI's format, whatever the requests look like
+
+    def way(self, path: str) -> Upstream | None:
+        """Where the client's bytes can go as they are."""
+        return self.anthropic if path.startswith(MESSAGES) else self.relay
+
+
+class LiteLLMUpstream:
+    """An upstream that litellm finds and, where it has to, translates for.
+
+    `provider` holds for all model names; with "auto" each name begins with its own, as in
+    `anthropic/...`. `base_url` and `api_key` come before what litellm finds in the environment;
+    without any key the client's own goes upstream. `via="litellm"` translates in any case. With
+    `is_exact` names are no more than names, and nothing is looked for in the environment.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str | None = None,
+        api_key: str = "",
+        *,
+        via: Literal["relay", "litellm"] = "relay",
+        timeout_s: float = 600,
+        is_exact: bool = False,
+    ) -> None:
+        self._is_exact = is_exact
+        self._prefix = "" if provider == "auto" else f"{provider}/"
+        self._base_url = base_url
+        self._api_key = api_key
+        self._may_relay = via == "relay"
+        self._timeout_s = timeout_s
+        self._litellm: Any = None
+        self._relays: dict[tuple[str, str], Upstream] = {}
+        self._target = remembers(1_024)(self._find_target)
+
+    async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Raises UpstreamError when there is no answer, another ProxyError for what it refuses."""
+        await self.load()
+        body = parse_json_object(request.body) if request.body else {}
+        model = body.get("model")
+        target = self._target(model) if isinstance(model, str) else None
+        way = target.way(request.path) if target else None
+        if target is not None and way is not None:
+            if target.model != model:
+                cut = replace_member(request.body, "model", target.model)
+                request = replace(request, body=cut)
+            return await way.send(request)
+        if (request.method, request.path) == ("POST", MESSAGES):
+            return await MessagesUpstream(self).send(request)
+        return await self.translate(request)
+
+    async def load(self) -> None:
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(load_litellm)
+            shared_clients().join(self)
+
+    async def translate(self, request: UpstreamRequest) -> UpstreamReply:
+        """A chat completion by litellm, which has been loaded; raises as `send` does."""
+        if (request.method, request.path) != ("POST", "/chat/completions"):
+            text = f"only completions are translated, not {request.method} {request.path}"
+            raise NotFoundError(text, code="unknown_url")
+        body = parse_json_object(request.body) if request.body else {}
+        if not isinstance(model := body.get("model"), str):
+            raise BadRequestError("the body names no model", param="model")
+        target = self._target(model)
+        marks = header(request.headers, VIA) if self._base_url else None
+        return await self._translate(body, target, self._key(request, target), marks)
+
+    async def aclose(self) -> None:
+        """Also closes litellm's connections if no other upstream shares them any longer."""
+        for relay in self._relays.values():
+            await relay.aclose()
+        if self._litellm is not None:
+            await shared_clients().leave(self)
+
+    def _find_target(self, model: str) -> _Target:
+        """Asks litellm; raises UnknownModelError."""
+        is_whole = model.startswith(self._prefix) and not self._is_exact
+        name = model if is_whole else self._prefix + model
+        if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some take a URL for a model
+            raise UnknownModelError(f"model {model!r} cannot be used here", param="model")
+        try:
+            own, provider, key, base_url = self._litellm.get_llm_provider(
+                name, api_base=self._base_url, api_key=self._api_key or None
+            )
+        except self._litellm.BadRequestError as error:
+            text = f"model {model!r} names no provider that litellm knows, as 'anthropic/...' does"
+            raise UnknownModelError(text, param="model") from error
+        anthropic = self._anthropic() if provider == "anthropic" and self._may_relay else None
+        place = self._place(provider, base_url, key)
+        relay = self._relay(*place) if place and self._may_relay else None
+        is_openais = provider in ("openai", "azure", *self._litellm.openai_compatible_providers)
+        return _Target(name, own, relay, anthropic, is_openais=is_openais)
+
+    def _anthropic(self) -> Upstream:
+        """The way to Anthropic itself, with the key of the environment if none is configured."""
+        info = self._litellm.AnthropicModelInfo
+        base_url = with_v1(info.get_api_base(self._base_url))
+        relay = self._relays.setdefault((base_url, ""), open_relay(base_url, "", self._timeout_s))
+        return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
+
+    def _place(
+        self, provider: str, base_url: str | None, key: str | None
+    ) -> tuple[str, str] | None:
+        """URL and key of a provider that speaks OpenAI's format, or None."""
+        litellm = self._litellm
+        if provider == "openai":
+            key = litellm.OpenAIGPTConfig.get_api_key()
+            base_url = litellm.OpenAIGPTConfig.get_api_base(self._base_url)
+        elif provider not in litellm.openai_compatible_providers or provider in _NOT_QUITE_OPENAI:
+            return None
+        if not base_url:
+            return None
+        return base_url, self._api_key or ("" if key in _STAND_INS else key or "")
+
+    def _relay(self, base_url: str, key: str) -> Upstream:
+        place = (base_url, key)
+        return self._relays.setdefault(place, open_relay(base_url, key, self._timeout_s))
+
+    def _is_openai_itself(self, target: _Target) -> bool:
+        url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")
+        return target.name.startswith("openai/") and f".{url.host}".endswith(_OPENAI)
+
+    async def _translate(
+        self, body: Json, target: _Target, key: str | None, marks: str | None
+    ) -> UpstreamReply:
+        arguments = self._arguments(body) | {
+            "model": target.name,
+            "api_base": self._base_url,
+            "api_key": key,
+            "timeout": httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
+            "max_retries": 0,
+            "num_retries": 0,
+            "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
+        }
+        if marks:  # of the proxies that were passed: upstream may be one of them
+            arguments["extra_headers"] = {VIA.decode(): marks}
+        if target.is_openais:
+            arguments["allowed_openai_params"] = ["user"]  # lost for models it does not know
+            if body.get("stream") and self._is_openai_itself(target):
+                arguments.setdefault("stream_options", {"include_usage": False})  # else it asks
+        options = body.get("stream_options") or {}
+        wants = Wants(body.get("stream") is True, options.get("include_usage") is True)
+        failure: Exception | None = None
+        with watched() as responses:
+            try:
+                answer = await self._litellm.acompletion(**arguments)
+            except Exception as error:
+                failure = error
+            if target.is_openais and (said := own_words(responses, wants)):
+                return await relayed_reply(said, wants)
+            try:
+                if failure is not None:
+                    raise failure
+                return await translated_reply(answer, responses, wants)
+            except UpstreamError:
+                raise
+            except Exception as error:
+                return error_reply(error, told(responses, wants))
+
+    def _arguments(self, body: Json) -> Json:
+        """The fields that are translated, without those that would steer litellm.
+
+        Raises BadRequestError for a field that nobody knows, and for values on whose type litellm
+        would fail as if upstream could not be reached.
+        """
+        steering = self._litellm.all_litellm_params + self._litellm.OPENAI_CHAT_COMPLETION_PARAMS
+        given = {name: value for name, value in body.items() if value is not None}
+        for name, value in given.items():
+            if name not in _FIELDS and name not in steering:
+                text = f"'{name}' cannot be translated for this upstream"
+                raise BadRequestError(text, param=name, code="unsupported_parameter")
+            if not isinstance(value, _FIELDS.get(name, object)):
+                raise BadRequestError(f"Invalid type for '{name}'", param=name, code="invalid_type")
+        messages = given.get("messages")
+        if not messages or not all(isinstance(message, dict) for message in messages):
+            raise BadRequestError("'messages' must be a list of objects", param="messages")
+        return {name: value for name, value in given.items() if name in _FIELDS}
+
+    def _key(self, request: UpstreamRequest, target: _Target) -> str | None:
+        """The configured key, the client's where litellm misses one in the environment, or None."""
+        if self._api_key:
+            return self._api_key
+        presented = (header(request.headers, b"authorization") or "").removeprefix("Bearer ")
+        if self._is_exact:  # litellm takes anything but nothing
+            return presented or header(request.headers, b"x-api-key") or "none"
+        missing = self._litellm.validate_environment(target.name)["missing_keys"]
+        return presented if any(name.endswith("API_KEY") for name in missing) else None

@@ -1,0 +1,237 @@
+"""What litellm brings back, as a reply of OpenAI's API.
+
+An upstream that speaks OpenAI's format has said it already: litellm wrote the request, and the
+bytes of the answer are given on. litellm's own reading of them would renumber choices, end a stream
+with the first of its choices, drop refusals and make up usage and reasons. What any other upstream
+says exists only as litellm's objects, which become JSON here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from proxy.errors import UpstreamBrokenError, UpstreamError
+from proxy.upstreams.translation.errors import (
+    broken_off,
+    error_answer,
+    json_reply,
+    kept_headers,
+    no_answer,
+)
+from proxy.upstreams.upstream import UpstreamReply
+from proxy.wire.headers import Headers
+from proxy.wire.json_splice import json_object
+from proxy.wire.sse import DONE, EventReader, event_bytes
+
+Json = dict[str, Any]
+
+_EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What the client asked for."""
+
+    is_stream: bool
+    has_usage: bool  # in a stream
+
+
+def told(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
+    """Upstream's last response, if it is an error or a whole answer."""
+    response = responses[-1] if responses else None
+    return None if response and wants.is_stream and response.is_success else response
+
+
+# Upstream's own words
+
+
+def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
+    """The last response if it is an answer to a chat completion that litellm has not used up."""
+    response = responses[-1] if responses else None
+    if response is None or not response.url.path.endswith("/chat/completions"):
+        return None  # litellm asks for some models elsewhere, in another format
+    if not response.is_success or _has_more_than_asked(response.request, wants):
+        return None
+    is_unread = not response.is_stream_consumed and not response.is_closed
+    return response if (is_unread if wants.is_stream else _is_whole(response)) else None
+
+
+def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
+    """Whether litellm has asked for what it alone can take out of the answer again."""
+    constants = importlib.import_module("litellm.constants")
+    if constants.RESPONSE_FORMAT_TOOL_NAME.encode() in request.content:
+        return True  # a tool stands for `response_format`
+    if wants.has_usage or not wants.is_stream:
+        return False
+    options = (json_object(request.content) or {}).get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _is_whole(response: httpx.Response) -> bool:
+    try:
+        return response.content is not None
+    except httpx.ResponseNotRead:
+        return False
+
+
+async def relayed_reply(response: httpx.Response, wants: Wants) -> UpstreamReply:
+    """Upstream's answer in its own words; raises UpstreamError where it is none."""
+    return await _own_stream(response) if wants.is_stream else _own_completion(response)
+
+
+def _own_completion(response: httpx.Response) -> UpstreamReply:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield response.content
+
+    completion = json_object(response.content)
+    if completion is None or not isinstance(completion.get("choices"), list):
+        raise no_answer(response)
+    headers = [(b"content-type", b"application/json"), *kept_headers(response.headers)]
+    return UpstreamReply(200, headers, chunks())
+
+
+async def _own_stream(response: httpx.Response) -> UpstreamReply:
+    """A reply whose first chunk is here, with all that came before it."""
+    events = _own_events(response)
+    head: list[bytes] = []
+    try:
+        async for raw, data in events:
+            head.append(raw)
+            if data == DONE or (data and json_object(data) is not None):
+                break
+        else:
+            raise UpstreamBrokenError("upstream's answer is no stream of chunks")
+    except BaseException:
+        await response.aclose()
+        raise
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"".join(head)
+        async for raw, _ in events:
+            yield raw
+
+    headers = [_EVENT_STREAM, *kept_headers(response.headers)]
+    return UpstreamReply(200, headers, chunks(), response.aclose)
+
+
+async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, str | None], None]:
+    """The bytes of each event with its data, up to upstream's own error."""
+    reader = EventReader()
+    try:
+        async for part in response.aiter_bytes():
+            for event in reader.feed(part):
+                yield event.raw, event.data
+                if event.data and _is_error(event.data):
+                    return
+    except Exception as error:
+        raise broken_off(error) from error
+    if rest := reader.rest():
+        yield rest, None
+
+
+def _is_error(data: str) -> bool:
+    return '"error"' in data and bool((json_object(data) or {}).get("error"))
+
+
+# litellm's objects
+
+
+async def translated_reply(
+    answer: Any, responses: list[httpx.Response], wants: Wants
+) -> UpstreamReply:
+    """What litellm made of upstream's answer; raises what litellm does, and UpstreamError."""
+    if responses and not responses[-1].is_success:
+        return error_answer(responses[-1])  # which litellm made a completion of
+    if wants.is_stream:
+        return await _translated_stream(answer, responses, has_usage=wants.has_usage)
+    return json_reply(200, _completion(answer), _headers(answer, responses))
+
+
+def _headers(answer: Any, responses: list[httpx.Response]) -> Headers:
+    told = answer._hidden_params.get("additional_headers") or {}
+    return kept_headers(responses[-1].headers if responses else told)
+
+
+def _dumped(answer: Any) -> Json:
+    """A completion or a chunk with OpenAI's nulls, and without places for what is not there."""
+    dumped: Json = answer.model_dump(exclude_none=True)
+    for choice in dumped["choices"]:
+        message = choice.get("message", choice.get("delta"))
+        for owner in (choice, message):
+            given = owner.pop("provider_specific_fields", None) or {}
+            if fields := {name: value for name, value in given.items() if value is not None}:
+                owner["provider_specific_fields"] = fields
+        choice.setdefault("logprobs", None)
+        choice.setdefault("finish_reason", None)
+    return dumped
+
+
+def _completion(answer: Any) -> Json:
+    completion = _dumped(answer)
+    for choice in completion["choices"]:
+        choice["message"].setdefault("content", None)
+        for call in choice["message"].get("tool_calls", ()):
+            call.pop("index", None)  # belongs to streams, and counts text blocks here
+    return completion
+
+
+def _chunk(part: Any, *, has_usage: bool) -> Json:
+    chunk = _dumped(part)
+    usage = chunk.pop("usage", None)
+    if has_usage:
+        chunk["usage"] = usage
+    if usage:  # OpenAI sends it in a chunk without choices
+        chunk["choices"] = [c for c in chunk["choices"] if c["delta"] or c["finish_reason"]]
+    return chunk
+
+
+async def _translated_stream(
+    stream: Any, responses: list[httpx.Response], *, has_usage: bool
+) -> UpstreamReply:
+    """A reply whose first chunk is here: some providers are only called when it is asked for."""
+
+    async def close() -> None:
+        """Closes the connection: litellm closes its own iterator, not what that reads from."""
+        source: Any = getattr(stream.completion_stream, "streaming_response", None)
+        await stream.aclose()
+        if hasattr(source, "aclose"):
+            await source.aclose()
+
+    try:
+        first = await _next(stream)
+    except BaseException:
+        await close()
+        raise
+    headers = [_EVENT_STREAM, *_headers(stream, responses)]
+    return UpstreamReply(200, headers, _events(stream, first, has_usage=has_usage), close)
+
+
+async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
+    part, model = first, None
+    while part is not None:
+        chunk = _chunk(part, has_usage=has_usage)
+        model = part._hidden_params.get("provider_response_model") or model or chunk["model"]
+        chunk |= {"id": first.id, "model": model}  # litellm's change on the way with some providers
+        yield event_bytes(json.dumps(chunk, separators=(",", ":")).encode())
+        try:
+            part = await _next(stream)
+        except UpstreamError:
+            raise
+        except Exception as error:
+            raise broken_off(error) from error
+    yield event_bytes(DONE.encode())
+
+
+async def _next(stream: Any) -> Any:
+    """The next chunk, None after the last; raises UpstreamBrokenError where litellm made it up."""
+    part: Any = await anext(stream, None)
+    is_finish = part is not None and any(choice.finish_reason for choice in part.choices)
+    if is_finish and not (stream.received_finish_reason or stream.intermittent_finish_reason):
+        raise UpstreamBrokenError("upstream ended its answer before it was complete")
+    return part

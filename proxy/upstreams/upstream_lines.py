@@ -1,0 +1,71 @@
+"""The configured upstreams as people read them at the start: where, for which models, whose key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from policies import InvalidDocumentError, load_document
+from proxy.config.sections import Config, UpstreamConfig
+from proxy.upstreams.loops import address_of
+
+_VARIABLE: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_BUILT_IN: Final = {"openai": {"base_url": "${OPENAI_BASE_URL}", "api_key": "${OPENAI_API_KEY}"}}
+
+
+def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
+    """A line for each upstream; secrets are never among it, only the names of their variables."""
+    written = _written(path)
+    for name, upstream in config.upstreams.items():
+        its = written.get(name)
+        its = its if isinstance(its, dict) else {}
+        parts = ["canned answers, no network"]
+        if not upstream.demo:
+            parts = [_place(upstream, its), _key(upstream, its, path)]
+        models = [route.match for route in config.models if route.upstream == name]
+        yield f"upstream {name}: {', '.join(parts)}; models: {', '.join(models) or 'none'}"
+
+
+def _written(path: Path | None) -> dict[str, Any]:
+    """The upstreams as they stand in the file, before variables are put in."""
+    if path is None:
+        return _BUILT_IN
+    try:
+        value = load_document(path).value
+    except InvalidDocumentError:  # it has changed meanwhile
+        return {}
+    upstreams = value.get("upstreams") if isinstance(value, dict) else None
+    return upstreams if isinstance(upstreams, dict) else _BUILT_IN
+
+
+def _place(upstream: UpstreamConfig, its: dict[str, Any]) -> str:
+    if upstream.base_url is None:
+        return "where litellm finds it" if upstream.litellm == "auto" else f"{upstream.litellm}"
+    told = address_of(upstream.base_url)
+    told += "".join(f" (from {name})" for name in _set_variables(its.get("base_url")))
+    is_translated = upstream.litellm or upstream.via == "litellm"
+    return f"{told} through litellm" if is_translated else told
+
+
+def _key(upstream: UpstreamConfig, its: dict[str, Any], path: Path | None) -> str:
+    """Where the key comes from that requests go upstream with."""
+    text = its.get("api_key")
+    if upstream.api_key.get_secret_value():
+        variables = _set_variables(text)
+        return f"key from {', '.join(variables) or path or 'the configuration'}"
+    unset = [name for name in _variables(text) if not os.environ.get(name)]
+    why = f" ({', '.join(unset)} is not set)" if unset else ""
+    if upstream.lends_a_key:
+        return f"key that litellm finds in the environment{why}"
+    return f"each client's own key{why}"
+
+
+def _variables(text: Any) -> list[str]:
+    return _VARIABLE.findall(text) if isinstance(text, str) else []
+
+
+def _set_variables(text: Any) -> list[str]:
+    return [name for name in _variables(text) if os.environ.get(name)]

@@ -1,0 +1,18 @@
+"""Bytes, headers and JSON as values; nothing here opens a socket."""
+
+__all__ = [
+    "bounded_cache",
+    "caller",
+    "encoding",
+    "headers",
+    "http",
+    "json_rewrite",
+    "json_splice",
+    "large_json",
+    "named_ids",
+    "public_addresses",
+    "session_cookie",
+    "spelling",
+    "sse",
+    "worker_threads",
+]

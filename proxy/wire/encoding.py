@@ -1,0 +1,140 @@
+"""Content encodings: a body is decoded only where it has to be read.
+
+What comes out is bounded, by bytes and by how many times more it is than what came in; so are the
+frames that a body consists of and the window that a frame may ask for. Whatever is not small is
+decoded on a thread, where it takes nobody's time.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import brotli
+import zstandard
+
+from proxy.errors import UpstreamBrokenError
+from proxy.wire.worker_threads import apart
+
+MAX_DECODED_BYTES: Final = 64 * 2**20
+MAX_RATIO: Final = 100  # decoded to packed; JSON and prose have 3 to 20
+ALWAYS_ALLOWED: Final = 2**20  # decoded bytes, whatever the ratio
+AT_ONCE: Final = 2**18  # decoded bytes, and packed ones, for which no thread is asked
+MOST_FRAMES: Final = 4_096
+_PIECE = 2**14  # packed bytes at once
+_MAX_WINDOW = 2**23  # bytes, what a frame of zstd may need of those before (RFC 9659)
+_ZEROS = re.compile(rb"\x00*")  # may follow the members of gzip
+
+
+class DecodedTooLargeError(UpstreamBrokenError):
+    """More would come out of a body than may."""
+
+
+def can_decode(encoding: str | None) -> bool:
+    return (encoding or "identity").strip().lower() in _DECODERS
+
+
+async def decoded(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BYTES) -> bytes:
+    """The identity form of a stranger's body, of at most `limit` bytes and MAX_RATIO times its own.
+
+    Raises UpstreamBrokenError when it is not what it claims, DecodedTooLargeError when it is more.
+    """
+    name = (encoding or "identity").strip().lower()
+    if name == "identity" or not body:
+        return body
+    most = min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
+    if len(body) <= AT_ONCE:
+        try:
+            return decode(body, name, min(most, AT_ONCE))
+        except DecodedTooLargeError:
+            if most <= AT_ONCE:
+                raise
+    return await apart(decode, body, name, most)
+
+
+def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:
+    """The identity form of `body`; raises UpstreamBrokenError when it is not what it claims, and
+    DecodedTooLargeError when it is more than `most` bytes."""
+    unpack = _DECODERS[(encoding or "identity").strip().lower()]
+    try:
+        decoded = unpack(body, most) if body else b""
+    except (OSError, EOFError, zlib.error, brotli.error, zstandard.ZstdError) as error:
+        raise UpstreamBrokenError(f"upstream's body is no valid {encoding}: {error}") from error
+    if len(decoded) > most:
+        raise DecodedTooLargeError(f"upstream's body is larger than {most} bytes")
+    return decoded
+
+
+def _identity(body: bytes, most: int) -> bytes:
+    return body
+
+
+def _inflate(body: bytes, most: int) -> bytes:
+    """With zlib's header, or without, as some servers send it and every browser takes it."""
+    has_header = body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
+    decoded = unpacker.decompress(body, most + 1)
+    return _whole(decoded, unpacker.eof, most)
+
+
+def _gunzip(body: bytes, most: int) -> bytes:
+    """All members, one after the other."""
+    decoded, at, members = bytearray(), 0, 0
+    while at < len(body) and len(decoded) <= most:
+        members += 1
+        _check_frames(members)
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        while at < len(body) and not unpacker.eof and len(decoded) <= most:
+            piece = body[at : at + _PIECE]
+            decoded += unpacker.decompress(piece, most + 1 - len(decoded))
+            at += len(piece) - len(unpacker.unused_data)
+        if not unpacker.eof:
+            return _whole(bytes(decoded), False, most)
+        padding = _ZEROS.match(body, at)
+        at = padding.end() if padding else at
+    return bytes(decoded)
+
+
+def _unbrotli(body: bytes, most: int) -> bytes:
+    unpacker = brotli.Decompressor()
+    decoded = unpacker.process(body, output_buffer_limit=most + 1)
+    return _whole(bytes(decoded), unpacker.is_finished(), most)
+
+
+def _unzstd(body: bytes, most: int) -> bytes:
+    """All frames; its own one-shot reader would take a frame that breaks off for a whole one."""
+    decoded, at, is_whole, frames = bytearray(), 0, True, 0
+    size = min(1_024, max(64, most // 2**15))  # four bytes may stand for 128 KB
+    while at < len(body) and len(decoded) <= most:
+        if is_whole:
+            frames += 1
+            _check_frames(frames)
+            frame = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+        piece = body[at : at + size]
+        decoded += frame.decompress(piece)
+        at += len(piece) - len(frame.unused_data)
+        is_whole = frame.eof
+    return _whole(bytes(decoded), is_whole, most)
+
+
+def _check_frames(count: int) -> None:
+    if count > MOST_FRAMES:
+        raise EOFError(f"it has more than {MOST_FRAMES} frames")
+
+
+def _whole(decoded: bytes, is_whole: bool, most: int) -> bytes:
+    if not is_whole and len(decoded) <= most:
+        raise EOFError("it breaks off")
+    return decoded
+
+
+_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
+    "identity": _identity,
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "deflate": _inflate,
+    "br": _unbrotli,
+    "zstd": _unzstd,
+}

@@ -1,0 +1,162 @@
+"""Which header fields cross the proxy, and the names of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+
+from proxy.wire.session_cookie import sets_session, without_session
+
+PREFIX = b"x-pinocchio-"
+
+CONFIDENCE = PREFIX + b"confidence"
+STATUS = PREFIX + b"confidence-status"
+REASON = PREFIX + b"confidence-reason"
+ACTION = PREFIX + b"action"
+POLICY = PREFIX + b"policy"
+MODE = PREFIX + b"mode"
+WOULD_ACTION = PREFIX + b"would-action"
+LABEL = PREFIX + b"label"
+CALIBRATOR = PREFIX + b"calibrator"
+REQUEST_ID = PREFIX + b"request-id"
+REVIEW_ID = PREFIX + b"review-id"
+CLARIFICATION = PREFIX + b"clarification"
+OVERHEAD_MS = PREFIX + b"overhead-ms"
+SCORE_MS = PREFIX + b"score-ms"
+ERROR = PREFIX + b"error"
+DOMAIN = PREFIX + b"domain"
+TAGS = PREFIX + b"tags"
+VIA = PREFIX + b"via"  # of requests: which proxies they have passed, see loops.py
+
+# RFC 9110, 7.6.1, and what belongs to one connection by custom
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
+MAX_NAMES = 2_000  # that are remembered; clients choose them
+LONGEST_NAME = 64
+REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
+
+
+class _Fates(dict[bytes, bool]):
+    """Whether fields of a name cross; names are few, and each is looked at once."""
+
+    def __init__(self, dropped: frozenset[bytes]) -> None:
+        self._dropped = dropped
+
+    def __missing__(self, name: bytes) -> bool:
+        crosses = name not in self._dropped and not name.startswith(PREFIX)
+        if len(self) < MAX_NAMES and len(name) <= LONGEST_NAME:
+            self[name] = crosses
+        return crosses
+
+
+_NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
+_COOKIES = (b"cookie", b"set-cookie")  # which may be the desk's
+_TO_UPSTREAM = _Fates(REPLACED_IN_REQUESTS.union(_COOKIES))
+_TO_CLIENT = _Fates(HOP_BY_HOP.union(_COOKIES))
+_TO_UPSTREAM[VIA] = True
+
+
+def _crossing(headers: Headers, crosses: _Fates) -> Headers:
+    kept: Headers = []
+    named: list[bytes] = []
+    for field in headers:
+        if crosses[field[0]]:
+            kept.append(field)
+        elif field[0] == b"connection" and field[1] not in _NAMES_NO_FIELD:
+            named += [part.strip() for part in field[1].lower().split(b",")]
+        elif field[0] in _COOKIES:
+            kept += _without_session(field)
+    if not named:
+        return kept
+    dropped = frozenset(named)
+    return [field for field in kept if field[0] not in dropped]
+
+
+def _without_session(field: tuple[bytes, bytes]) -> Headers:
+    name, value = field
+    if name == b"set-cookie":
+        return [] if sets_session(value) else [field]
+    cookies = without_session(value)
+    return [(name, cookies)] if cookies is not None else []
+
+
+def to_upstream(headers: Headers) -> Headers:
+    """A client's header fields without those of its connection and ours, but for `VIA`."""
+    return _crossing(headers, _TO_UPSTREAM)
+
+
+def to_client(headers: Headers) -> Headers:
+    """Upstream's header fields without those of its connection and any in our name."""
+    return _crossing(headers, _TO_CLIENT)
+
+
+def written(headers: Headers) -> bytes:
+    """The fields as they stand in a head, each with its line end.
+
+    Raises ValueError for one that would be more than one.
+    """
+    lines = [*map(b": ".join, headers)]
+    text = b"".join(lines)
+    if text.find(b"\r") >= 0 or text.find(b"\n") >= 0:  # `in` would raise and clear an error first
+        raise ValueError("a header field with a line end")
+    lines.append(b"")
+    return b"\r\n".join(lines)
+
+
+def without(headers: Headers, *names: bytes) -> Headers:
+    """The fields but for those of these names; the same list where there are none of them."""
+    for field in headers:
+        if field[0] in names:
+            return [field for field in headers if field[0] not in names]
+    return headers
+
+
+def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
+    return [*without(headers, name), (name, value)]
+
+
+def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Fields that another library gives as text."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+Headers = list[tuple[bytes, bytes]]
+"""Header fields in their order, names in lower case; a name may occur more than once."""
+
+
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """The first value of `name` (lower case), or None."""
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+def first_values(headers: Headers) -> dict[bytes, bytes]:
+    """The first value of every name."""
+    values = dict(headers)
+    return values if len(values) == len(headers) else dict(reversed(headers))
+
+
+class WithHeaders:
+    """What has header fields: their first `values` by name."""
+
+    __slots__ = ()
+    values: dict[bytes, bytes]
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of `name` (lower case), or None."""
+        value = self.values.get(name)
+        return None if value is None else value.decode("latin-1")

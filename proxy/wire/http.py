@@ -1,0 +1,137 @@
+"""Requests and replies of HTTP as plain values, and the types of ASGI."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from proxy.errors import ProxyError
+from proxy.wire import headers as names
+from proxy.wire.bounded_cache import remembers
+from proxy.wire.caller import ANYONE, CALLER, Caller
+from proxy.wire.headers import Headers, WithHeaders, first_values
+from proxy.wire.json_splice import Pieces
+
+JSON: Final[Headers] = [(b"content-type", b"application/json")]
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+METRICS = "pinocchio.metrics"
+"""Where the application puts what counts a request."""
+CLIENT = "pinocchio.client"
+"""Where our own server puts the `Client` of a request into its scope. Whoever uses it takes it out,
+or it would keep the scope, and the scope it."""
+
+
+class Client(Protocol):
+    """Who asked, without the messages of ASGI between."""
+
+    def whole_body(self, limit: int) -> bytes | None:
+        """The request's body, if all of it is there and has at most `limit` bytes; else it has to
+        be `receive`d."""
+
+    def note_known(self) -> None:
+        """Who asks may come in; connections of those who may not have only a share of the room."""
+
+    def hang_up(self) -> None:
+        """Ends the connection; a reply that is not whole stays so."""
+
+    def tell_leaving(self, call: Callable[[], object] | None) -> None:
+        """Calls once, when the client leaves before its reply is whole; with None, not any more."""
+
+    def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
+        """Sends a whole reply, its length among the headers; False if the client is slow, so that
+        the reply has to wait in `send`."""
+
+
+class Counts(Protocol):
+    """What counts requests that end."""
+
+    def note(self, exchange: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class Request(WithHeaders):
+    """A client's request: names of headers in lower case, the body as it came."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes = b""
+    caller: Caller = ANYONE
+    metrics: Counts | None = None
+    started: float = field(default_factory=time.perf_counter)
+    values: dict[bytes, bytes] = field(init=False)  # the first value of every header
+
+    def __post_init__(self) -> None:
+        self.values = first_values(self.headers)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the client gets: a whole body, or one that is still arriving."""
+
+    status: int
+    headers: Headers
+    body: bytes | Pieces | AsyncIterator[bytes] = b""
+    on_close: Callable[[], Awaitable[None]] | None = None
+
+    def pieces(self) -> Pieces | None:
+        """The body; None while it is still arriving."""
+        if isinstance(self.body, bytes):
+            return (self.body,)
+        return self.body if isinstance(self.body, tuple) else None
+
+    def whole(self) -> bytes:
+        """The body of a reply that is not still arriving."""
+        pieces = self.pieces()
+        assert pieces is not None
+        return b"".join(pieces)
+
+
+Handler = Callable[[Request], Awaitable[Reply]]
+ErrorBody = Callable[[ProxyError], bytes]
+
+
+def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
+    """The envelope of the client's format, marked as ours."""
+    fields = [
+        (b"content-type", b"application/json"),
+        (names.ERROR, b"true"),
+        *error.headers,
+    ]
+    return Reply(error.status, fields, body(error))
+
+
+def place(error: Exception) -> dict[str, str]:
+    """What failed and where; never the message, which may hold what a client sent."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return {"kind": type(error).__name__, "at": f"{frame.filename}:{frame.lineno}"}
+
+
+def request_of(scope: Scope) -> Request:
+    """The request without its body."""
+    path = raw_path_of(scope)
+    query = scope["query_string"].decode("latin-1")
+    told = scope.get(CALLER, ANYONE), scope.get(METRICS)
+    return Request(scope["method"], path, query, scope["headers"], b"", *told)
+
+
+def raw_path_of(scope: Scope) -> str:
+    """The path as it came over the wire."""
+    return _path_of(scope.get("raw_path") or scope["path"].encode())
+
+
+@remembers(1_024)
+def _path_of(raw: bytes) -> str:
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
+ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]

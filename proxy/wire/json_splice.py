@@ -1,0 +1,258 @@
+"""Changes one member of a JSON object and leaves every other byte as it was.
+
+Parsing and dumping would change number lexemes, escapes, white space and duplicate keys; a proxy
+that promises transparency may not. Only the top level is looked at, or one object right below it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jiter
+import orjson
+
+from proxy.errors import BadRequestError
+
+Pieces = tuple[bytes | memoryview, ...]  # of one text
+COPIED_AT_ONCE = 2**14  # bytes; slices of more are not made on the way
+MOST_VALUES = 250_000  # of a text that is parsed at once, in some 100 ms
+_NO_SEPARATORS = bytes(set(range(256)) - set(b",[{"))
+_WHITESPACE = " \t\r\n"
+_WHITESPACE_BYTES = _WHITESPACE.encode()
+_OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
+_CLOSINGS = (b'"}', b"}}", b"]}", b"l}", b"e}", *(b"%d}" % digit for digit in range(10)))
+_BLANKS = re.compile(f"[{_WHITESPACE}]*+")
+_decoder = json.JSONDecoder()
+
+
+class TooManyValuesError(ValueError):
+    """A JSON text has more values than are parsed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most:,} JSON values")
+
+
+def loads(data: bytes) -> Any:
+    """As the standard library reads it, NaN and long integers too, five times as fast where there
+    is a megabyte of text; raises ValueError, also for nesting of more than 200 and half a surrogate
+    pair, and TooManyValuesError before it parses what would take the event loop too long."""
+    if len(data) > MOST_VALUES and separators(data) > MOST_VALUES:
+        raise TooManyValuesError(MOST_VALUES)
+    return jiter.from_json(data, cache_mode="keys")
+
+
+def separators(data: bytes) -> int:
+    """How many signs there are that stand between values: no more values are in a text, but one."""
+    return len(data.translate(None, _NO_SEPARATORS))
+
+
+def dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer over 64 bits, or half a surrogate pair, which has no UTF-8
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode(errors="backslashreplace")  # but an escape that JSON knows
+
+
+def canonical(value: Any) -> bytes:
+    """The same bytes for objects that differ in the order of their members only."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # as in `dumps`
+        return json.dumps(value, sort_keys=True).encode()
+
+
+def json_object(data: bytes | str) -> dict[str, Any] | None:
+    """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
+    try:
+        value = loads(data if isinstance(data, bytes) else data.encode())
+    except TooManyValuesError:
+        return None
+    except ValueError:
+        value = _lenient(data)
+    return value if isinstance(value, dict) else None
+
+
+def beginning_of(data: bytes) -> dict[str, Any] | None:
+    """What is told by the first kilobytes of an object that is too large to be read."""
+    try:
+        value = jiter.from_json(data[:COPIED_AT_ONCE], partial_mode=True)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def may_be_object(data: str) -> bool:
+    """Whether another reader might make an object of a text of which we make none: it is nested too
+    deeply for us, has too long a number, or stands in a list. What breaks off is nobody's object.
+    """
+    if not data.lstrip(_WHITESPACE + "\ufeff").startswith(("{", "[")):
+        return False
+    try:
+        value = loads(data.encode())
+    except ValueError as error:
+        return not str(error).startswith("EOF")
+    return isinstance(value, list) and any(isinstance(each, dict | list) for each in value)
+
+
+def _lenient(data: bytes | str) -> Any:
+    """What only the standard library takes: a byte order mark, half a surrogate pair, depth."""
+    try:
+        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def add_member(body: bytes, name: str, value: Any) -> bytes:
+    """Puts a member before the last brace; what is between the braces is not looked at.
+
+    Raises ValueError for what does not begin and end with a brace.
+    """
+    return b"".join(with_member(body, name, value))
+
+
+def with_member(body: bytes, name: str, value: Any) -> Pieces:
+    """The same in pieces: a large body is not copied. Raises ValueError as `add_member` does."""
+    if len(body) < COPIED_AT_ONCE and body.startswith(b"{") and body.endswith(_CLOSINGS):
+        parts = (body[:-1], b',"', name.encode(), b'":', dumps(value), b"}")  # nearly every body
+        return (b"".join(parts),)
+    opening = _OPENING.match(body)
+    end = _end_of_text(body, len(body))
+    if not opening or not body.endswith(b"}", 0, end):
+        raise ValueError("not a JSON object")
+    is_empty = _end_of_text(body, end - 1) == opening.end()
+    member = member_bytes(name, value, is_empty)
+    if len(body) < COPIED_AT_ONCE:
+        return (body[: end - 1] + member + body[end - 1 :],)
+    return memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]
+
+
+def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
+    """A member as it is put before a closing brace."""
+    return b"".join((b'"' if is_first else b',"', name.encode(), b'":', dumps(value)))
+
+
+def _end_of_text(body: bytes, end: int) -> int:
+    """Where the white space before `end` begins; a large body is not copied for it."""
+    while end:
+        piece = body[max(0, end - COPIED_AT_ONCE) : end]
+        if text := piece.rstrip(_WHITESPACE_BYTES):
+            return end - len(piece) + len(text)
+        end -= len(piece)
+    return end
+
+
+def replace_member(body: bytes, name: str, value: Any) -> bytes:
+    """Gives every top-level member `name` the new value, or adds one; raises ValueError."""
+    text = body.decode()
+    try:
+        spans = _value_spans(text, name)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not spans:
+        return add_member(body, name, value)
+    new, at = dumps(value).decode(), 0
+    parts = []
+    for start, end in spans:
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]]).encode()
+
+
+def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
+    """Puts a member last in the object that is the value of the top-level member `outer`.
+
+    Raises ValueError where there is no such object.
+    """
+    text = body.decode()
+    try:
+        spans = _value_spans(text, outer)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not spans:
+        raise ValueError(f"there is no member {outer!r}")
+    start, end = spans[-1]  # of members that stand twice, readers take the last
+    inner = add_member(text[start:end].encode(), name, value)
+    return b"".join((text[:start].encode(), inner, text[end:].encode()))
+
+
+def _value_spans(text: str, name: str) -> list[tuple[int, int]]:
+    """Where the values of the top-level members `name` stand."""
+    spans, at = [], _after("{", text, int(text.startswith("\ufeff")))
+    while text.startswith('"', at):
+        key, at = _decoder.raw_decode(text, at)
+        start = _after(":", text, at)
+        _, end = _decoder.raw_decode(text, start)
+        if key == name:
+            spans.append((start, end))
+        at = _skip(text, end)
+        if not text.startswith(",", at):
+            break
+        at = _skip(text, at + 1)
+    if _after("}", text, at) != len(text):
+        raise ValueError("something follows the JSON object")
+    return spans
+
+
+def _after(sign: str, text: str, at: int) -> int:
+    """What follows a sign, white space around it left out; raises ValueError where it is not."""
+    at = _skip(text, at)
+    if not text.startswith(sign, at):
+        raise ValueError(f"not a JSON object: no {sign!r} at character {at}")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """The request's JSON object; raises BadRequestError that says where it breaks."""
+    try:
+        payload = loads(body)
+    except TooManyValuesError as error:
+        raise _too_many(error) from error
+    except ValueError:
+        payload = _parse_leniently(body, json_of)
+    return _object(payload)
+
+
+def _too_many(error: TooManyValuesError) -> BadRequestError:
+    return BadRequestError(f"the body has {error}", code="too_many_values")
+
+
+def json_of(body: bytes) -> Any:
+    """As the standard library reads it, a byte order mark before it allowed."""
+    return json.loads(body.decode("utf-8-sig"))
+
+
+def _object(payload: Any) -> dict[str, Any]:
+    if not isinstance(payload, dict):
+        kind = type(payload).__name__
+        raise BadRequestError(f"the body must be a JSON object, not a {kind}", code="invalid_type")
+    return payload
+
+
+def _parse_leniently(body: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """What the standard library still takes, such as half a surrogate pair; upstream may too."""
+    try:
+        return parse(body)
+    except TooManyValuesError:
+        raise
+    except UnicodeDecodeError as error:
+        raise BadRequestError(
+            f"the body is not UTF-8 (byte {error.start})", code="invalid_encoding"
+        ) from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise BadRequestError(
+            f"the body is not JSON: {error.msg} at {place}", code="invalid_json"
+        ) from error
+    except (RecursionError, ValueError) as error:
+        raise BadRequestError(
+            "the body is JSON nested too deeply or with too long a number", code="invalid_json"
+        ) from error

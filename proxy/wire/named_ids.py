@@ -1,0 +1,144 @@
+"""Which things at upstream a request names by their ids: in its path, its query and its body.
+
+Upstream tells apart whose they are by the key that it is asked with, which may be one for all
+clients of the proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from proxy.errors import BadRequestError
+from proxy.wire.json_splice import TooManyValuesError
+from proxy.wire.large_json import has_many, loads_large
+from proxy.wire.worker_threads import apart
+
+COLLECTIONS: Final = (
+    *(("chat", "completions"), ("responses",), ("conversations",), ("messages", "batches")),
+    *(("files",), ("uploads",), ("batches",), ("vector_stores",), ("containers",), ("skills",)),
+    *(("assistants",), ("threads",), ("evals",), ("videos",), ("organization",)),
+    *(("fine_tuning", "jobs"), ("fine_tuning", "checkpoints")),
+)
+"""Places under `/v1/` whose next name is an id."""
+NO_IDS: Final = frozenset({"compact", "input_tokens", "runs"})  # names of what is done there
+MOST_IDS: Final = 1_000  # that one request may name
+
+_MEMBERS: Final = frozenset(
+    {
+        *("previous_response_id", "response_id", "conversation", "conversation_id"),
+        *("file_id", "file_ids", "input_file_id", "output_file_id", "error_file_id"),
+        *("training_file", "validation_file", "vector_store_id", "vector_store_ids"),
+        *("container", "container_id", "assistant_id", "thread_id", "batch_id", "skill_id"),
+        *("upload_id", "part_ids", "video_id", "eval_id"),
+    }
+)
+_MAY_NAME: Final = re.compile(
+    rb'_ids?"|conversation"|container"|_file"|"input"|"items"|\\u', re.IGNORECASE
+)
+_OF_REFERENCE: Final = {"type", "id", "status", "summary"}  # an item with more says itself what
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request goes: a collection, or None for another place, and what follows it."""
+
+    collection: tuple[str, ...] | None
+    id: str | None = None
+    rest: tuple[str, ...] = ()
+
+
+def place_in(names: Sequence[str]) -> Place:
+    """The place that the names in a path (`spelling`) say."""
+    folded = tuple(name.casefold() for name in names)
+    for collection in COLLECTIONS:
+        end = 1 + len(collection)
+        if folded[:end] == ("v1", *collection):
+            if len(names) == end or folded[end] in NO_IDS:
+                return Place(collection, None, folded[end:])
+            return Place(collection, names[end], folded[end + 1 :])
+    return Place(None)
+
+
+def ids_in_query(query: str) -> set[str]:
+    """Every value of a query: some of them are ids."""
+    return {value for _, value in parse_qsl(query)}
+
+
+async def ids_in_body(body: bytes) -> set[str]:
+    """The ids that a JSON body names, in each of the ways that a reader may take it.
+
+    Empty for what is no JSON. Raises BadRequestError for what is nested too deeply, or for more
+    ids or values than anybody needs.
+    """
+    if not _MAY_NAME.search(body):
+        return set()
+    return await apart(_ids_in_large, body) if has_many(body) else _ids_of(body, _loads)
+
+
+def _ids_in_large(body: bytes) -> set[str]:
+    return _ids_of(body, loads_large)
+
+
+def _loads(body: bytes, **options: Any) -> Any:
+    return json.loads(body.decode("utf-8-sig", "surrogatepass"), **options)
+
+
+def _ids_of(body: bytes, loads: Callable[..., Any]) -> set[str]:
+    try:
+        value = loads(body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+    except TooManyValuesError as error:
+        raise BadRequestError(f"the body has {error}", code="too_many_values") from error
+    except RecursionError as error:
+        raise BadRequestError("the body is nested too deeply", code="invalid_json") from error
+    except ValueError:
+        return set()
+    found: set[str] = set()
+    for id in _ids_in(value):
+        found.add(id)
+        if len(found) > MOST_IDS:
+            message = f"the body names more than {MOST_IDS} ids"
+            raise BadRequestError(message, code="too_many_ids")
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object, a repeated one too."""
+
+
+def _ids_in(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, _Pairs):
+            waiting += each if isinstance(each, list) else []
+            continue
+        for name, member in each:
+            folded = name.casefold()
+            if folded in _MEMBERS:
+                yield from _texts_in(member)
+            elif folded in ("input", "items"):
+                yield from _references_in(member)
+            if folded != "metadata" and isinstance(member, list):
+                waiting.append(member)
+
+
+def _texts_in(member: Any) -> Iterator[str]:
+    """A text, those of a list, or the `id` of an object."""
+    if isinstance(member, str):
+        yield member
+    elif isinstance(member, _Pairs):
+        yield from (id for name, id in member if name == "id" and isinstance(id, str))
+    elif isinstance(member, list):
+        yield from (each for each in member if isinstance(each, str))
+
+
+def _references_in(items: Any) -> Iterator[str]:
+    """The ids of items that stand for what upstream keeps."""
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item, _Pairs) and {name for name, _ in item} <= _OF_REFERENCE:
+            yield from _texts_in(item)

@@ -1,0 +1,160 @@
+"""Server-sent events, sans-IO: bytes in, events out, nothing lost.
+
+The reader keeps every byte: the `raw` of all events plus `rest()` is exactly what was fed, so a
+stream can be relayed event by event and still be the same. Format: WHATWG HTML, 9.2.6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proxy.wire.json_splice import json_object
+
+MAX_EVENT_BYTES = 16 * 2**20
+MAX_EVENTS = 2**18  # of one stream that is kept; ten times those of the longest answers
+DONE = "[DONE]"
+
+_BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
+# Two line ends in a row, or more: nobody has to look at what is between them. Atomic, because
+# "\r\n" must never be read as "\r" and "\n".
+_BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)[\r\n]++")
+_BLANK_LINES_OF_LF = re.compile(rb"\n{2,}+")
+_KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
+_OTHER_LINE_END = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class EventTooLargeError(Exception):
+    """One event exceeds the limit; what was read of it is in the reader's `rest()`."""
+
+
+@dataclass(slots=True)  # not frozen: there are many
+class Event:
+    """One event: its bytes, and its data (None for a comment or an event without data)."""
+
+    raw: bytes
+    data: str | None
+
+
+def data_of(raw: bytes) -> str | None:
+    """The `data` lines of one event, joined; None when it has none."""
+    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
+    if is_plain and raw.find(b"\n") == len(raw) - 2:  # what nearly every event looks like
+        return raw[6:-2].decode("utf-8", errors="replace")
+    values = []
+    for line in _LINE_END.split(raw.decode("utf-8", errors="replace")):
+        if line.startswith("data:"):
+            values.append(line[5:].removeprefix(" "))
+        elif line == "data":
+            values.append("")
+    return "\n".join(values) if values else None
+
+
+def name_of(raw: bytes) -> str | None:
+    """The event's name, from the last of its `event` lines; None where it says nothing."""
+    if raw.find(b"event") < 0:
+        return None
+    if raw.startswith(b"event: ") and raw.find(b"\nevent") < 0 and raw.find(b"\r") < 0:
+        return raw[7 : raw.find(b"\n")].decode("utf-8", errors="replace")  # nearly every event
+    name = None
+    for line in _LINE_END.split(raw.removeprefix(_BOM).decode("utf-8", errors="replace")):
+        if line.startswith("event:"):
+            name = line[6:].removeprefix(" ")
+    return name if name not in ("", "message") else None
+
+
+def hides_data(event: Event) -> bool:
+    """Whether some readers might find data in an event where the format has none: in a line of no
+    known field, or behind a sign that only some take for a line's end."""
+    raw = event.raw
+    if event.data is None and raw.find(b"data") < 0 and raw.find(b"{") < 0:
+        return False
+    if raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2:
+        return False
+    if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
+        raw = raw[len(_BOM) :]  # the stream's first
+    data_lines = event.data.split("\n") if event.data is not None else []
+    if len(data_lines) > 1 and any(json_object(line) is not None for line in data_lines):
+        return True  # some readers take each line by itself
+    lines = [line for line in re.split(rb"\r\n|\n|\r", raw) if not line.startswith(b"data")]
+    return any(
+        (b"data" in line or b"{" in line)
+        and (not _KNOWN_LINE.fullmatch(line) or _OTHER_LINE_END.search(line))
+        for line in lines
+    )
+
+
+def event_bytes(data: bytes) -> bytes:
+    """An event that carries `data`."""
+    return b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
+
+
+class EventReader:
+    """Feed it bytes as they arrive, split anywhere; it gives the events that are complete."""
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._buffer = bytearray()
+        self._max_event_bytes = max_event_bytes
+        self._is_first = True
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that `chunk` completes; raises EventTooLargeError when it completes none."""
+        return self.split(self.take(chunk))
+
+    def take(self, chunk: bytes) -> bytes:
+        """The bytes of all events that `chunk` completes, for those who need not look inside.
+
+        Raises EventTooLargeError when it completes none.
+        """
+        is_whole = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
+        if is_whole and not self._buffer and chunk.find(b"\r") < 0:
+            return chunk  # what nearly every chunk is: events, and nothing begun
+        searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
+        self._buffer += chunk
+        end = 0
+        for match in _BLANK_LINES.finditer(self._buffer, searched):
+            end = match.end()
+        if not end and len(self._buffer) > self._max_event_bytes:
+            raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
+        taken = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        return taken
+
+    def split(self, taken: bytes) -> list[Event]:
+        """The events in bytes that `take` gave; in the order in which it gave them.
+
+        Those without data are one, however many they are: there is nothing to be told apart.
+        """
+        events, begins, start = [], 0, 0
+        for end in _ends(taken):
+            if taken.find(b"data", start, end) >= 0:
+                if begins < start:
+                    events.append(self._silent(taken[begins:start]))
+                raw = taken[start:end]
+                data = data_of(raw.removeprefix(_BOM) if self._is_first else raw)
+                events.append(Event(raw, data))
+                self._is_first = False
+                begins = end
+            start = end
+        if begins < start:
+            events.append(self._silent(taken[begins:start]))
+        return events
+
+    def _silent(self, raw: bytes) -> Event:
+        """Events without data, in one."""
+        self._is_first = False
+        return Event(raw, None)
+
+    def rest(self) -> bytes:
+        """Takes out what belongs to no complete event."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
+
+def _ends(taken: bytes) -> Iterator[int]:
+    """Where the events end; without CR, as in nearly every stream, in a tenth of the time."""
+    pattern = _BLANK_LINES if taken.find(b"\r") >= 0 else _BLANK_LINES_OF_LF
+    return (match.end() for match in pattern.finditer(taken))

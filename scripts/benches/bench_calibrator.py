@@ -1,0 +1,215 @@
+"""What the embedded calibrator costs on the CPU, beside an encoder of 22 million weights.
+
+One score at three lengths, and of a call after a long conversation; scores a second of replies as
+long as those of benchmarks are; seconds from the import to the first score; memory of a whole proxy
+after its first score. Median times in a process of their own, on texts of random words. The encoder
+beside it is MiniLM's geometry in plain torch, fp32 and eager: what one score would cost at the
+least if the checkpoint had one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import httpx
+from bench_http import QUESTION
+from bench_process import memory_mb
+from bench_servers import SERVERS, start, start_proxy
+from bench_table import say, shown, table
+
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED, EncoderConfig
+from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
+from calibrator.scorer import Item, ToolUse
+
+FOLDER: Final = CHECKPOINTS / EMBEDDED
+GOALS_MS: Final = {128: 12.0, 256: 15.0, 512: 15.0}  # word pieces -> of one score on one core
+CALL_CHARACTERS: Final = 9_000  # before a call
+CALL: Final = "a call after 9,000 characters, ms"
+GOALS: Final = {
+    CALL: 25.0,
+    "scores a second": 40.0,
+    "load and warm-up, s": 3.0,
+    "memory of the proxy, MB": 450,
+}
+# word pieces of question and answer of the test rows, the middle of each tenth of them
+TENTHS: Final = (18, 36, 71, 122, 166, 216, 267, 329, 430, 633)
+WARM_UP: Final = 2
+FIRST_SCORE: Final = """\
+import time
+started = time.perf_counter()
+from calibrator import Item, load_scorer
+load_scorer("embedded", "cpu").score_batch([Item("warm-up", "warm-up")])
+print(time.perf_counter() - started)
+"""
+
+
+class Texts:
+    """Random words of one word piece each; the same seed, the same texts."""
+
+    def __init__(self, scorer: EmbeddedCalibrator) -> None:
+        vocabulary = scorer.tokenizer.get_vocab()
+        self._words = sorted(word for word in vocabulary if word.isascii() and word.isalpha())
+        self._rng = random.Random(0)
+
+    def item(self, pieces: int) -> Item:
+        """A quarter of the pieces is the question."""
+        chosen = self._rng.choices(self._words, k=pieces)
+        return Item(" ".join(chosen[: pieces // 4]), " ".join(chosen[pieces // 4 :]))
+
+    def call(self, characters: int) -> Item:
+        """A call whose arguments stand in one of the look-ups before it."""
+        records = []
+        while sum(map(len, records)) < characters:
+            words = self._rng.choices(self._words, k=12)
+            records.append(f"id {self._rng.randrange(10_000)}: {' '.join(words)}")
+        order, _, words = records[len(records) // 2].partition(": ")
+        given = json.dumps({"order": order.removeprefix("id "), "reason": words[:40]})
+        function = {"name": "cancel_order", "arguments": given}
+        schema = {"type": "object", "properties": {"order": {"type": "string"}}}
+        turns = [
+            {"role": "system", "content": "Cancel orders that have not been sent, no others."},
+            {"role": "user", "content": f"Cancel the order with {words[:60]}, please."},
+            *({"role": "tool", "content": record} for record in records),
+        ]
+        message = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+        tools = [{"type": "function", "function": {"name": "cancel_order", "parameters": schema}}]
+        return Item("\n".join(records), given, tool_use=ToolUse(turns, tools, message))
+
+
+def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
+    """Of `repeats` times, or of as many as there are in `at_most_s`."""
+    times: list[float] = []
+    deadline = time.perf_counter() + at_most_s
+    for number in range(WARM_UP + repeats):
+        if number > WARM_UP and time.perf_counter() > deadline:
+            break
+        started = time.perf_counter()
+        act()
+        times.append((time.perf_counter() - started) * 1_000)
+    return statistics.median(times[WARM_UP:])
+
+
+def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
+    """Median milliseconds of one score by word pieces, each of a new text."""
+    scorer = load_embedded(FOLDER, "cpu")
+    texts = Texts(scorer)
+
+    def ms(pieces: int) -> float:
+        items = iter([texts.item(pieces) for _ in range(WARM_UP + repeats)])
+        return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
+
+    return {str(pieces): ms(pieces) for pieces in GOALS_MS}
+
+
+def call_ms(repeats: int, at_most_s: float) -> float:
+    """The same of one call, each after a new conversation."""
+    scorer = load_embedded(FOLDER, "cpu")
+    texts = Texts(scorer)
+    items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
+    return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
+
+
+def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
+    """The same of one pass of an encoder of MiniLM's size; None where torch is not installed."""
+    try:
+        import torch
+
+        from calibrator.embedded.torch_encoder import CrossEncoderModel
+    except ModuleNotFoundError:
+        return None
+    model = CrossEncoderModel(EncoderConfig(), attention="eager").eval()
+
+    def ms(pieces: int) -> float:
+        ids = torch.randint(1_000, 30_000, (1, pieces))
+        mask, segments = torch.ones_like(ids), torch.zeros_like(ids)
+        with torch.inference_mode():
+            return median_ms(lambda: model(ids, mask, segments), repeats, at_most_s)
+
+    return {str(pieces): ms(pieces) for pieces in GOALS_MS}
+
+
+def scores_per_s(at_least_s: float) -> float:
+    """Batches of ten rows, one of each tenth."""
+    scorer = load_embedded(FOLDER, "cpu")
+    texts = Texts(scorer)
+    batches = [[texts.item(pieces) for pieces in TENTHS] for _ in range(10)]
+    scorer.score_batch(batches[0])
+    count, started = 0, time.perf_counter()
+    while (took := time.perf_counter() - started) < at_least_s:
+        count += len(scorer.score_batch(batches[count // 10 % 10]))
+    return count / took
+
+
+def first_score_s(times: int) -> float:
+    """Median over fresh interpreters."""
+    command = [sys.executable, "-c", FIRST_SCORE]
+    return statistics.median(float(subprocess.check_output(command)) for _ in range(times))
+
+
+def proxy_mb() -> float:
+    """Memory of `pinocchio serve` with one worker once it has scored a reply."""
+    asked = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        start([str(SERVERS), "upstream"]) as upstream,
+        start_proxy(upstream.url, EMBEDDED, Path(scratch)) as proxy,
+        httpx.Client(trust_env=False, timeout=60) as client,
+    ):
+        reply = client.post(f"{proxy.url}/chat/completions", json=asked)
+        if "x-pinocchio-confidence" not in reply.headers:
+            raise RuntimeError(f"it was not scored: {reply.status_code} {dict(reply.headers)}")
+        return memory_mb(proxy.pid)
+
+
+def score_table(ours: dict[str, float], theirs: dict[str, float] | None = None) -> str:
+    """From `score_ms` and `encoder_ms`."""
+    rows = [
+        ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
+        ["as it serves", *map(shown, ours.values())],
+        ["goal on one core", *map(shown, GOALS_MS.values())],
+    ]
+    if theirs:
+        rows.append(["an encoder in torch, fp32", *map(shown, theirs.values())])
+        rows.append(["encoder / ours", *(shown(theirs[n] / ours[n]) for n in ours)])
+    return table(rows)
+
+
+def main() -> None:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench calibrator", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
+    options = parser.parse_args()
+    repeats, at_most_s = (15, 2.0) if options.quick else (40, 10.0)
+    say("one score ...")
+    ours, theirs = score_ms(repeats, at_most_s), encoder_ms(repeats, at_most_s)
+    say("batches, start and memory ...")
+    others = {
+        CALL: call_ms(repeats, at_most_s),
+        "scores a second": scores_per_s(at_most_s),
+        "load and warm-up, s": first_score_s(3),
+        "memory of the proxy, MB": proxy_mb(),
+    }
+    if options.json:
+        facts = {"cpus": os.cpu_count(), "load_before": os.getloadavg()[0]}
+        print(json.dumps({**facts, "score_ms": ours, "encoder_ms": theirs, **others}, indent=1))
+        return
+    print(score_table(ours, theirs), end="\n\n")
+    print(table([["", "", "goal"], *([k, shown(v), shown(GOALS[k])] for k, v in others.items())]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The canned upstream of the peer benchmark: python scripts/benches/peers/bench_upstream.py PORT
+
+It parses no JSON: what it answers follows from the path and from which model name the body holds.
+
+    bench            a completion of about 1 KB; with "stream": true, 60 deltas in one write
+    bench-spaced     60 deltas, each a write of its own, about 1 ms apart; the first one carries
+                     the time at which it was written
+    bench-big        a completion of 1 MB
+    /v1/embeddings   an embedding of about 1 KB
+    GET /stats       how many connections and requests there have been; other GETs: an empty list
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from typing import cast
+
+import uvloop
+from bench_http import (
+    ANSWER,
+    BIG,
+    BIG_ANSWER,
+    EMBED,
+    HEADERS,
+    SPACED,
+    STAMP,
+    WORDS,
+    Reader,
+    chunk,
+    completion,
+    embedding,
+    event,
+    events,
+    json_reply,
+)
+
+SPACE_S = 0.001
+
+_COMPLETION = json_reply(completion(ANSWER))
+_BIG = json_reply(completion(BIG_ANSWER))
+_EMBEDDING = json_reply(embedding())
+_EMPTY = json_reply({"object": "list", "data": [], "status": "ok"})
+_STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\n" + HEADERS % b"text/event-stream" + b"transfer-encoding: chunked\r\n\r\n"
+)
+_EVENTS = [chunk(data) for data in events()]
+_LAST = b"".join(_EVENTS[len(WORDS) :]) + chunk(b"")
+_STREAM = _STREAM_HEAD + b"".join(_EVENTS[: len(WORDS)]) + _LAST
+_STAMPED = chunk(event({"role": "assistant", "content": STAMP % 0 + WORDS[0]}))
+_STAMP_AT = _STAMPED.index(b"@")
+_AFTER_STAMP = _STAMPED[_STAMP_AT + len(STAMP % 0) :]
+
+
+class Upstream(asyncio.Protocol):
+    """One connection, which stays open."""
+
+    connections = 0
+    requests = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        Upstream.connections += 1
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
+        self.reader = Reader()
+        self.loop = asyncio.get_running_loop()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            is_whole = self.reader.feed(data)
+        except ValueError:  # sglang-router asks first whether we speak gRPC
+            self.transport.close()
+            return
+        if not is_whole:
+            return
+        head, body = self.reader.head, bytes(self.reader.body)
+        self.reader.reset()
+        if head.startswith(b"get"):
+            self.transport.write(_stats() if head.startswith(b"get /stats") else _EMPTY)
+            return
+        Upstream.requests += 1
+        self._answer(head, body)
+
+    def _answer(self, head: bytes, body: bytes) -> None:
+        if b'"stream":true' in body or b'"stream": true' in body:
+            if SPACED.encode() in body:
+                now = STAMP.encode() % time.monotonic_ns()
+                self.transport.write(_STREAM_HEAD + _STAMPED[:_STAMP_AT] + now + _AFTER_STAMP)
+                self.loop.call_later(SPACE_S, self._go_on, 1)
+            else:
+                self.transport.write(_STREAM)
+        elif head.startswith(b"post " + EMBED.encode()):
+            self.transport.write(_EMBEDDING)
+        else:
+            self.transport.write(_BIG if BIG.encode() in body else _COMPLETION)
+
+    def _go_on(self, number: int) -> None:
+        if self.transport.is_closing():
+            return
+        if number == len(WORDS):
+            self.transport.write(_LAST)
+            return
+        self.transport.write(_EVENTS[number])
+        self.loop.call_later(SPACE_S, self._go_on, number + 1)
+
+
+def _stats() -> bytes:
+    return json_reply({"connections": Upstream.connections, "requests": Upstream.requests})
+
+
+async def serve(port: int) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Upstream, "127.0.0.1", port, backlog=2_048)
+    gc.freeze()
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))

@@ -1,0 +1,104 @@
+"""Makes the README's picture of one reply: `python scripts/pictures/reply_picture.py [FILE]`.
+
+The proxy is started and asked as the README says; only long lines are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.text import Text
+
+ROOT = Path(__file__).parents[2]
+URL = "http://127.0.0.1:8000/v1/chat/completions"  # as the README has it
+QUESTION = "Is 91 a prime number?"
+WIDTH = 102
+LEFT_OUT = ("date", "server", "openai-version", "openai-organization", "openai-processing-ms")
+
+
+def greeting_and_reply() -> tuple[list[str], httpx.Response]:
+    """What `pinocchio serve` says until it is ready, and what it answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "proxy.yaml", folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pinocchio", "serve"],
+            cwd=folder,
+            env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            said: list[str] = []
+            for line in process.stdout:
+                said.append(line.rstrip())
+                if line.startswith("Ready"):
+                    break
+            body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
+            replies = [httpx.post(URL, json=body, trust_env=False, timeout=30) for _ in range(9)]
+            replies.sort(key=lambda reply: float(reply.headers["x-pinocchio-overhead-ms"]))
+            return said, replies[len(replies) // 2]
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def drawn(said: list[str], reply: httpx.Response) -> Console:
+    console = Console(record=True, width=WIDTH, file=StringIO(), highlight=False)
+
+    def tell(text: str, style: str = "", marked: str = "") -> None:
+        line = Text(text, style=style)
+        if marked:
+            line.highlight_words([marked], "bold yellow")
+        console.print(line, no_wrap=True, crop=True)
+
+    def ask(command: str) -> None:
+        console.print(Text.assemble(("$ ", "green"), command), no_wrap=True)
+
+    ask("scripts/serve")
+    for line in said:
+        tell(re.sub("token=.*", "token=..", line))
+    ask(f"curl -si {URL} -H 'content-type: application/json' \\")
+    asked = json.dumps({"model": "demo", "messages": [{"role": "user", "content": QUESTION}]})
+    tell(f"    -d '{asked}'")
+    tell("HTTP/1.1 200 OK")
+    confidence = reply.headers["x-pinocchio-confidence"]
+    for name, value in reply.headers.items():
+        if name not in LEFT_OUT:
+            is_ours = name.startswith("x-pinocchio")
+            tell(f"{name}: {value}", "cyan" if is_ours else "", confidence if is_ours else "")
+    completion: dict[str, Any] = reply.json()
+    message, found = completion["choices"][0]["message"], completion["pinocchio"]
+
+    def shown(*names: str) -> str:
+        return json.dumps({name: found[name] for name in names})[1:-1]
+
+    tell("")
+    tell('{"id": "chatcmpl-demo-..", "object": "chat.completion", "model": "demo",')
+    tell(' "choices": [{"index": 0, "message": {"role": "assistant",')
+    tell(f'   "content": {json.dumps(message["content"])}, ..}}, ..}}], ..,')
+    tell(f' "pinocchio": {{{shown("confidence", "status", "action")},', "cyan", confidence)
+    tell(f"   {shown('policy', 'mode', 'would_action')},", "cyan")
+    tell(f"   {shown('calibrator')}, ..}}}}", "cyan")
+    return console
+
+
+def main() -> None:
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".github" / "reply.svg"
+    drawn(*greeting_and_reply()).save_svg(str(path), title="one reply")
+    print(path.name)
+
+
+if __name__ == "__main__":
+    main()

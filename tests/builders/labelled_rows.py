@@ -1,0 +1,65 @@
+"""Labelled rows made up for tests: always the same, with something in them to find."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrator.rows.rows import Row, parse_row
+
+BENCHMARKS = ("arithmetic", "history", "BFCL-simple")
+MODELS = ("gpt-small", "claude-large", "llama-tiny")
+
+
+def raw_rows(count: int, seed: int, replies: int = 4) -> list[dict[str, Any]]:
+    """Several replies to each question; right ones are longer, mostly, and say `certainly`.
+
+    Questions are those of the seed alone, so rows of two seeds share none.
+    """
+    rng = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for n in range(count):
+        question = n // replies
+        correct = rng.randint(0, 1)
+        words = ["word"] * rng.randint(3 + 4 * correct, 14 + 8 * correct)
+        if rng.random() < 0.2 + 0.6 * correct:
+            words[1] = "certainly"
+        stated = round(rng.betavariate(3 + 3 * correct, 3), 3)
+        rows.append(
+            {
+                "id": f"{seed}-{n}",
+                "question_id": f"{seed}/{question}",
+                "question": f"Question {question} of {seed}?",
+                "response": " ".join(words),
+                "benchmark": BENCHMARKS[question % len(BENCHMARKS)],
+                "domain": "math" if question % 3 == 0 else "facts",
+                "model": MODELS[n % len(MODELS)],
+                "correct": correct,
+                "verbalized_confidence": stated if question % 2 else None,
+            }
+        )
+    return rows
+
+
+def labelled(count: int, seed: int, replies: int = 4) -> list[Row]:
+    return [parse_row(raw) for raw in raw_rows(count, seed, replies)]
+
+
+def labels(rows: list[Row]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array([row.correct for row in rows])
+
+
+def noisy(rows: list[Row], seed: int, signal: float = 0.3) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A confidence that knows something: `signal` of it is the label, the rest is chance."""
+    rng = np.random.default_rng(seed)
+    return np.clip(signal * labels(rows) + (1 - signal) * rng.random(len(rows)), 0, 1)
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path

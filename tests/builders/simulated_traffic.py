@@ -1,0 +1,168 @@
+"""Traffic of past weeks in a real store, written by what the proxy writes it with.
+
+    traffic = Traffic(folder, seed=1)
+    traffic.pass_by(5_000, days=14, audit_share=0.04)
+    traffic.label()                        # every audited reply gets its verdict
+    traffic.run("recalibrate", "--from-store")
+
+The clock is simulated: the traffic begins 28 days before now. What a question's answer is worth
+(`truth`, its probability of being correct) is known here, so that errors of calibration can be
+measured without noise. The calibrator doubles the true log-odds and adds a half: too sure.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrator.loading import version_of
+from calibrator.metrics.metrics import Floats
+from calibrator.recalibration.curves import logit, sigmoid
+from calibrator.recalibration.versions import resolve_recalibration
+from proxy.store.record.writer import COLUMNS, Records
+from proxy.store.reviews.audit_writer import AuditWriter
+from proxy.store.reviews.held_replies import AUDIT, HeldReply
+from proxy.store.verdicts.verdicts import Findings
+from tests.running.live_proxy import run_cli
+
+DAY_S = 86_400
+CALIBRATOR = "fake:0.5"  # whose name the configuration can state; what it says is simulated
+CONFIG = """
+calibrator: {checkpoint: "CALIBRATOR", recalibration: recalibrations/current}
+store: sqlite:///FOLDER/store.db
+"""
+
+
+def overconfident(truth: Floats) -> Floats:
+    """What the simulated calibrator says of replies that are right with these probabilities."""
+    return np.asarray(sigmoid(2 * logit(truth) + 0.5))
+
+
+def usual_truth(rng: np.random.Generator, count: int) -> Floats:
+    return rng.beta(3, 1.5, count)
+
+
+class Traffic:
+    """A month of a deployment; `days` says how much of it has passed."""
+
+    def __init__(self, folder: Path, seed: int = 0, checkpoint: str = CALIBRATOR) -> None:
+        self.config = folder / "proxy.yaml"
+        self.config.write_text(
+            CONFIG.replace("FOLDER", str(folder)).replace("CALIBRATOR", checkpoint)
+        )
+        self.calibrator = version_of(checkpoint)
+        self.url = f"sqlite:///{folder}/store.db"
+        self.current = folder / "recalibrations" / "current"
+        self.ids: list[str] = []  # of all replies, in their order
+        self._rng = np.random.default_rng(seed)
+        self._now = time.time() - 28 * DAY_S
+        self._unlabelled: dict[str, bool] = {}  # audited replies, and whether they are right
+
+    def pass_by(
+        self,
+        count: int,
+        days: float,
+        *,
+        audit_share: float = 0.0,
+        truth: Callable[[np.random.Generator, int], Floats] = usual_truth,
+        says: Callable[[Floats], Floats] = overconfident,
+        model: str = "m",
+        held: float = 0.0,
+    ) -> None:
+        """So many replies, evenly over so many days; those less sure than `held` are held."""
+        rng = self._rng
+        records = Records(self.url, max_queue=count + 1)
+        audits = AuditWriter(self.url, max_queue=count + 1)
+        records.open()
+        recalibration = resolve_recalibration(self.current)
+        worth = truth(rng, count)
+        scores, right = says(worth), rng.random(count) < worth
+        drawn = rng.random(count) < audit_share
+        step_s = days * DAY_S / count
+        for score, is_right, is_drawn in zip(scores, right, drawn, strict=True):
+            self._now += step_s
+            told = recalibration.apply_to(score, model, None) if recalibration else float(score)
+            name = f"{self.calibrator}+{recalibration.name}" if recalibration else self.calibrator
+            id = f"req_{int(self._now * 1_000):012x}{rng.bytes(10).hex()}"
+            is_held = told < held
+            self.ids.append(id)
+            values = {
+                "request_id": id,
+                "started_at": self._now,
+                "key_hash": "k",
+                "path": "/v1/chat/completions",
+                "upstream": "u",
+                "model": model,
+                "is_stream": 0,
+                "status": 200,
+                "confidence": told,
+                "score": float(score) if recalibration else None,
+                "confidence_status": "scored",
+                "action": "hold" if is_held else "deliver",
+                "policy": "p/default@1",
+                "calibrator": name,
+                "review_id": f"chatcmpl-held-{id}" if is_held else None,
+                "total_ms": 1.0,
+                "overhead_ms": 0.1,
+                "facts": "[{}]",
+            }
+            records.add(tuple(values.get(column) for column in COLUMNS))
+            if is_drawn and not is_held:
+                audits.add(self._audit(id, told, name, audit_share), 1_000_000)
+            if is_held or is_drawn:
+                self._unlabelled[id] = bool(is_right)
+        records.close()
+        audits.close()
+        assert records.shed == audits.shed == 0
+
+    def _audit(self, id: str, confidence: float, calibrator: str, share: float) -> HeldReply:
+        return HeldReply(
+            id=f"audit_{id}",
+            key_hash="k",
+            queue="audit",
+            model="m",
+            policy="",
+            confidence=confidence,
+            calibrator=calibrator,
+            question=f"question {id}",
+            reply=b'{"choices":[]}',
+            created_at=self._now,
+            expires_at=self._now + 60 * DAY_S,
+            kind=AUDIT,
+            request_id=id,
+            share=share,
+        )
+
+    def label(self, most: int | None = None) -> int:
+        """Gives the replies in the queue their verdicts, at most so many; returns how many."""
+        findings = Findings(self.url)
+        ids = list(self._unlabelled)[:most]
+        for id in ids:
+            findings.give_verdict(id, self._unlabelled.pop(id), "ann")
+        findings.close()
+        return len(ids)
+
+    def run(self, *arguments: str) -> Any:
+        """`pinocchio ARGUMENTS --config ..`; its process once it has ended."""
+        return run_cli(*arguments, "--config", str(self.config))
+
+    def told(self, *arguments: str) -> Any:
+        """What `pinocchio ARGUMENTS --json` says."""
+        done = self.run(*arguments, "--json")
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+    def calibration_error(self, truth: Floats) -> float:
+        """The mean distance of what is told now from the truth, over bins as ECE has them, of
+        replies that are right with these probabilities."""
+        told = overconfident(truth)
+        if (found := resolve_recalibration(self.current)) is not None:
+            told = np.array([found.apply(float(score)) for score in told])
+        which = np.clip(np.ceil(told * 15).astype(int) - 1, 0, 14)
+        gaps = [abs(float((told - truth)[which == k].sum())) for k in range(15)]
+        return sum(gaps) / len(truth)

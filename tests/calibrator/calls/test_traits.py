@@ -1,0 +1,112 @@
+"""What a call's traits tell: where values come from, which record was meant, what went before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibrator import ToolUse
+from calibrator.calls.traits import NAMES, TRAITS, traits_of
+from tests.calibrator.calls.conversations import BOATS, RIGHT, made, renting, traits
+
+
+def test_a_plain_right_call_raises_no_alarm() -> None:
+    """Every value was told or found, the record is the one that was named."""
+    found = traits(renting())
+    for name in (
+        "unfound", "placeholder", "number_invented", "same_again", "weekday_wrong", "order_wrong",
+        "limit_passed", "required_missing", "type_wrong", "unknown_tool", "write_unlooked",
+        "argument_unknown", "unreadable", "year_off", "named_day_wrong",
+    ):  # fmt: skip
+        assert found[name] == 0, name
+    assert found["record_gap"] < 0
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({**RIGHT, "boat_id": "B-77"}, "id_unfound"),
+        ({**RIGHT, "hours": 11}, "number_unfound"),
+        ({**RIGHT, "hours": 173}, "number_invented"),
+        ({**RIGHT, "day": "2031-07-19"}, "named_day_wrong"),
+        ({**RIGHT, "day": "2031-02-30"}, "date_unreal"),
+        ({**RIGHT, "day": "2038-07-10"}, "year_off"),
+        ({**RIGHT, "boat_id": "your_boat_id"}, "placeholder"),
+        ({**RIGHT, "hours": "three"}, "type_wrong"),
+        ({**RIGHT, "colour": "red"}, "argument_unknown"),
+        ({"boat_id": "B-29"}, "required_missing"),
+        ({**RIGHT, "day": ""}, "empty"),
+    ],
+)
+def test_a_value_that_is_off_is_seen(values: dict[str, object], name: str) -> None:
+    """Each fault raises the trait that is about it, and the right call does not have it."""
+    assert traits(renting(values))[name] > traits(renting())[name]
+
+
+def test_the_record_is_compared_with_what_was_named() -> None:
+    """The id of another record than the named one fits worse."""
+    wrong = traits(renting({**RIGHT, "boat_id": "B-41"}))
+    assert wrong["record_gap"] > 0 > traits(renting())["record_gap"]
+
+
+def test_the_cheapest_is_the_one_that_costs_least() -> None:
+    """Of records in a list the end is found that the user asks for."""
+    asked = "Rent the cheapest boat by price on 10 July 2031 for 3 hours."
+    right = traits(renting(request=asked))
+    wrong = traits(renting({**RIGHT, "boat_id": "B-41"}, request=asked))
+    assert (right["extreme"], right["extreme_missed"]) == (1, 0)
+    assert (wrong["extreme"], wrong["extreme_missed"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "hours"),
+    [("for 180 minutes, in hours", 3), ("for three hours", 3), ("for half of 8 hours", 4)],
+)
+def test_numbers_that_follow_are_not_invented(request_text: str, hours: int) -> None:
+    """A number in words, in another unit, or computed from what was told counts as found."""
+    asked = f"Rent the Pike on 10 July 2031 {request_text}."
+    found = traits(renting({**RIGHT, "hours": hours}, request=asked))
+    assert found["number_unfound"] == 0 or found["number_converted"] or found["number_computed"]
+
+
+def test_a_weekday_is_a_day() -> None:
+    """Next Thursday is the Thursday after today, and no Friday."""
+    asked = "Rent the Pike next Thursday for 3 hours."
+    assert traits(renting(request=asked))["weekday_wrong"] == 0
+    assert traits(renting({**RIGHT, "day": "2031-07-11"}, request=asked))["weekday_wrong"] == 1
+
+
+def test_steps_before_the_call() -> None:
+    """The same call again, after success or an error, and a change with no look before it."""
+    looked = made("find_boats", {"query": "Pike"}, BOATS)
+    again = traits(renting(before=[*looked, *made("rent_boat", RIGHT, "Rented.", 2)]))
+    refused = traits(renting(before=[*looked, *made("rent_boat", RIGHT, "Error: closed", 2)]))
+    assert again["same_again_after_success"] == refused["same_again_after_error"] == 1
+    assert again["same_again_after_error"] == refused["same_again_after_success"] == 0
+    assert traits(renting(before=[]))["write_unlooked"] == 1
+
+
+def test_a_tool_that_was_not_offered() -> None:
+    """Its name is in no list, and what it wants is not known."""
+    assert traits(renting(name="sink_boat"))["unknown_tool"] == 1
+
+
+def test_names_and_tools_are_no_trait() -> None:
+    """The same conversation about other things has the same traits but for lengths."""
+    assert not any("boat" in name for name in NAMES)
+    assert len(set(NAMES)) == TRAITS
+
+
+def test_the_worst_call_counts() -> None:
+    """Beside a right call a wrong one is seen."""
+    used = renting()
+    wrong = renting({**RIGHT, "boat_id": "B-77"}).message["tool_calls"]
+    both = {**used.message, "tool_calls": [*used.message["tool_calls"], *wrong]}
+    assert traits(ToolUse(used.messages, used.tools, both))["id_unfound"] == 1
+
+
+def test_the_same_reply_has_the_same_traits() -> None:
+    """Reading twice gives the same numbers, and leaves the conversation as it was."""
+    used, twin = renting(), renting()
+    assert np.array_equal(traits_of(used), traits_of(used))
+    assert used == twin

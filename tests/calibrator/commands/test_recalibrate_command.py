@@ -1,0 +1,143 @@
+"""`pinocchio recalibrate` as a person runs it, and what it wrote in use (paper N01, N05)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from calibrator import Item, load_scorer
+from calibrator.commands.score_and_train import cli
+from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
+from tests.builders.labelled_rows import write
+from tests.builders.tiny_checkpoint import save_tiny
+
+Json = dict[str, Any]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], list[Json]]:
+    """Labelled rows, and scores of them that are too high by 1.5 on the logit."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.05, 0.95, count)
+    rows = [
+        {
+            "id": f"{seed}-{n}",
+            "question": f"Question {n} of {seed}?",
+            "response": "It is so.",
+            "correct": int(rng.random() < sigmoid(logit(p[n]) - 1.5)),
+            **names,
+        }
+        for n in range(count)
+    ]
+    scores = [{"id": row["id"], "confidence": float(p[n])} for n, row in enumerate(rows)]
+    return rows, scores
+
+
+@pytest.mark.parametrize("kind", ["platt", "isotonic", "temperature"])
+def test_a_hundred_labels_make_a_file(kind: str, tmp_path: Path) -> None:
+    """N01: the command fits, writes, and tells how the error falls on rows not fitted on."""
+    rows, scores = overconfident(120)
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    output = tmp_path / "r.json"
+    result = run("recalibrate", labelled, "--scores", given, "--kind", kind, "-o", output, "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    found = load_recalibration(output)
+    assert told["name"] == found.name
+    assert (told["labels"], found.labels) == (120, 120)
+    assert told["brier_after"] < told["brier_before"]
+    assert kind == "temperature" or told["ece_after"] < told["ece_before"]
+    assert found.apply(0.7) < 0.7
+    words = run("recalibrate", labelled, "--scores", given, "--kind", kind, "-o", output).stdout
+    assert words.startswith(f"{found.name}: fitted on 120 labels, for s\n")
+
+
+def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
+    """`score --recalibration` gives the corrected confidence, under a name that tells of it."""
+    rows, _ = overconfident(60)
+    labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "r.json"
+    checkpoint = save_tiny(tmp_path / "tiny")
+    chosen = ("--calibrator", checkpoint, "--device", "cpu")
+    assert run("recalibrate", labelled, *chosen, "-o", output).exit_code == 0
+    found = load_recalibration(output)
+    plain = load_scorer(str(checkpoint), "cpu")
+    mended = load_scorer(str(checkpoint), "cpu", recalibration=output)
+    item = Item(rows[0]["question"], rows[0]["response"])
+    (before,), (after,) = plain.score_batch([item]), mended.score_batch([item])
+    assert after.score == before.score
+    assert after.confidence == pytest.approx(found.apply(before.confidence))
+    assert mended.name == f"{plain.name}+{found.name}"
+    first, *_ = run("score", labelled, *chosen, "--recalibration", output).stdout.splitlines()
+    assert json.loads(first)["calibrator"] == mended.name
+    assert json.loads(first)["confidence"] == pytest.approx(after.confidence, abs=1e-5)
+    judged = run("evaluate", labelled, *chosen, "--recalibration", output, "--json").stdout
+    assert json.loads(judged.splitlines()[-1])["method"] == mended.name
+
+
+def test_models_have_curves_of_their_own(tmp_path: Path) -> None:
+    """--by model: a curve for each model with 50 labels, the pooled one for the rest."""
+    parts = [overconfident(80, 1, model="big"), overconfident(30, 2, model="rare")]
+    rows, scores = ([one for part in parts for one in part[at]] for at in (0, 1))
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    output = tmp_path / "r.json"
+    result = run("recalibrate", labelled, "--scores", given, "--by", "model", "-o", output)
+    assert result.exit_code == 0
+    assert "1 with curves of their own" in result.stdout
+    assert list(load_recalibration(output).groups) == ["big"]
+
+
+def test_the_study_reports_every_model(tmp_path: Path) -> None:
+    """N01, N02: for each model with 200 rows, and their mean, before and after 100 labels."""
+    parts = [overconfident(400, 1, model="one"), overconfident(300, 2, model="two")]
+    rows, scores = ([one for part in parts for one in part[at]] for at in (0, 1))
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    result = run("recalibrate", labelled, "--scores", given, "--study", "model", "--json")
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["group"] for one in found] == ["one", "two", "mean"]
+    for one in found:
+        assert one["ece_platt"] < 0.5 * one["ece"]
+    table = run("recalibrate", labelled, "--scores", given, "--study", "model").stdout.splitlines()
+    assert "100 labels, judged on the other questions, mean of 25 splits" in table[0]
+    assert table[-1].split()[:2] == ["mean", "700"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{rows}"], "say where to write with -o, or ask for a report with --study"),
+        (["{rows}", "-o", "r.json", "--study", "model"], "say where to write with -o"),
+        (["{few}", "-o", "{out}"], "5 labelled rows are too few for a recalibration"),
+        (["{right}", "-o", "{out}"], "all 30 rows are correct: a recalibration needs both kinds"),
+        (["{bare}", "-o", "{out}"], "no labelled row in"),
+        (["{rows}", "-o", "{rows}"], "it is an input as well"),
+        (["{rows}", "--scores", "{few}", "-o", "{few}"], "it is an input as well"),
+        (["{rows}", "-o", "/nowhere/r.json"], "there is no folder /nowhere"),
+        (["{rows}", "--study", "model"], "no model has 200 rows of both labels"),
+        (["{rows}", "--scores", "{few}", "-o", "{out}"], "few.jsonl:1: 'score' must be a number"),
+        (["nowhere.jsonl", "-o", "{out}"], "No such file or directory"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    """What cannot be fitted is told with what is needed; no file is written, no traceback."""
+    rows, _ = overconfident(30)
+    places = {
+        "rows": write(tmp_path / "rows.jsonl", rows),
+        "few": write(tmp_path / "few.jsonl", rows[:5]),
+        "right": write(tmp_path / "right.jsonl", [{**row, "correct": 1} for row in rows]),
+        "bare": write(tmp_path / "bare.jsonl", [{**row, "correct": None} for row in rows]),
+        "out": tmp_path / "r.json",
+    }
+    given = [argument.format(**places) for argument in arguments]
+    result = run("recalibrate", *given, "--calibrator", "fake:0.5")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not places["out"].exists()

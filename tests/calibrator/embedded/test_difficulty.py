@@ -1,0 +1,115 @@
+"""The difficulty of questions: told by others like them, in words that training never saw too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from calibrator.features.difficulty import BOUNDS, PREFIX, Difficulty
+from calibrator.features.ngrams import Ids
+from calibrator.recalibration.curves import sigmoid
+from calibrator.training.stages.difficulty import WIDTH, fit_difficulty
+
+PIECES = 120  # the first half means one thing, the other half another
+UNHELD = 50  # of each half, the pieces from here on stand in no question of training
+
+
+def meaning() -> NDArray[np.float32]:
+    """A vector for each piece, around that of its half."""
+    rng = np.random.default_rng(1)
+    halves = np.repeat(rng.normal(size=(2, 96)), PIECES // 2, axis=0)
+    return (halves + 0.4 * rng.normal(size=(PIECES, 96))).astype(np.float32)
+
+
+def asked(half: int, first: int, count: int = 8) -> Ids:
+    """A question of pieces of one half, from `first` on."""
+    return (half * PIECES // 2 + first + np.arange(count)).astype(np.int32)
+
+
+def questions(count: int) -> tuple[list[Ids], NDArray[np.int64], NDArray[np.float32]]:
+    """Three replies to each; questions of the first half are hard, those of the other easy."""
+    rng = np.random.default_rng(2)
+    rows, numbers, targets = [], [], []
+    for n in range(count):
+        pieces = asked(n % 2, int(rng.integers(0, UNHELD - 8)))
+        for _ in range(3):
+            rows.append(pieces)
+            numbers.append(n)
+            targets.append(rng.random() < (0.2, 0.8)[n % 2])
+    return rows, np.array(numbers), np.array(targets, dtype=np.float32)
+
+
+def fitted(given: tuple[Any, Any, Any]) -> tuple[Difficulty, NDArray[np.float32]]:
+    state, told = fit_difficulty(*given, meaning())
+    return Difficulty.from_state(state), told
+
+
+@pytest.mark.parametrize("first", [3, UNHELD])
+def test_a_question_is_as_hard_as_those_like_it(first: int) -> None:
+    """About the share of right replies that questions of its meaning had, though training held
+    none of its pieces."""
+    difficulty, _ = fitted(questions(200))
+    hard, easy = sigmoid(difficulty.of([asked(0, first), asked(1, first)]))
+    assert hard == pytest.approx(0.2, abs=0.1)
+    assert easy == pytest.approx(0.8, abs=0.1)
+
+
+def test_far_from_all_questions_it_is_the_base_rate() -> None:
+    """A question without a word, and one that is like none, say nothing."""
+    rows, numbers, targets = questions(200)
+    only_hard = numbers % 2 == 0
+    given = [r for r, is_hard in zip(rows, only_hard, strict=True) if is_hard]
+    difficulty, _ = fitted((given, numbers[only_hard], targets[only_hard]))
+    none, other = sigmoid(difficulty.of([np.zeros(0, np.int32), asked(1, UNHELD)]))
+    assert none == pytest.approx(difficulty.base, abs=0.02)
+    assert other == pytest.approx(difficulty.base, abs=0.02)
+
+
+def test_what_is_told_of_training_rows_did_not_see_their_question() -> None:
+    """Labels that are coin tosses are known to the difficulty that serves, which has seen them,
+    and not to the one that training rows are told."""
+    rng = np.random.default_rng(3)
+    rows = [np.unique(rng.integers(0, PIECES, 6)).astype(np.int32) for _ in range(300)]
+    targets = rng.integers(0, 2, 300).astype(np.float32)
+    difficulty, told = fitted((rows, np.arange(300), targets))
+    agreement = [np.mean((each > 0) == (targets > 0.5)) for each in (difficulty.of(rows), told)]
+    assert agreement[0] > 0.8
+    assert agreement[1] < 0.6
+
+
+def test_replies_to_a_question_share_its_difficulty() -> None:
+    """In training and at serving; and a question's neighbours in a batch change nothing."""
+    rows, numbers, targets = questions(200)
+    difficulty, told = fitted((rows, numbers, targets))
+    assert all(len(set(told[numbers == n])) == 1 for n in range(200))
+    alone = [difficulty.of([each])[0] for each in rows]
+    assert difficulty.of(rows) == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_all_right_or_all_wrong_is_no_certainty(label: int) -> None:
+    """Log-odds stay within bounds."""
+    rows, numbers, targets = questions(20)
+    difficulty, told = fitted((rows, numbers, np.full_like(targets, label)))
+    assert sigmoid(difficulty.of(rows[:1]))[0] == pytest.approx(BOUNDS[label])
+    assert np.isfinite(told).all()
+
+
+def test_vectors_of_few_numbers_are_filled_with_zeros() -> None:
+    """Fewer directions than a checkpoint holds do no harm."""
+    state, _ = fit_difficulty(*questions(20), meaning()[:, :5])
+    assert state[f"{PREFIX}table"].shape == (PIECES, WIDTH)
+    assert not state[f"{PREFIX}table"][:, 5:].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("scale", "of another shape"), ("share", "of another shape")]
+)
+def test_a_difficulty_of_another_shape_is_refused(name: str, message: str) -> None:
+    """Arrays that do not fit are an error at loading."""
+    state, _ = fit_difficulty(*questions(20), meaning())
+    with pytest.raises(ValueError, match=message):
+        Difficulty.from_state(state | {PREFIX + name: state[PREFIX + name][:3]})

@@ -1,0 +1,72 @@
+"""Distances from what is known, and the modesty that follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibrator.embedded.familiarity import Familiarity, fit_familiarity, modest
+
+
+def _clouds(rng: np.random.Generator, rows: int = 300) -> tuple[np.ndarray, list[str | None]]:
+    """Two benchmarks: clouds of unlike scales around (0, ..) and (10, ..)."""
+    scales = np.array([1.0, 0.1, 3.0, 1.0])
+    first, second = rng.normal(size=(2, rows, 4)) * scales
+    groups: list[str | None] = [*["a"] * rows, *["b"] * rows]
+    return np.concatenate([first, second + 10]).astype(np.float32), groups
+
+
+@pytest.fixture
+def fitted() -> Familiarity:
+    rng = np.random.default_rng(1)
+    features, groups = _clouds(rng)
+    found = fit_familiarity(features, groups, _clouds(rng)[0])
+    assert found is not None
+    return found
+
+
+def test_nearly_all_known_rows_are_within_the_threshold(fitted: Familiarity) -> None:
+    """About 90 % of rows of the known kinds have a distance of at most 1."""
+    features, _ = _clouds(np.random.default_rng(2))
+    share = (fitted.distances(features) <= 1).mean()
+    assert 0.86 <= share <= 0.94
+
+
+def test_distance_is_told_in_units_of_the_spread(fitted: Familiarity) -> None:
+    """A step of 2 is far along a narrow direction and near along a wide one."""
+    narrow, wide = np.zeros((2, 1, 4), dtype=np.float32)
+    narrow[0, 1], wide[0, 2] = 2, 2
+    assert fitted.distances(narrow).item() > 5
+    assert fitted.distances(wide).item() < 1
+
+
+def test_it_survives_the_checkpoint(fitted: Familiarity) -> None:
+    """Half precision moves a distance by less than a percent."""
+    again = Familiarity.from_state(fitted.state())
+    assert again is not None
+    features = _clouds(np.random.default_rng(3))[0]
+    np.testing.assert_allclose(
+        again.distances(features), fitted.distances(features), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_a_checkpoint_may_lack_it() -> None:
+    """Weights without its tensors give none, and so do benchmarks of a few rows."""
+    assert Familiarity.from_state({"head.0.weight": np.ones(1)}) is None
+    few = np.ones((5, 4), dtype=np.float32)
+    assert fit_familiarity(few, ["a"] * 5, few) is None
+
+
+@pytest.mark.parametrize("confidence", [0.02, 0.4, 0.97])
+def test_what_is_known_keeps_its_confidence(confidence: float) -> None:
+    """Up to a distance of 1 nothing changes."""
+    assert modest(confidence, 0.3, 0.55) == confidence
+    assert modest(confidence, 1.0, 0.55) == confidence
+
+
+def test_what_is_far_approaches_the_base_rate() -> None:
+    """The further, the nearer to the base rate, and never beyond it."""
+    found = [modest(0.02, distance, 0.55) for distance in (1.0, 1.5, 3.0, 10.0, 1e6)]
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(0.55, abs=1e-6)
+    assert modest(0.97, 3.0, 0.55) > 0.55

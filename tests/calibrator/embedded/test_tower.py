@@ -1,0 +1,167 @@
+"""The side tower: what trains in torch and what serves in numpy are one function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrator.features.ngrams import PARTS, grams_of
+from calibrator.features.tower import BUCKETS, PREFIX, Tower, TowerRow, tower_row
+from calibrator.training.stages.tower import (
+    TowerConfig,
+    TowerData,
+    TowerModel,
+    export,
+    fit_tower,
+    out_of_fold,
+    tower_logits,
+)
+
+CONFIG = TowerConfig(members=1, folds=2, batch=16)
+
+
+def rows(count: int) -> TowerData:
+    """Right answers hold the word piece 7, wrong ones the word piece 8; model 2 is always wrong."""
+    made, names, targets = [], [], []
+    for n in range(count):
+        is_right = n % 2 == 0
+        pieces = [7 if is_right else 8, 100 + n % 13]
+        made.append(tower_row(f"What is {n}?", "yes" * (n % 5), [1, 2, 50 + n % 7], pieces))
+        names.append(1 if is_right else 2)
+        targets.append(float(is_right))
+    return TowerData(
+        made, np.array(names), np.array(targets, dtype=np.float32), np.arange(count) // 2 % 2
+    )
+
+
+@pytest.fixture(scope="module")
+def data() -> TowerData:
+    return rows(400)
+
+
+@pytest.fixture(scope="module")
+def model(data: TowerData) -> TowerModel:
+    return fit_tower(data, np.arange(len(data.rows)), 3, CONFIG, seed=1)
+
+
+def served(model: TowerModel, rare: tuple[bool, ...] = (False, False, False)) -> Tower:
+    state = {f"{PREFIX}0.{k}": v for k, v in export(model, np.array(rare)).items()}
+    tower = Tower.from_state(state)
+    assert tower is not None
+    return tower
+
+
+def test_numpy_serves_what_torch_trained(data: TowerData, model: TowerModel) -> None:
+    """The exported tables differ from the trained ones by their rounding to 8 and 16 bits alone."""
+    at = np.arange(40)
+    for is_named, names in ((True, data.names[at]), (False, np.zeros(40, dtype=np.int64))):
+        trained = tower_logits(model, data, at, is_named)
+        found = served(model).logits(data.rows[:40], list(names))
+        assert found == pytest.approx(trained, abs=0.02)
+
+
+def test_it_learns_from_words_and_names(data: TowerData, model: TowerModel) -> None:
+    """Right and wrong rows are told apart by their words, and surer so with the model's name."""
+    at = np.arange(len(data.rows))
+    plain, named = (tower_logits(model, data, at, is_named) for is_named in (False, True))
+    gaps = [found[::2].mean() - found[1::2].mean() for found in (plain, named)]
+    assert 1 < gaps[0] < gaps[1]
+
+
+def test_a_rare_name_is_no_name(data: TowerData, model: TowerModel) -> None:
+    """A model of a handful of rows gets the weights of an unknown one."""
+    tower = served(model, rare=(False, False, True))
+    one = data.rows[:1]
+    assert tower.logits(one, [2]) == tower.logits(one, [0])
+    assert tower.logits(one, [1]) != tower.logits(one, [0])
+
+
+def test_the_same_seed_gives_the_same_tower(data: TowerData, model: TowerModel) -> None:
+    """Nothing but the seed decides: two fits agree to the last bit, another seed does not."""
+    at = np.arange(len(data.rows))
+    again, other = (fit_tower(data, at, 3, CONFIG, seed) for seed in (1, 2))
+    assert torch.equal(again.table.weight, model.table.weight)
+    assert not torch.equal(other.table.weight, model.table.weight)
+
+
+def test_out_of_fold_logits_are_of_towers_that_did_not_see_the_row() -> None:
+    """A row whose label is a coin toss is known by heart in its fold, and not out of it."""
+    rng = np.random.default_rng(3)
+    data = rows(200)
+    made = [
+        tower_row("q", "a", rng.integers(0, 30_000, 40).tolist(), rng.integers(0, 9, 3).tolist())
+        for _ in range(200)
+    ]
+    labels = rng.integers(0, 2, 200).astype(np.float32)
+    chance = TowerData(made, np.zeros(200, dtype=np.int64), labels, data.folds)
+    config = TowerConfig(folds=2, batch=8, gram_dropout=0, learning_rate=0.02)
+    known = fit_tower(chance, np.arange(200), 1, config, seed=1)
+    inside = tower_logits(known, chance, np.arange(200), False)
+    outside = out_of_fold(chance, 1, config, 1, lambda _: None)[:, 0]
+    agreement = [float(np.mean((found > 0) == (labels > 0.5))) for found in (inside, outside)]
+    assert agreement[0] > 0.75
+    assert agreement[1] < 0.65
+
+
+def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
+    """Weights of another table size are an error at loading, not nonsense at serving."""
+    arrays = export(model, np.zeros(3, dtype=bool))
+    with pytest.raises(ValueError, match="a tower of another shape"):
+        Tower([arrays | {"table": arrays["table"][:100]}])
+
+
+@settings(max_examples=40)
+@given(
+    st.text(max_size=80),
+    st.text(max_size=80),
+    st.lists(st.integers(0, 30_521), max_size=700),
+    st.lists(st.integers(0, 30_521), max_size=700),
+)
+def test_any_text_has_a_finite_logit(
+    model: TowerModel, question: str, answer: str, asked: list[int], said: list[int]
+) -> None:
+    """Empty, strange and long texts get a number like any other."""
+    row = tower_row(question, answer, asked, said)
+    assert np.isfinite(served(model).logits([row], [0])).all()
+
+
+def test_grams_tell_question_and_answer_apart() -> None:
+    """The same words hash differently in question, answer and ends, and all below the bound."""
+    grams = grams_of("ab12cd", "ab12cd", [5, 6], [5, 6], BUCKETS)
+    question, answer, ends, asked, said = (set(part.tolist()) for part in grams)
+    assert len(question) == len(answer) == 3  # two words and their pair
+    assert len(ends) == 6  # as the first and as the last pieces
+    assert len(asked) == len(said) == 4 + 2  # three and five characters together
+    assert len(question | answer | ends | asked | said) == 24
+    assert max(question | answer | ends | asked | said) < BUCKETS
+
+
+def test_characters_are_those_of_the_two_ends_whatever_their_case() -> None:
+    """What stands in the middle of a long text is not read letter by letter, nor are capitals."""
+    edges = "begin" * 40, "at the end" * 25
+    one, other = (
+        grams_of("", f"{edges[0]}{middle}{edges[1]}", [], [], BUCKETS)[4]
+        for middle in ("X" * 500, "y" * 900)
+    )
+    assert one.tolist() == other.tolist()
+    assert grams_of("ABC", "", [], [], BUCKETS)[3].tolist() == (
+        grams_of("abc", "", [], [], BUCKETS)[3].tolist()
+    )
+
+
+def test_a_batch_scores_as_its_rows_do(data: TowerData, model: TowerModel) -> None:
+    """A row's logit does not depend on its neighbours."""
+    tower, some = served(model), list(data.rows[:5])
+    together = tower.logits(some, [1, 2, 0, 1, 2])
+    alone = [tower.logits([row], [n])[0] for row, n in zip(some, (1, 2, 0, 1, 2), strict=True)]
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
+def test_rows_hold_what_the_tower_reads() -> None:
+    """A row is five bags of buckets and the traits, whatever the text."""
+    row = tower_row("", "", [], [])
+    assert isinstance(row, TowerRow)
+    assert [len(part) for part in row.grams] == [0] * PARTS

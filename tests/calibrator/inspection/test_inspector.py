@@ -1,0 +1,138 @@
+"""The inspector sees whether a reply answers its question and agrees with itself."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrator.checkpoints.checkpoint import CHECKPOINTS
+from calibrator.inspection import Inspector, inspect
+from calibrator.inspection.inspector import SEEN
+from calibrator.inspection.relevance import Pieces
+from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, seen_in
+from calibrator.inspection.wanted import wanted
+from calibrator.inspection.working import working
+from calibrator.rows.rows import Row
+from calibrator.text.layout import Layout, load_tokenizer
+
+LAYOUT = Layout(max_tokens=192)
+TOKENIZER = load_tokenizer(Path(CHECKPOINTS) / "embedded")
+THINGS = ["apples", "bricks", "candles", "drums", "engines", "flutes", "gloves", "hammers"]
+
+
+def rows(count: int) -> list[Row]:
+    """Right replies to small sums, each with its working."""
+    rng = random.Random(1)
+    found = []
+    for number in range(count):
+        first, second = rng.randint(12, 99), rng.randint(12, 99)
+        thing = rng.choice(THINGS)
+        question = f"Shelf {number} has {first} {thing} and gets {second} more. How many {thing}?"
+        answer = (
+            f"Shelf {number} had {first} {thing} at first. With {second} more that makes "
+            f"{first} + {second} = {first + second} {thing}. The answer is {first + second}."
+        )
+        raw = {"id": str(number)}
+        found.append(Row(question, answer, None, "shelves", None, question, 1, None, raw))
+    return found
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Inspector:
+    vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 32))
+    config = InspectorConfig(
+        right_rows=160, irrelevant_rows=60, faulty_rows=60, trees=40, leaf_rows=10, width=16
+    )
+    state = fit_inspector(rows(160), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 0)
+    found = Inspector.from_state(state)
+    assert found is not None
+    return found
+
+
+def in_order(inspector: Inspector, question: str, answer: str) -> float:
+    lesson = Lesson(question, answer, "shelves")
+    seen = seen_in([lesson], TOKENIZER, LAYOUT, inspector.pieces)
+    return float(inspector.read(seen)[0][0])
+
+
+def test_a_reply_to_another_question_and_a_changed_number_are_seen(inspector: Inspector) -> None:
+    """New right replies rank above replies to other questions and above wrong last numbers."""
+    fresh = rows(200)[160:]
+    own = [in_order(inspector, row.question, row.answer) for row in fresh]
+    pairs = zip(fresh, [*fresh[1:], fresh[0]], strict=True)
+    elsewhere = [in_order(inspector, row.question, other.answer) for row, other in pairs]
+    changed = [in_order(inspector, row.question, row.answer[:-2] + "7.") for row in fresh]
+    off = [in_order(inspector, row.question, "The choir meets on Mondays.") for row in fresh]
+    for wrong in (elsewhere, changed, off):
+        assert np.mean([right > other for right, other in zip(own, wrong, strict=True)]) > 0.85
+
+
+def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
+    """Training is deterministic."""
+    vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
+    config = InspectorConfig(
+        right_rows=40, irrelevant_rows=20, faulty_rows=20, trees=3, leaf_rows=5, width=4
+    )
+    fits = [
+        fit_inspector(rows(40), TOKENIZER, LAYOUT, vectors.astype(np.float32), config, 3)
+        for _ in range(2)
+    ]
+    assert fits[0].keys() == fits[1].keys()
+    assert all(np.array_equal(fits[0][name], fits[1][name]) for name in fits[0])
+
+
+def test_a_checkpoint_without_an_inspector_has_none() -> None:
+    """Checkpoints of before load as before."""
+    assert Inspector.from_state({"tower.0.table": np.zeros(1)}) is None
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("3 + 4 = 7, so it is 7.", "3 + 4 = 8, so it is 8."),
+        ("He has 7. The answer is 7", "He has 7. The answer is 9"),
+        ("The sky is blue. It is blue.", "The sky is very blue. The sky is not very blue."),
+        ("A whole reply ends here.", "A whole reply (that ends he"),
+    ],
+)
+def test_a_reply_that_contradicts_itself_has_other_traits(right: str, wrong: str) -> None:
+    """What the checks of working see differs between a sound and an unsound reply."""
+    assert working("How many?", right) != working("How many?", wrong)
+
+
+def test_the_named_option_is_held_against_the_working() -> None:
+    """The support of the chosen option falls when another letter is named after the same words."""
+    question = "Which gas?\nA. nitrogen\nB. carbon dioxide\nC. helium"
+    reply = "Plants take up carbon dioxide. The answer is ({})."
+    places = slice(15 + 2, 15 + 4)
+    own, other = (working(question, reply.format(letter))[places] for letter in "BC")
+    assert own == [1.0, 1.0]
+    assert other == [0.0, -1.0]
+
+
+def test_what_is_asked_for_and_what_is_said_are_told_apart() -> None:
+    """A year for a question of when, and a name for a question of who, set their own marks."""
+    assert wanted("When was it built?", "In 1889.") != wanted("When was it built?", "By Ann Lee.")
+
+
+PIECES = Pieces(
+    np.ones((40_000, 4), np.int8), np.full(40_000, 0.5, np.float32), np.ones(40_000, np.float32)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0", "9" * 100_000, "(" * 100_000, "= 1 " * 40_000, "A. x\n" * 30_000, "\ud800" * 10,
+     "not " * 50_000, "The answer is (" * 20_000],
+)  # fmt: skip
+def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
+    """Empty, huge and strange texts give as many finite numbers as any, within two seconds."""
+    start = time.perf_counter()
+    seen = inspect(text, text, list(range(30_000)), [5] * 30_000, PIECES)
+    assert time.perf_counter() - start < 2
+    assert seen.shape == (SEEN,)
+    assert np.isfinite(seen).all()

@@ -1,0 +1,93 @@
+"""Layers that are replaced for scoring: the same numbers for less."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta_rule
+
+from calibrator.llm.cpu_layers.delta_rule import CHUNK, gated_delta_rule
+from calibrator.llm.cpu_layers.last_layer import LastLayer
+from calibrator.llm.cpu_layers.linear_attention import GatedDeltaNet
+from calibrator.llm.cpu_layers.replace import use_faster_layers
+from calibrator.llm.serving.model import LabelModel
+from tests.builders.tiny_models import FAMILIES, Family, OfFamily
+from tests.calibrator.llm.test_llm_model import LABELS, PLACEHOLDER, load, prompt
+
+
+@pytest.mark.parametrize("length", [1, CHUNK - 1, CHUNK, 3 * CHUNK + 5])
+@pytest.mark.parametrize(("groups", "heads"), [(2, 2), (2, 6)])
+@pytest.mark.parametrize("has_state", [False, True])
+def test_the_delta_rule_is_that_of_transformers(
+    length: int, groups: int, heads: int, has_state: bool
+) -> None:
+    """Outputs and state to 1e-5, for heads that forget at once and ones that hardly do, in chunks
+    that are full and not."""
+    torch.manual_seed(length)
+    query, key = (torch.randn(2, length, groups, 16) for _ in range(2))
+    value, beta = torch.randn(2, length, heads, 24), torch.rand(2, length, heads)
+    decay = -torch.linspace(0.001, 30, heads) * functional.softplus(torch.randn(2, length, heads))
+    state = torch.randn(2, heads, 16, 24) if has_state else None
+    expected = torch_chunk_gated_delta_rule(
+        query, key, value, g=decay, beta=beta, initial_state=state,
+        output_final_state=True, use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+    before = None if state is None else state.clone()
+    found = gated_delta_rule(query, key, value, decay, beta, state)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=1e-5)
+    assert state is None or torch.equal(state, before)  # others go on from it too
+
+
+def test_no_denormal_number_is_carried_on() -> None:
+    """What a head has all but forgotten is zero: a CPU multiplies denormals many times slower."""
+    length = 4 * CHUNK
+    query, key, value = (torch.randn(1, length, 1, 16) for _ in range(3))
+    decay = torch.full((1, length, 1), -2.9)  # exp(-2.9 * 32) is one
+    out, state = gated_delta_rule(query, key, value, decay, torch.ones(1, length, 1), None)
+    for found in (out, state):
+        assert not ((found != 0) & (found.abs() < torch.finfo(torch.float32).tiny)).any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_are_replaced_under_their_own_names(tiny_bases: OfFamily, family: Family) -> None:
+    """Weights are saved as before; the last layer and those of linear attention are replaced."""
+    model = load(tiny_bases, family)
+    names = set(model.state_dict())
+    use_faster_layers(model)
+    assert set(model.state_dict()) == names
+    layers = getattr(model.model, "language_model", model.model).layers
+    assert isinstance(layers[-1], LastLayer)
+    linear = [layer.linear_attn for layer in layers if hasattr(layer, "linear_attn")]
+    assert len(linear) == (0 if family == "qwen3_vl" else 3)
+    assert all(isinstance(each, GatedDeltaNet) for each in linear)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family: Family) -> None:
+    """Its MLP reads one state of each row, whatever their lengths."""
+    model = load(tiny_bases, family)
+    use_faster_layers(model)
+    layers: Any = getattr(model.model, "language_model", model.model).layers
+    shapes = []
+    layers[-1].mlp.register_forward_pre_hook(lambda _, args: shapes.append(args[0].shape[:2]))
+    rows = [prompt(model, [40 + at] * at, PLACEHOLDER) for at in (3, 9)]
+    with torch.inference_mode():
+        LabelModel(model, LABELS).hidden(rows)
+    assert shapes == [(2, 1)]
+
+
+def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None:
+    """A model that several threads score with gives each row its own score."""
+    model = load(tiny_bases, "qwen3_vl")
+    use_faster_layers(model)
+    scorer = LabelModel(model, LABELS)
+    rows = [prompt(model, [40 + at] * (3 + 7 * at), PLACEHOLDER) for at in range(8)]
+    expected = scorer.logits(rows)
+    with ThreadPoolExecutor(4) as pool:
+        found = torch.cat(list(pool.map(lambda row: scorer.logits([row]), rows * 4)))
+    assert torch.allclose(found, expected.repeat(4, 1), rtol=0, atol=1e-5)

@@ -1,0 +1,121 @@
+"""Calls of the authors' own package work here (G04, G05, W01-W05)."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibrator import CheckpointError, Item, Pinocchio
+from calibrator.checkpoints.llm_config import preset
+from calibrator.llm.serving.released_api import ADAPTER
+from tests.builders.tiny_models import OfFamily, write_tiny_adapter
+
+ASKED = {"question": "what is 2+2?", "answer": "4", "source_model": "gpt", "benchmark": "gpqa"}
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter as the authors publish theirs: rank 16, and no calibrator.json."""
+    made = write_tiny_adapter(
+        tmp_path_factory.mktemp("released") / "adapter",
+        tiny_bases("qwen3_5"),
+        adapter={"rank": 16, "alpha": 32},
+    )
+    (made / "calibrator.json").unlink()
+    return made
+
+
+@pytest.fixture(scope="module")
+def judge(adapter: Path, tiny_bases: OfFamily) -> Pinocchio:
+    return Pinocchio(
+        adapter=str(adapter),
+        base_model=str(tiny_bases("qwen3_5")),
+        device_map="cpu",
+        torch_dtype=torch.float32,
+        use_placeholder_image=True,
+    )
+
+
+def test_the_constructor_takes_their_arguments(judge: Pinocchio) -> None:
+    """G04, G05: an adapter on a base, with the prompt and placeholder of the release."""
+    assert judge.name.startswith("pinocchio-0.8b-on-qwen3_5@")
+    assert 0 < judge.score(**ASKED) < 1  # type: ignore[arg-type]  # a dict of strings
+    assert ADAPTER == "KevinDavidHayes/pinocchio-0.8b"
+
+
+def test_without_the_placeholder_the_scores_have_another_name(
+    judge: Pinocchio, adapter: Path, tiny_bases: OfFamily
+) -> None:
+    """W02: it is not the input that the weights were trained with."""
+    bare = Pinocchio(
+        adapter=str(adapter), base_model=str(tiny_bases("qwen3_5")), use_placeholder_image=False,
+        device="cpu",
+    )  # fmt: skip
+    assert "-no-placeholder@" in bare.name
+    assert bare.score(**ASKED) != pytest.approx(judge.score(**ASKED), abs=1e-6)  # type: ignore[arg-type]
+
+
+def test_a_prompt_variant_is_another_prompt(judge: Pinocchio) -> None:
+    """G05, W03: `baseline` has no metadata and shorter texts; `combined` is the default."""
+    plain = judge.score(**ASKED)  # type: ignore[arg-type]
+    baseline = judge.score(**ASKED, prompt_variant="baseline")  # type: ignore[arg-type]
+    assert judge.score(**ASKED, prompt_variant="combined") == plain  # type: ignore[arg-type]
+    assert baseline != plain
+    untagged = {"question": ASKED["question"], "answer": ASKED["answer"]}
+    assert judge.score(**untagged, prompt_variant="baseline") == pytest.approx(baseline, abs=1e-6)  # type: ignore[arg-type]
+    many = judge.score_batch(
+        [ASKED, {**ASKED, "prompt_variant": "baseline"}, Item("what is 2+2?", "4", "gpt", "gpqa")]
+    )
+    assert many == pytest.approx([plain, baseline, plain], abs=1e-6)
+
+
+def test_what_is_not_there_is_told(judge: Pinocchio, adapter: Path, tmp_path: Path) -> None:
+    """Variants, types, devices and folders by their names."""
+    with pytest.raises(CheckpointError, match=r"'terse'; it has: combined, baseline"):
+        judge.score(question="q", answer="a", prompt_variant="terse")
+    with pytest.raises(ValueError, match="no language model"):
+        Pinocchio("fake:0.5").score(question="q", answer="a", prompt_variant="baseline")
+    for arguments, message in (
+        ({"torch_dtype": torch.int8}, "int8"),
+        ({"device_map": {"a": 0, "b": 1}}, "one device"),
+        ({"base_model": str(tmp_path / "none")}, "none"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            Pinocchio(adapter=str(adapter), **arguments)
+    with pytest.raises(TypeError, match="adaptor"):
+        Pinocchio(adaptor=str(adapter))
+    broken = Path(shutil.copytree(adapter, tmp_path / "broken"))
+    (broken / "adapter_model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="no weights"):
+        Pinocchio(adapter=str(broken))
+
+
+def test_their_arguments_of_score_are_ours() -> None:
+    """G05: the names of the released signature, all of them keywords here too."""
+    ours = set(inspect.signature(Pinocchio.score).parameters)
+    theirs = {"question", "answer", "source_model", "benchmark", "prompt_variant", "messages"}
+    assert theirs <= ours
+
+
+def test_what_is_installed_is_above_the_floors_of_the_released_code() -> None:
+    """W08: transformers 5.2 and peft 0.18 at least, as the extra `torch` asks for."""
+    text = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
+    asked = tomllib.loads(text)["project"]["optional-dependencies"]["torch"]
+    floors = dict(each.split(">=") for each in asked)
+    for name, least in (("transformers", (5, 2)), ("peft", (0, 18))):
+        assert tuple(map(int, floors[name].split("."))) >= least
+    assert "pillow" in floors
+
+
+def test_its_quality_is_what_its_authors_state() -> None:
+    """W10: their figures, under a name that says so; a preset that is trained first has none."""
+    released = preset("released-0.8b")
+    assert released.quality == {
+        "stated by its authors": {"auroc": 0.867, "ece": 0.08, "rows": 2_293}
+    }
+    assert preset("paper").quality == {}

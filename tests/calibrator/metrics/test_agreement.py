@@ -1,0 +1,58 @@
+"""Agreement between reviewers, beside published examples and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from calibrator.metrics.agreement import Label, agreement_of
+
+
+def test_krippendorffs_own_binary_example() -> None:
+    """Two observers, ten units (Krippendorff 2011, section B): alpha is 0.095."""
+    meg, owen = "0100000000", "1110010010"
+    labels = [Label(str(n), "meg", a == "1") for n, a in enumerate(meg)]
+    labels += [Label(str(n), "owen", a == "1") for n, a in enumerate(owen)]
+    found = agreement_of(labels)
+    assert found.alpha == pytest.approx(0.095, abs=0.001)
+    assert found.raw == pytest.approx(0.6)
+    assert found.replies == 10
+
+
+def test_kappa_is_scikit_learns() -> None:
+    """For each pair of reviewers, on what both have labelled."""
+    rng = random.Random(1)
+    labels = [
+        Label(str(n), who, rng.random() < 0.7)
+        for n in range(60)
+        for who in ("ann", "bob", "eve")
+        if rng.random() < 0.7
+    ]
+    given = {(each.reply, each.reviewer): each.is_correct for each in labels}
+    for pair in agreement_of(labels).pairs:
+        names = (pair.first, pair.second)
+        both = [str(n) for n in range(60) if all((str(n), who) in given for who in names)]
+        first, second = ([given[n, who] for n in both] for who in names)
+        assert pair.replies == len(both)
+        assert pair.kappa == pytest.approx(cohen_kappa_score(first, second))
+
+
+def test_where_nothing_can_be_said_there_is_no_number() -> None:
+    """No reply with two labels, and labels of one kind only."""
+    alone = agreement_of([Label("1", "ann", True), Label("2", "bob", False)])
+    assert alone.replies == 0
+    assert math.isnan(alone.raw)
+    alike = agreement_of([Label("1", "ann", True), Label("1", "bob", True)])
+    assert alike.raw == 1.0
+    assert math.isnan(alike.alpha)
+    assert math.isnan(alike.pairs[0].kappa)
+
+
+def test_the_last_label_of_a_reviewer_counts() -> None:
+    """Who changed their mind agrees with themselves."""
+    labels = [Label("1", "ann", False), Label("1", "bob", True), Label("1", "ann", True)]
+    labels += [Label("2", "ann", False), Label("2", "bob", False)]
+    assert agreement_of(labels).alpha == 1.0

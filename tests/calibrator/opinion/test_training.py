@@ -1,0 +1,166 @@
+"""A second stage beside a checkpoint: trained in folds, kept, read with the others of an item."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+from calibrator import Item, JudgingError, TrainingError, load_scorer
+from calibrator.commands.score_and_train import cli
+from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.opinion.training import OpinionConfig
+from calibrator.rows.rows import parse_row
+from calibrator.rows.selection import Selection
+from calibrator.scorer import OtherReply
+from calibrator.studies.opinion_leave_out import readers_without
+from calibrator.studies.opinion_study import study_opinions
+from calibrator.training.run import TrainConfig
+from calibrator.training.stages import opinion_folds as folds
+from calibrator.training.stages import tower_stage
+from calibrator.training.stages.forest import ForestConfig
+from calibrator.training.stages.tower import TowerConfig
+from calibrator.training.train import train
+
+MODELS = ("ann", "bob", "cleo")
+NO_OTHERS = "Shelf 7 has 31 drums and gets 12 more. How many?"
+
+
+def raw_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    rng = random.Random(seed)
+    for n in range(count):
+        first, second = rng.randint(10, 99), rng.randint(10, 99)
+        for model in MODELS:
+            is_right = rng.random() < 0.6
+            total = first + second + (0 if is_right else rng.randint(1, 40))
+            yield {
+                "question_id": f"{seed} {n}",
+                "benchmark": "shelves" if n % 3 else "racks",
+                "model": model,
+                "question": f"Shelf {n} has {first} drums and gets {second} more. How many?",
+                "response": f"The answer is {total}.",
+                "correct": int(is_right),
+            }
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+    path = tmp_path_factory.mktemp("data") / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(150, 1)))
+    return TrainConfig(
+        data=(str(path),),
+        selection=Selection(validation_share=0.2),
+        tower=TowerConfig(members=1, folds=2, batch=64),
+        has_forest=True,
+        forest=ForestConfig(trees=5, leaf_rows=20, topics=(4, 4, 4, 4, 4), grams=200),
+        opinion=OpinionConfig(trees=30, leaves=8, leaf_rows=20, folds=2),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The checkpoint alone and the same with a second stage."""
+    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
+        for module in (tower_stage, folds):
+            patch.setattr(module, "piece_vectors", lambda _: vectors)
+        start = train(folder / "start", config, lambda _: None)
+        told = replace(config, start=str(start), has_opinion=True, has_forest=False)
+        return start, train(folder / "with", told, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def scorers(made: tuple[Path, Path]) -> list[EmbeddedCalibrator]:
+    found = [load_scorer(str(path), "cpu") for path in made]
+    return [each for each in found if isinstance(each, EmbeddedCalibrator)]
+
+
+def test_without_others_the_numbers_stay(scorers: list[EmbeddedCalibrator]) -> None:
+    """A second stage changes no number of a reply alone, to the last bit."""
+    before, after = scorers
+    items = [parse_row(row).item("served") for row in raw_rows(20, 3)]
+    assert before.score_batch(items) == after.score_batch(items)
+    assert (before.opinion, after.opinion[:8]) == ("", "opinion@")
+
+
+def test_others_move_the_number(scorers: list[EmbeddedCalibrator]) -> None:
+    """One that agrees raises it, one that differs lowers it; the number alone stays beside it."""
+    before, after = scorers
+    own = Item(NO_OTHERS, "The answer is 43.", "ann")
+    alone = before.score_batch([own])[0].confidence
+    agree, differ = (
+        replace(own, others=(OtherReply(text, "bob"),))
+        for text in ("The answer is 43.", "The answer is 34.")
+    )
+    higher, lower, same = after.score_batch([agree, differ, own])
+    assert lower.confidence < alone < higher.confidence
+    numbers = [lower.alone, higher.alone, same.confidence]
+    assert numbers == pytest.approx([alone] * 3, abs=1e-6)
+    assert (higher.compared, lower.compared, same.compared) == (("agree",), ("differ",), ())
+    assert before.score_batch([agree])[0].confidence == alone  # it reads none
+
+
+def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> None:
+    """With another reply right ones rank above wrong ones far better; the same seed, the same."""
+    rows = [parse_row(row) for row in raw_rows(80, 4)]
+    alone = scorers[1].score_batch([row.item("served") for row in rows])
+    study = study_opinions(scorers[1], rows, alone)
+    first = study.entries[0]
+    assert (first.others, first.of, first.replies) == ("one, at random", "all", 240)
+    assert first.together.pooled > first.alone.pooled + 0.1
+    assert study_opinions(scorers[1], rows, alone).as_json() == study.as_json()
+
+
+def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each is judged by a stage that was fitted on the questions of the other alone, from what the
+    run has kept; the numbers alone stay."""
+    run, checkpoint = made[1].parent, made[1]
+    whole = read_checkpoint(checkpoint)
+    readers = readers_without(["shelves", "racks", "new"], run, whole)
+    assert sorted(readers) == ["racks", "shelves"]
+    assert whole.parts.opinion is not None
+    racks, shelves = (len(readers[name].stage.trust.questions) for name in sorted(readers))
+    assert racks + shelves == len(whole.parts.opinion.trust.questions)
+    assert shelves < racks, "of three questions one is of racks"
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(60, 4)))
+    command = ["study", "opinion", str(rows), "--calibrator", str(checkpoint), "--device", "cpu"]
+    entries = []
+    for number, more in enumerate(([], ["--leave-out", str(run)])):
+        out = tmp_path / f"{number}.json"
+        found = CliRunner().invoke(cli, [*command, *more, "--output", str(out)])
+        assert found.exit_code == 0, found.output
+        study = json.loads(out.read_text())
+        assert ("each of 2 benchmarks left out" in study["method"]) == bool(more)
+        entries.append(study["entries"][0])
+    known, new = entries
+    assert new["alone"] == known["alone"]
+    assert new["together"] != known["together"]
+    assert new["together"]["pooled"] > new["alone"]["pooled"] + 0.1
+
+
+def test_only_a_run_of_a_second_stage_has_what_is_left_out(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Another folder and another study are refused in a sentence."""
+    with pytest.raises(JudgingError, match="--start CHECKPOINT --opinion"):
+        readers_without(["shelves"], made[0].parent, read_checkpoint(made[1]))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(4, 4)))
+    found = CliRunner().invoke(cli, ["study", "probes", str(rows), "--leave-out", str(tmp_path)])
+    assert (found.exit_code, "--leave-out goes with" in found.output) == (2, True)
+
+
+def test_a_second_stage_needs_a_checkpoint(config: TrainConfig, tmp_path: Path) -> None:
+    """It goes by the numbers of one that is there; so says the error."""
+    with pytest.raises(TrainingError, match="--start CHECKPOINT --opinion"):
+        train(tmp_path / "run", replace(config, has_opinion=True), lambda _: None)

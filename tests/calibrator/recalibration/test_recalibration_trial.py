@@ -1,0 +1,64 @@
+"""The rule of promotion: better beyond noise on labels that were not fitted on, or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibrator.metrics.metrics import Floats, brier, ece, log_losses
+from calibrator.recalibration.curves import logit, sigmoid
+from calibrator.recalibration.fit import Observed
+from calibrator.recalibration.trial import trial
+
+
+def observed(labels: int, slope: float, seed: int, clusters: int = 0) -> Observed:
+    """Confidences whose log-odds are too large by 1 / slope; right ones with a slope of 1."""
+    rng = np.random.default_rng(seed)
+    truth: Floats = rng.beta(3, 1.5, labels)
+    y = (rng.random(labels) < truth).astype(np.int64)
+    names = [str(n % clusters if clusters else n) for n in range(labels)]
+    p = sigmoid(logit(truth) / slope)
+    return Observed(y, p, [""] * labels, names, np.ones(labels))
+
+
+def test_an_overconfident_calibrator_is_mended() -> None:
+    """With 200 labels a recalibration that halves the log-odds is found to be better."""
+    found = observed(200, 0.4, seed=1)
+    tried = trial(found, found.confidence)
+    assert tried.is_better
+    assert tried.after.ece < tried.before.ece
+    assert tried.after.log_loss < tried.before.log_loss
+    assert tried.gain.low < tried.gain.value < tried.gain.high
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_nothing_is_promoted_for_noise(spread: float) -> None:
+    """Where confidences are right already, at most 5 of 100 sets of labels promote a change, also
+    with weights of which one is 30 times the other."""
+    promoted = 0
+    for seed in range(100):
+        found = observed(100, 1.0, seed)
+        weights = np.where(np.arange(100) % 2, spread, 1.0)
+        found = Observed(found.correct, found.confidence, found.groups, found.clusters, weights)
+        promoted += trial(found, found.confidence).is_better
+    assert promoted <= 5
+
+
+def test_labels_of_one_question_are_no_independent_evidence() -> None:
+    """Hundreds of labels of three questions are evidence as three are: the gain is told, and
+    nothing is promoted for it."""
+    apart, together = observed(300, 0.5, 2), observed(300, 0.5, 2, clusters=3)
+    free, tied = trial(apart, apart.confidence), trial(together, together.confidence)
+    assert free.is_better
+    assert not tied.is_better
+    assert tied.evidence < free.evidence / 10
+
+
+def test_weights_count_in_every_figure() -> None:
+    """A reply of weight 2 is judged as two; a log loss is at most 6.9."""
+    y, p = np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.6, 0.1])
+    counts = np.array([1, 2, 3, 1])
+    often = np.repeat(y, counts), np.repeat(p, counts)
+    assert ece(y, p, weights=counts) == pytest.approx(ece(*often))
+    assert brier(y, p, weights=counts) == pytest.approx(brier(*often))
+    assert log_losses([0, 1], [1.0, 0.0]) == pytest.approx(6.9078, abs=1e-3)

@@ -1,0 +1,82 @@
+"""A folder of recalibrations: promoted, taken back, explained; and what is damaged is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calibrator import CheckpointError
+from calibrator.loading import check_checkpoint, load_scorer
+from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
+
+FIRST = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator="fake:0.5")
+SECOND = Recalibration("platt", Platt(0.5, 0.0), "team", {"law": Platt(2.0, 0.0)}, 200)
+
+
+def name_of(path: Path) -> str | None:
+    found = resolve_recalibration(path)
+    return found.name if found else None
+
+
+def test_each_promotion_can_be_taken_back_one_by_one(tmp_path: Path) -> None:
+    """Back goes to what counted before, to none at the end, also after a second way forth."""
+    versions, current = RecalibrationVersions(tmp_path / "r"), tmp_path / "r" / "current"
+    assert name_of(current) is None  # nothing was ever promoted
+    versions.promote(FIRST, {"ece": 0.1})
+    versions.promote(SECOND, {})
+    assert name_of(current) == SECOND.name
+    assert versions.roll_back().after == FIRST.name
+    versions.promote(SECOND, {})
+    for expected in (FIRST.name, None):
+        versions.roll_back()
+        assert name_of(current) == expected
+    with pytest.raises(CheckpointError, match="nothing to take back"):
+        versions.roll_back()
+    kinds = [change.kind for change in versions.history()]
+    assert kinds == [*["promoted"] * 2, "rolled_back", "promoted", *["rolled_back"] * 2]
+    assert versions.history()[0].figures == {"ece": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("../secrets.json", "must hold the name of a recalibration beside it"),
+        ("platt-00000000.json", "there is no recalibration"),
+    ],
+)
+def test_a_pointer_to_nothing_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
+    """It names a file of its own folder that is there, or the calibrator does not load."""
+    (tmp_path / "current").write_text(content)
+    with pytest.raises(CheckpointError, match=sentence):
+        check_checkpoint("fake:0.5", tmp_path / "current")
+
+
+def test_a_damaged_history_takes_nothing_back(tmp_path: Path) -> None:
+    """Without knowing what counted before, the current recalibration stays."""
+    versions = RecalibrationVersions(tmp_path)
+    versions.promote(FIRST, {})
+    for content in ("{", ""):
+        (tmp_path / "history.jsonl").write_text(content)
+        with pytest.raises(CheckpointError):
+            versions.roll_back()
+    assert name_of(tmp_path / "current") == FIRST.name
+
+
+def test_a_scorer_takes_the_version_that_counts(tmp_path: Path) -> None:
+    """`score --recalibration recalibrations/current` and the proxy mean the same."""
+    current = tmp_path / "current"
+    assert load_scorer("fake:0.5", recalibration=current).name == "fake:0.5"
+    RecalibrationVersions(tmp_path).promote(FIRST, {})
+    assert load_scorer("fake:0.5", recalibration=current).name == f"fake:0.5+{FIRST.name}"
+    with pytest.raises(CheckpointError, match=r"was fitted for fake:0\.5"):
+        load_scorer("fake:0.7", recalibration=current)
+
+
+def test_a_team_has_its_own_curve() -> None:
+    """What a key's team is called picks the curve, in any case."""
+    assert SECOND.apply_to(0.7, None, None, "Law") == pytest.approx(
+        SECOND.groups["law"].apply(0.7), abs=0
+    )
+    assert SECOND.apply_to(0.7, "law", "law", None) == SECOND.pooled.apply(0.7)

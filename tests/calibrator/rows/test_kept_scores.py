@@ -1,0 +1,196 @@
+"""Scores and fits are kept as they are made: an interrupted command goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from calibrator import Item, Score
+from calibrator.commands.score_and_train import cli
+from calibrator.loading import load_scorer
+from calibrator.rows.kept_scores import (
+    KeptScores,
+    cache_folder,
+    digest_of_rows,
+    keeping,
+    kept_fit,
+    reused_sentence,
+)
+from calibrator.rows.scores import score_items
+from tests.builders.labelled_rows import labelled, raw_rows, write
+from tests.builders.tiny_checkpoint import save_tiny
+from tests.running.live_proxy import environment
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kept scores for each test."""
+    monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+@dataclass
+class Counting:
+    """A scorer that counts what it is asked for, and stops after `limit` items."""
+
+    name: str = "counting@1"
+    limit: int = 10**9
+    asked: list[str] = field(default_factory=list)
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        if len(self.asked) + len(items) > self.limit:
+            raise KeyboardInterrupt
+        self.asked += [item.question for item in items]
+        return [Score(len(i.question) / 1_000, 1 / 3, because=("a fact",)) for i in items]
+
+
+ITEMS = [Item("q" * n, "a") for n in range(1, 101)]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def test_an_interrupted_run_goes_on(folder: Path) -> None:
+    """What was scored before the interruption is not asked for again, and is the same number."""
+    first = Counting(limit=70)
+    with pytest.raises(KeyboardInterrupt):
+        score_items(KeptScores(first, "cpu"), ITEMS)
+    second = Counting()
+    heard: list[int] = []
+    again = KeptScores(second, "cpu")
+    scores = score_items(again, ITEMS, heard.append)
+    assert 0 < len(first.asked) < 100
+    assert sorted(first.asked + second.asked) == sorted(item.question for item in ITEMS)
+    assert scores == Counting().score_batch(ITEMS)
+    assert (heard[0], sum(heard), again.reused) == (len(first.asked), 100, len(first.asked))
+    assert reused_sentence(again).startswith(f"{len(first.asked)} scores were kept from an earlier")
+
+
+def test_nothing_of_the_text_is_kept(folder: Path) -> None:
+    """The files hold digests and numbers, so that a cache is no copy of the data."""
+    score_items(KeptScores(Counting(), "cpu"), [Item("a secret question", "a secret answer")])
+    (path,) = (folder / "scores").iterdir()
+    assert "secret" not in path.read_text() + path.name
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "item"),
+    [
+        ("counting@2", "cpu", ITEMS[0]),
+        ("counting@1", "cuda", ITEMS[0]),
+        ("counting@1", "cpu", Item("q", "a", source_model="m")),
+        ("counting@1", "cpu", Item("q", "a", images=(b"x",))),
+    ],
+)
+def test_other_versions_devices_and_rows_are_scored(name: str, device: str, item: Item) -> None:
+    """A score counts for what it was given for, and for nothing else."""
+    score_items(KeptScores(Counting(), "cpu"), ITEMS)
+    other = Counting(name)
+    score_items(KeptScores(other, device), [item])
+    assert len(other.asked) == 1
+
+
+def test_a_damaged_line_is_scored_again(folder: Path) -> None:
+    """A process that was killed in the middle of a line costs that line alone."""
+    score_items(KeptScores(Counting(), "cpu"), ITEMS)
+    (path,) = (folder / "scores").iterdir()
+    path.write_bytes(path.read_bytes()[:-10])
+    other = Counting()
+    score_items(KeptScores(other, "cpu"), ITEMS)
+    assert len(other.asked) == 1
+    assert KeptScores(Counting(), "cpu").known(ITEMS).keys() == set(range(100))
+
+
+def test_unused_files_go(folder: Path) -> None:
+    """After a month without use; what is used stays."""
+    old = folder / "scores" / "old.jsonl"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    os.utime(old, (time.time() - 40 * 86_400,) * 2)
+    score_items(KeptScores(Counting(), "cpu"), ITEMS)
+    assert [path.name[:10] for path in old.parent.iterdir()] == ["counting@1"]
+
+
+def test_where_nothing_can_be_written_scoring_goes_on(folder: Path) -> None:
+    """A read-only home is no reason to stop."""
+    folder.write_text("no folder")
+    assert score_items(KeptScores(Counting(), "cpu"), ITEMS) == Counting().score_batch(ITEMS)
+    assert kept_fit(["x"], lambda: np.array([0.5])).tolist() == [0.5]
+
+
+def test_fits_are_kept(folder: Path) -> None:
+    """A baseline is fitted once on the same rows, and anew on others or when asked to."""
+    fits: list[int] = []
+
+    def fit() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        fits.append(1)
+        return np.array([0.25, 0.75])
+
+    rows, others = labelled(10, seed=1), labelled(10, seed=2)
+    for parts in ([digest_of_rows(rows)], [digest_of_rows(rows)], [digest_of_rows(others)]):
+        assert kept_fit(parts, fit).tolist() == [0.25, 0.75]
+    assert len(fits) == 2
+    kept_fit([digest_of_rows(rows)], fit, is_renewed=True)
+    assert len(fits) == 3
+
+
+def test_commands_say_what_they_reused(tmp_path: Path) -> None:
+    """`evaluate` after `score` scores nothing again, says so, and has the same figures."""
+    rows = write(tmp_path / "rows.jsonl", raw_rows(60, seed=2))
+    given = (rows, "--calibrator", save_tiny(tmp_path / "tiny"), "--device", "cpu")
+    first = run("score", *given)
+    assert (first.exit_code, first.stderr) == (0, "")
+    again = run("evaluate", *given, "--json")
+    assert "60 scores were kept from an earlier run; --rescore makes them again" in again.stderr
+    anew = run("evaluate", *given, "--json", "--rescore")
+    assert "kept" not in anew.stderr
+    assert again.stdout == anew.stdout
+
+
+def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of `score`: one sentence, and the same command scores the rest."""
+    rows = write(tmp_path / "rows.jsonl", raw_rows(3_000, seed=2))
+    out = tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "pinocchio", "score", str(rows), "-o", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    deadline = time.monotonic() + 60
+    while not (found := list(cache_folder().glob("scores/*"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found, "nothing was scored within a minute"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; what is done is kept, the same command goes on from there" in told
+    assert "Traceback" not in told
+    assert not out.exists()
+    kept = len(keeping_scores("embedded"))
+    assert 0 < kept < 3_000
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
+    assert done.returncode == 0
+    assert f"{kept:,} scores were kept from an earlier run" in done.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["id"] for line in lines] == [f"2-{n}" for n in range(3_000)]
+
+
+def keeping_scores(name: str) -> list[str]:
+    """The lines of the one file of kept scores."""
+    (path,) = cache_folder().glob(f"scores/{name}*")
+    return [line for line in path.read_text().splitlines() if line]
+
+
+def test_a_fake_computes_nothing_worth_keeping() -> None:
+    """Nor does it leave files."""
+    fake = load_scorer("fake:0.5")
+    assert keeping(fake, "cpu") is fake

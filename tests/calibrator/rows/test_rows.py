@@ -1,0 +1,343 @@
+"""Labelled rows: what is read, and the line and sentence of what is not (paper B02, D03)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrator import Item, NotScorableError, RowError
+from calibrator.rows.rows import MAX_LINE_BYTES, ImageUse, Row, parse_row, read_rows
+from tests.builders.pictures import PNG, data_url
+
+Json = dict[str, Any]
+
+GOOD: Json = {
+    "id": "gpqa/1/kimi",
+    "question_id": "gpqa/1",
+    "benchmark": "gpqa",
+    "domain": "science",
+    "question": "2 + 2?",
+    "response": "4",
+    "model": "kimi-3",
+    "correct": 1,
+    "gold": "4",
+    "verbalized_confidence": 0.9,
+}
+LINE = json.dumps(GOOD).encode() + b"\n"
+
+
+def read(path: Path, content: bytes) -> list[tuple[int, Row | RowError]]:
+    path.write_bytes(content)
+    return list(read_rows(path))
+
+
+def sentence(path: Path, content: bytes) -> str:
+    ((_, error),) = read(path, content)
+    assert isinstance(error, RowError)
+    return str(error).removeprefix(f"{path}:")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+# --- good rows ----------------------------------------------------------------------------------
+
+
+def test_a_row_is_question_answer_tags_and_label(path: Path) -> None:
+    """B02: (Q, A, M, y), with the row itself kept as it was read."""
+    ((line, row),) = read(path, LINE)
+    assert line == 1
+    assert row == Row("2 + 2?", "4", "kimi-3", "gpqa", "science", "gpqa/1", 1, 0.9, GOOD)
+    assert row.item() == Item("2 + 2?", "4", "kimi-3", "gpqa", "science")
+    assert row.item("served") == Item("2 + 2?", "4", "kimi-3", None, "science")
+    assert row.item("none") == Item("2 + 2?", "4", None, None, "science")
+
+
+def test_only_question_and_response_are_needed() -> None:
+    """What is not known is None; rows of one question text belong to one question (D04)."""
+    row = parse_row({"question": "q", "response": "a"})
+    assert row == Row("q", "a", None, None, None, "q", None, None, row.raw)
+
+
+def test_messages_may_stand_for_the_question() -> None:
+    """A recorded chat is read as the proxy would read it."""
+    row = parse_row({"messages": [{"role": "user", "content": "q"}], "response": "a"})
+    assert (row.question, row.question_id) == ("q", "q")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "It is 4.",
+        {"response": "It is 4."},
+        {"role": "assistant", "content": "It is 4."},
+        {"choices": [{"message": {"role": "assistant", "content": "It is 4."}}]},
+    ],
+)
+def test_others_are_replies_of_any_form(given: Any) -> None:
+    """What other models replied to the same question, with or without their names."""
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [given]})
+    assert [(other.answer, other.source_model) for other in row.others] == [("It is 4.", None)]
+    assert row.item("served").others == row.others
+    named = {"response": "It is 4.", "model": "gpt-5"}
+    row = parse_row({"question": "2 + 2?", "response": "4", "others": [named, given]})
+    assert [other.source_model for other in row.others] == ["gpt-5", None]
+
+
+@pytest.mark.parametrize("others", ["text", {"response": "4"}, 1, [1], [None], [{"model": "gpt"}]])
+def test_others_that_are_no_replies_are_a_bad_row(others: Any) -> None:
+    """Nothing is guessed of them."""
+    with pytest.raises(ValueError, match=r"'others' must be|another reply must|neither"):
+        parse_row({"question": "2 + 2?", "response": "4", "others": others})
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("", ""),
+        ({"role": "assistant", "content": "a"}, "a"),
+        ({"role": "assistant", "content": None, "refusal": "no"}, "no"),
+        ({"choices": [{"message": {"content": "a"}}]}, "a"),
+        ({"choices": [{"text": "a"}]}, "a"),
+        ({"output": [{"type": "message", "content": [{"type": "output_text", "text": "a"}]}]}, "a"),
+    ],
+)
+def test_responses_are_texts_messages_or_completions(response: Any, answer: str) -> None:
+    """D03: an empty reply and a refusal are answers like any other."""
+    assert parse_row({"question": "q", "response": response}).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"), [(0, 0), (1, 1), (True, 1), (False, 0), (1.0, 1), (None, None)]
+)
+def test_labels(label: Any, expected: int | None) -> None:
+    """Correct is 1, incorrect 0, and a row without a label can still be scored."""
+    assert parse_row({"question": "q", "response": "a", "correct": label}).correct == expected
+
+
+# --- bad rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([], "a row must be a JSON object, not list"),
+        (5, "a row must be a JSON object, not int"),
+        ({}, "'response' is missing"),
+        ({"question": "q"}, "'response' is missing"),
+        ({"response": "a"}, "'question' (or 'messages') is missing"),
+        ({"question": "", "response": "a"}, "'question' (or 'messages') is missing"),
+        ({"question": 5, "response": "a"}, "'question' must be a string, not int"),
+        ({"question": "q", "response": None},
+         "'response' must be a string or an object, not NoneType"),
+        ({"question": "q", "response": {"choices": []}}, "the response has no choices"),
+        ({"question": "q", "response": {"choices": [{"message": "x"}]}},
+         "a choice's message must be an object, not str"),
+        ({"question": "q", "response": {"error": {"message": "x"}}},
+         "the response has neither content nor tool calls, only 'error'"),
+        ({"messages": "x", "response": "a"}, "'messages' must be a list with at least one message"),
+        ({**GOOD, "correct": 2}, "'correct' must be 0 or 1, not 2"),
+        ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, not '1'"),
+        ({**GOOD, "correct": float("nan")}, "'correct' must be 0 or 1, not nan"),
+        ({**GOOD, "correct": 0.5}, "'correct' must be 0 or 1, not 0.5"),
+        ({**GOOD, "model": 5}, "'model' must be a string, not int"),
+        ({**GOOD, "benchmark": ["gpqa"]}, "'benchmark' must be a string, not list"),
+        ({**GOOD, "verbalized_confidence": 90},
+         "'verbalized_confidence' must be a number from 0 to 1, not 90"),
+        ({**GOOD, "verbalized_confidence": float("nan")},
+         "'verbalized_confidence' must be a number from 0 to 1, not nan"),
+        ({**GOOD, "verbalized_confidence": True},
+         "'verbalized_confidence' must be a number from 0 to 1, not True"),
+    ],
+)  # fmt: skip
+def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> None:
+    """A bad row is told with its line and what is wrong with it, never guessed at."""
+    assert sentence(path, json.dumps(row).encode()) == f"1: {message}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"question": "q"', "1: not JSON: Expecting ',' delimiter at column 17"),
+        (b'{"question": "a\tb"}', "1: not JSON: Invalid control character at column 16"),
+        (b'{"question": "a', "1: not JSON: Unterminated string starting at column 14"),
+        (b"not json", "1: not JSON: Expecting value at column 1"),
+        (b'{"question": "\xff"}', "1: not UTF-8: invalid start byte at byte 14"),
+        (b"[" * 100_000, "1: nested too deeply"),
+    ],
+)
+def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
+    """Broken lines are told with their place, also those that would exhaust the stack."""
+    assert sentence(path, line) == message
+
+
+def test_absurd_numbers_are_a_bad_row(path: Path) -> None:
+    """A number of thousands of digits is no reason to stop."""
+    assert sentence(path, b'{"correct": ' + b"1" * 5_000 + b"}").startswith("1: Exceeds the limit")
+
+
+def test_images_are_a_bad_row(path: Path) -> None:
+    """A row that no text calibrator can score is reported like any other mistake."""
+    messages = [{"role": "user", "content": [{"type": "image_url"}]}]
+    line = json.dumps({"messages": messages, "response": "a"}).encode()
+    assert sentence(path, line).startswith("1: the question has an image")
+    with pytest.raises(NotScorableError):
+        parse_row(json.loads(line))
+
+
+URL = data_url(PNG)
+SHOWN: Json = {"type": "image_url", "image_url": {"url": URL}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "answer"),
+    [
+        ({"messages": [{"role": "user", "content": [SHOWN, "Q"]}], "response": "a"}, "Q", "a"),
+        ({"question": "Q", "images": [URL], "response": "a"}, "Q", "a"),
+        (
+            {"prompt": "a cat", "image": URL},
+            "Does this image accurately depict: *a cat*?",
+            "Yes",
+        ),
+    ],
+)
+def test_rows_with_images(fields: Json, question: str, answer: str) -> None:
+    """C03, R01: for those who read images they come along, from messages or beside the question."""
+    row = parse_row(fields, "read")
+    assert (row.question, row.answer, row.images) == (question, answer, (PNG,))
+    assert row.item() == Item(question, answer, images=(PNG,))
+    assert not row.lacks_images
+    ignored = parse_row(fields, "ignore")
+    assert (ignored.item().images, ignored.lacks_images) == ((), True)
+    with pytest.raises(NotScorableError):
+        parse_row(fields)
+
+
+def test_a_row_of_text_lacks_no_images() -> None:
+    """However rows are read, one without images is what it was."""
+    uses: list[ImageUse] = ["refuse", "read", "ignore"]
+    assert {parse_row(GOOD, use).lacks_images for use in uses} == {False}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"images": "x"}, "1: 'images' must be a list of data URLs, not str"),
+        ({"images": [5]}, "1: an image's part has neither its bytes nor a URL"),
+        ({"images": ["https://example.org/a.png"]}, "1: an image is elsewhere, under a URL"),
+        ({"images": ["data:image/png;base64,!"]}, "1: an image's data is no base64"),
+        ({"images": [URL] * 9}, "1: the question has 9 images, at most 8"),
+        ({"response": None, "prompt": 5, "image": URL}, "1: 'response' must be a string"),
+    ],
+)
+def test_bad_images_are_a_bad_row(path: Path, fields: Json, message: str) -> None:
+    """Each mistake is told with its line; nothing is fetched."""
+    path.write_text(json.dumps({"question": "Q", "response": "a", **fields}))
+    [(_, error)] = read_rows(path, "read")
+    assert str(error).removeprefix(f"{path}:").startswith(message)
+
+
+def test_an_image_without_its_prompt_is_a_bad_row(path: Path) -> None:
+    """What was to be depicted has to be told."""
+    path.write_text(json.dumps({"image": URL}))
+    [(_, error)] = read_rows(path, "read")
+    assert str(error).endswith("'response' is missing")
+
+
+def test_a_bad_row_does_not_stop_the_others(path: Path) -> None:
+    """Lines are counted from 1, blank ones too, and reading goes on after a mistake."""
+    found = read(path, LINE + b"\n" + b"{\n" + b"  \r\n" + LINE + b"[]")
+    assert [(line, type(row)) for line, row in found] == [
+        (1, Row),
+        (3, RowError),
+        (5, Row),
+        (6, RowError),
+    ]
+    errors = [row for _, row in found if isinstance(row, RowError)]
+    assert [(error.source, error.line) for error in errors] == [(str(path), 3), (str(path), 6)]
+
+
+@given(st.binary(max_size=60) | st.text('{}[]":,\\ a1ne', max_size=30).map(str.encode))
+def test_any_line_is_a_row_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, line: bytes
+) -> None:
+    """No content ends the run with an exception."""
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    for _, row in read(path, line):
+        assert isinstance(row, Row | RowError)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.jsonl", "rows"])
+def test_gzip_is_told_by_its_bytes(tmp_path: Path, name: str) -> None:
+    """What a file is called does not matter; several members are one file."""
+    ((line, first), (_, second)) = read(tmp_path / name, gzip.compress(LINE) + gzip.compress(LINE))
+    assert line == 1
+    assert first == second
+
+
+def test_a_byte_order_mark_is_passed_over(path: Path) -> None:
+    """Files from Windows begin with one."""
+    ((_, row),) = read(path, b"\xef\xbb\xbf" + LINE)
+    assert isinstance(row, Row)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_other_encodings_are_refused_as_a_whole(path: Path, encoding: str, mark: str) -> None:
+    """Cut at the bytes of UTF-8's line ends, nearly every row of such a file would be garbage."""
+    content = (mark + LINE.decode() * 3).encode(encoding)
+    assert sentence(path, content) == (
+        "1: the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
+    )
+
+
+def test_windows_line_ends(path: Path) -> None:
+    """CRLF ends a line as LF does, and a last line needs no end."""
+    found = read(path, LINE.strip() + b"\r\n" + LINE.strip())
+    assert [type(row) for _, row in found] == [Row, Row]
+
+
+@pytest.mark.parametrize("lost", [1, 8, 40])
+def test_a_file_that_breaks_off_ends_with_an_error(path: Path, lost: int) -> None:
+    """Rows before the break are good; the break itself is told with its line."""
+    packed = gzip.compress(LINE * 50)
+    *_, (line, error) = read(path, packed[:-lost])
+    assert isinstance(error, RowError)
+    assert "the file breaks off" in str(error)
+    assert 1 <= line <= 51
+
+
+def test_damaged_gzip_ends_with_an_error(path: Path) -> None:
+    """Only the first two bytes are of gzip."""
+    assert "the file breaks off" in sentence(path, b"\x1f\x8b" + b"x" * 100)
+
+
+def test_a_line_without_end_is_given_up(path: Path) -> None:
+    """A line of more than 16 MB is no row; memory is bounded, and the file is read no further."""
+    found = read(path, LINE + b'{"question": "' + b"x" * MAX_LINE_BYTES + b'"}\n' + LINE)
+    assert [type(row) for _, row in found] == [Row, RowError]
+    assert str(found[1][1]) == (
+        f"{path}:2: longer than {MAX_LINE_BYTES} bytes; the file is read no further"
+    )
+
+
+def test_an_empty_file_has_no_rows(path: Path) -> None:
+    """Nothing is no mistake."""
+    assert read(path, b"") == read(path, b"\n\n") == []
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
+    """A wrong name is not mistaken for an empty file."""
+    with pytest.raises(FileNotFoundError):
+        list(read_rows(tmp_path / "nowhere.jsonl"))

@@ -1,0 +1,132 @@
+"""Models by name: once from the network, then offline, always the same revision (G02)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calibrator.checkpoints.hub import is_hub_name
+from tests.builders.tiny_models import OfFamily, write_tiny_adapter
+from tests.servers.model_hub import ModelHub, Repository
+
+NAME = "KevinDavidHayes/pinocchio-0.8b"
+BASE = "Qwen/Qwen3.5-0.8B"
+SCORE = (
+    "import sys; from pinocchio import Pinocchio\n"
+    "judge = Pinocchio(sys.argv[1], device='cpu')\n"
+    "print(judge.name, judge.score(question='2+2?', answer='4'))"
+)
+VERSION = "import sys; from calibrator import version_of; print(version_of(sys.argv[1]))"
+
+
+@pytest.fixture(scope="module")
+def hub(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelHub]:
+    """A hub with the released adapter's name and its base's, tiny ones."""
+    folder = tmp_path_factory.mktemp("hub")
+    with ModelHub() as hub:
+        hub.repositories = {NAME: Repository(), BASE: Repository()}
+        adapter = {"rank": 16, "alpha": 32}
+        for seed in (1, 2):
+            made = write_tiny_adapter(
+                folder / str(seed), tiny_bases("qwen3_5"), seed=seed, adapter=adapter
+            )
+            (made / "calibrator.json").unlink()  # the authors' repository has none
+            (made / "training_args.bin").write_bytes(b"a pickle")
+            hub.repositories[NAME].commit(made)
+        hub.repositories[BASE].commit(tiny_bases("qwen3_5"))
+        yield hub
+
+
+@pytest.fixture
+def run(hub: ModelHub, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a program in a fresh interpreter whose caches are empty, with or without a network."""
+
+    def run(program: str, name: str, *, offline: bool = False) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": "http://127.0.0.1:9" if offline else hub.url,
+            "HF_HOME": str(tmp_path / "hub"),
+            "HF_HUB_DISABLE_XET": "1",
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "OMP_NUM_THREADS": "1",
+        }
+        return subprocess.run(
+            [sys.executable, "-c", program, name],
+            capture_output=True, text=True, timeout=120, env=environment,
+        )  # fmt: skip
+
+    return run
+
+
+def test_the_released_name_downloads_once_and_works_offline(
+    hub: ModelHub, run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """`Pinocchio("KevinDavidHayes/pinocchio-0.8b")`: adapter and base, data alone, then no network.
+    W01: with the preset of the release, since that repository has no calibrator.json."""
+    first = run(SCORE, NAME)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("pinocchio-0.8b@")
+    assert not list((tmp_path / "hub").rglob("training_args.bin"))
+    assert not any(path.endswith(".bin") for path in hub.asked)
+    asked = hub.asked_for_models()
+    assert run(SCORE, NAME, offline=True).stdout == first.stdout
+    assert run(VERSION, NAME).stdout.strip() == first.stdout.split()[0]
+    assert hub.asked_for_models() == asked
+
+
+def test_a_name_stays_at_its_first_revision(
+    hub: ModelHub, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """What is published later is not taken unasked; a revision can be asked for by name."""
+    [old, new] = list(hub.repositories[NAME].commits)[:2]
+    made = hub.repositories[NAME].commits.pop(new)
+    first = run(VERSION, NAME)
+    hub.repositories[NAME].commits[new] = made
+    assert run(VERSION, NAME).stdout == first.stdout
+    latest = run(VERSION, f"{NAME}@{new}")
+    assert latest.stdout != first.stdout
+    assert run(VERSION, f"{NAME}@{old}").stdout == first.stdout
+    assert run(VERSION, f"{NAME}@{new}", offline=True).stdout == latest.stdout
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing", f"{NAME}@0000000"])
+def test_what_the_hub_does_not_have_is_told(
+    run: Callable[..., subprocess.CompletedProcess[str]], name: str
+) -> None:
+    """One sentence with the name, and what can be done."""
+    failed = run(VERSION, name)
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].startswith(f"calibrator.errors.HubError: {name!r} is")
+    assert "check the name and the network" in failed.stderr
+
+
+def test_without_a_network_the_first_use_fails_clearly(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Nothing half downloaded is taken for a checkpoint."""
+    failed = run(VERSION, NAME, offline=True)
+    assert failed.returncode == 1
+    assert "HubError" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "is_name"),
+    [
+        ("owner/name", True),
+        ("owner/name-1.5@refs/pr/1", True),
+        ("./folder/name", False),
+        ("/tmp/x", False),
+        ("~/x", False),
+        ("embedded", False),
+        ("a/b/c", False),
+        ("owner/na me", False),
+    ],
+)
+def test_names_are_told_from_folders(name: str, is_name: bool) -> None:
+    """Only `owner/name` may reach the network."""
+    assert is_hub_name(name) is is_name

@@ -1,0 +1,104 @@
+"""From whole replies of an API, be it chat, completions or responses, to the texts of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calibrator import message_text
+from calibrator.text.replies import reply_texts, response_text
+from proxy.formats import FORMATS
+
+Json = dict[str, Any]
+
+
+def message(**said: Any) -> Json:
+    return {"type": "message", "role": "assistant", "content": [said]}
+
+
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}
+HOSTED = {"type": "web_search_call", "id": "w", "action": {"query": "\ud83d K2"}}
+
+
+def test_a_completion_gives_its_first_choice() -> None:
+    """A whole completion and a single message are both read."""
+    message = {"role": "assistant", "content": "a"}
+    assert response_text({"choices": [{"message": message}, {"message": message}]}) == "a"
+    assert response_text(message) == "a"
+    assert response_text({"choices": [{"message": {"content": None}}]}) == ""
+
+
+@pytest.mark.parametrize(
+    "response", [None, 5, ["a"], {"choices": []}, {"choices": "x"}, {"choices": [None]},
+                 {"choices": [{"message": "x"}]}, {"choices": [{"message": [1]}]}],
+)  # fmt: skip
+def test_what_is_no_response_is_refused(response: Any) -> None:
+    """A ValueError with a sentence, never another exception."""
+    with pytest.raises(ValueError, match=r"must be|has no choices"):
+        response_text(response)
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([message(type="output_text", text="a")], "a"),
+        ([{"type": "reasoning", "summary": [{"text": "hm"}]}, message(text="a")], "hm\na"),
+        ([message(type="refusal", refusal="I cannot.")], "I cannot."),
+        ([message(text="a"), CALL], "a\n[f(a=1)]"),
+        ([HOSTED], '[web_search_call(action={"query": "\ud83d K2"})]'),
+        ([], ""),
+        ([None, 5], ""),
+    ],
+)
+def test_a_response_is_read_as_the_proxy_reads_it(items: list[Any], expected: str) -> None:
+    """The items of `/v1/responses` amount to one answer."""
+    response = {"object": "response", "status": "completed", "output": items}
+    assert reply_texts(response) == [expected]
+    [format] = (each for each in FORMATS if each.name == "responses")
+    assert message_text(format.choices(response)[0].message) == expected
+
+
+USE = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "hm\na"),
+        ([{"type": "text", "text": "a"}, USE], "a\n[f(a=1)]"),
+        ([USE | {"type": "server_tool_use"}], "[f(a=1)]"),
+        ([], ""),
+        ([None, 5], ""),
+    ],
+)
+def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
+    blocks: list[Any], expected: str
+) -> None:
+    """The blocks of `/v1/messages` amount to one answer."""
+    reply = {"type": "message", "role": "assistant", "content": blocks}
+    assert reply_texts(reply) == [expected]
+    [format] = (each for each in FORMATS if each.name == "messages")
+    assert message_text(format.choices(reply)[0].message) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        ({}, "neither content nor tool calls$"),
+        ({"error": {"message": "overloaded"}}, "only 'error'"),
+        ({"choices": [{"mesage": {"content": "a"}}]}, "only 'mesage'"),
+        ({"choices": [{"finish_reason": "stop"}]}, "only 'finish_reason'"),
+        ({"choices": [{"delta": {"content": "a"}, "index": 0}]}, "only 'delta', 'index'"),
+        ({"choices": [{"message": {"contnet": "a"}}]}, "only 'contnet'"),
+        ({"output": "a"}, "only 'output'"),
+        ({"object": "response", "status": "failed", "output": []}, "the response is failed"),
+        ({"object": "response", "status": "in_progress", "output": []}, "there is no answer in it"),
+    ],
+)
+def test_where_nothing_is_said_nothing_is_judged(reply: Json, sentence: str) -> None:
+    """What is no reply is never taken for an empty one."""
+    for read in (reply_texts, response_text):
+        with pytest.raises(ValueError, match=sentence):
+            read(reply)

@@ -1,0 +1,279 @@
+"""From messages and completions to the two texts that a calibrator reads (paper B01, D03, F09)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrator import NotScorableError
+from calibrator.text.replies import response_text
+from calibrator.text.transcript import (
+    HISTORY_CHARACTERS,
+    TOOLS_CHARACTERS,
+    calls_text,
+    content_text,
+    message_text,
+    read_question,
+    tools_text,
+)
+
+Json = dict[str, Any]
+
+
+def question_text(messages: Any, tools: Any = None) -> str:
+    return read_question(messages, tools).text
+
+
+def user(content: Any) -> Json:
+    return {"role": "user", "content": content}
+
+
+def call(name: str, arguments: Any) -> Json:
+    return {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather.",
+        "parameters": {"type": "object"},
+        "strict": True,
+    },
+}
+OFFERED = (
+    "Available functions (JSON):\n"
+    '[{"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}]'
+)
+
+# --- the question -------------------------------------------------------------------------------
+
+
+def test_one_message_is_the_question() -> None:
+    """A single user message stands for itself, with nothing around it."""
+    assert question_text([user("How high is K2?")]) == "How high is K2?"
+
+
+def test_system_prompts_are_left_out() -> None:
+    """Instructions of the application are no part of the question."""
+    messages = [{"role": "system", "content": "s"}, {"role": "developer", "content": "d"}]
+    assert question_text([*messages, user("q")]) == "q"
+
+
+def test_earlier_turns_stand_before_the_question() -> None:
+    """W06: the last user message is asked, and what was said before it is told."""
+    messages = [user("a"), {"role": "assistant", "content": "b"}, user("c")]
+    assert question_text(messages) == "[user] a\n[assistant] b\n\nc"
+
+
+def test_long_history_keeps_its_recent_end() -> None:
+    """What was said last matters most; the question itself is never cut here."""
+    messages = [user("x" * 5_000 + "recent"), user("q" * 5_000)]
+    history, question = question_text(messages).split("\n\n")
+    assert (len(history), question) == (HISTORY_CHARACTERS, "q" * 5_000)
+    assert history.endswith("recent")
+
+
+def test_results_of_tools_follow_the_question() -> None:
+    """In an agent's loop the calls and their results since the last user message are told."""
+    messages = [
+        user("weather in Oslo?"),
+        {"role": "assistant", "content": None, "tool_calls": [call("weather", '{"city": "Oslo"}')]},
+        {"role": "tool", "tool_call_id": "c", "content": "rain"},
+    ]
+    assert question_text(messages, [WEATHER]) == (
+        "User request: weather in Oslo?\n\n"
+        '[assistant] [weather(city="Oslo")]\n[tool] rain\n\n' + OFFERED
+    )
+
+
+def test_without_a_user_the_last_message_is_the_question() -> None:
+    """A chat that has no user message is still asked something."""
+    assert question_text([{"role": "system", "content": "go on"}]) == "go on"
+
+
+def test_offered_tools_are_told() -> None:
+    """F01 of tool use: the request and the functions, as the training data writes them."""
+    assert question_text([user("q")], [WEATHER]) == f"User request: q\n\n{OFFERED}"
+
+
+def test_many_tools_are_cut() -> None:
+    """A long list of tools does not crowd out everything else."""
+    assert len(tools_text([WEATHER] * 1_000)) == TOOLS_CHARACTERS + len(
+        "Available functions (JSON):\n"
+    )
+
+
+def test_custom_tools_are_tools() -> None:
+    """A tool with free text as its input is offered and called like any other."""
+    custom = {"type": "custom", "custom": {"name": "shell", "description": "Runs it."}}
+    assert '{"name": "shell", "description": "Runs it."}' in tools_text([custom])
+    made = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "rm -r /"}}
+    assert message_text({"content": None, "tool_calls": [made]}) == "[shell(rm -r /)]"
+
+
+@pytest.mark.parametrize("tools", [None, [], {}, "x", 5, [None], [{"type": "web_search"}]])
+def test_tools_that_are_no_functions_say_nothing(tools: Any) -> None:
+    """Hosted tools and nonsense leave the question alone."""
+    assert question_text([user("q")], tools) == "q"
+
+
+@pytest.mark.parametrize("messages", [None, [], "hello", 5, {}, {"role": "user"}])
+def test_messages_must_be_a_list(messages: Any) -> None:
+    """Anything else is a ValueError with a sentence."""
+    with pytest.raises(ValueError, match="'messages' must be a list with at least one message"):
+        question_text(messages)
+
+
+@pytest.mark.parametrize("message", [None, "hello", 5, ["x"]])
+def test_a_message_must_be_an_object(message: Any) -> None:
+    """Anything else in the list is named by its type."""
+    with pytest.raises(ValueError, match="a message must be an object, not "):
+        question_text([user("q"), message])
+
+
+# --- content ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, ""),
+        ("", ""),
+        ("a", "a"),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        ([{"type": "input_text", "text": "a"}, "b"], "a\nb"),
+        ([{"type": "refusal", "refusal": "no"}], "no"),
+        ([{"text": "a"}], "a"),
+        ([{"type": "text", "text": None}, {"type": "unknown"}], ""),
+    ],
+)
+def test_content_is_a_string_or_parts(content: Any, expected: str) -> None:
+    """Both of OpenAI's forms give the same text; a refusal is text too (D03)."""
+    assert content_text(content) == expected
+
+
+@pytest.mark.parametrize("content", [5, 1.5, True, {"type": "text", "text": "a"}, [5], [["a"]]])
+def test_other_content_is_refused(content: Any) -> None:
+    """What is neither is a ValueError that says what was expected."""
+    with pytest.raises(ValueError, match=r"must be (a string or a list|an object), not "):
+        content_text(content)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("input_audio", "audio"),
+        ("audio", "audio"),
+        ("video_url", "video"),
+        ("file", "file"),
+        ("input_file", "file"),
+    ],
+)
+def test_what_is_not_text_is_not_scored(kind: str, reason: str) -> None:
+    """What no calibrator reads is a reason for having no number."""
+    for messages in (
+        [user([{"type": "text", "text": "what is this?"}, {"type": kind}])],
+        [user([{"type": kind}]), user("and this?")],
+    ):
+        with pytest.raises(NotScorableError, match="no calibrator reads") as caught:
+            question_text(messages)
+        assert caught.value.reason == reason
+
+
+# --- the answer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"content": "a"}, "a"),
+        ({"content": None, "refusal": "I cannot."}, "I cannot."),
+        ({"content": None}, ""),
+        ({"content": ""}, ""),
+        ({}, ""),
+        ({"reasoning_content": "hm", "content": "a"}, "hm\na"),
+        ({"reasoning": "hm", "content": "a"}, "hm\na"),
+        ({"content": "a", "tool_calls": [call("f", "{}")]}, "a\n[f()]"),
+        ({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, "[f()]"),
+        ({"content": [{"type": "text", "text": "a"}]}, "a"),
+        ({"content": "a", "refusal": 5, "reasoning_content": ["x"], "tool_calls": "x"}, "a"),
+    ],
+)
+def test_everything_that_was_returned_is_the_answer(message: Json, expected: str) -> None:
+    """F09: exposed reasoning counts; D03: refusals and empty replies are answers too."""
+    assert message_text(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"city": "Oslo", "days": 3}', 'f(city="Oslo", days=3)'),
+        ('{"a": {"b": [1, null]}}', 'f(a={"b": [1, null]})'),
+        ('{"größe": "ü"}', 'f(größe="ü")'),
+        ({"a": 1}, "f(a=1)"),
+        ("{}", "f()"),
+        ("", "f()"),
+        (None, "f()"),
+        ("not json", "f(not json)"),
+        ("[1]", "f([1])"),
+        ('{"a": ' + "[" * 5_000, 'f({"a": ' + "[" * 5_000 + ")"),
+        ('{"a": ' + "1" * 5_000 + "}", 'f({"a": ' + "1" * 5_000 + "})"),
+    ],
+)
+def test_calls_are_written_as_the_training_data_writes_them(arguments: Any, expected: str) -> None:
+    """Decoded where the arguments are an object, as they are where not; damage is never hidden."""
+    assert calls_text([call("f", arguments)]) == f"[{expected}]"
+
+
+def test_parallel_calls_are_all_there() -> None:
+    """Every call is part of the answer, in order."""
+    assert calls_text([call("f", "{}"), call("g", '{"a": 1}')]) == "[f(), g(a=1)]"
+
+
+@pytest.mark.parametrize("calls", [None, [], "x", 5, {}, [None, 5, {}, {"function": "x"}]])
+def test_calls_that_are_none_say_nothing(calls: Any) -> None:
+    """Nonsense in place of calls is passed over."""
+    assert calls_text(calls) == ""
+
+
+# --- hostile input ------------------------------------------------------------------------------
+
+NAMES = [
+    "role",
+    "content",
+    "text",
+    "type",
+    "tool_calls",
+    "function",
+    "arguments",
+    "name",
+    "refusal",
+    "reasoning",
+    "choices",
+    "message",
+    "custom",
+    "function_call",
+]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values, json_values)
+def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None:
+    """Whatever clients and upstreams send, the outcome is a text or an error of ours."""
+    with contextlib.suppress(ValueError, NotScorableError):
+        assert isinstance(question_text(messages, tools), str)
+    with contextlib.suppress(ValueError, NotScorableError):
+        assert isinstance(response_text(messages), str)

@@ -1,0 +1,93 @@
+"""The encoder's part of a training: where it begins, what it minimises, when it ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from calibrator import Item, load_scorer
+from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.embedded.torch_encoder import CrossEncoderModel, load_weights
+from calibrator.recalibration.curves import sigmoid
+from calibrator.training.examples import Batch
+from calibrator.training.run import Run, TrainConfig, base_folder
+from calibrator.training.stages.encoder import EncoderRun, learning_rate, loss_of
+from calibrator.training.train import train
+from tests.calibrator.training.test_train import config_of, write_rows
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+    return config_of(write_rows(tmp_path_factory.mktemp("data") / "rows.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def finished(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("whole") / "run", config, lambda _: None)
+
+
+def begun(folder: Path, config: TrainConfig) -> EncoderRun:
+    """An encoder before its first step."""
+    return EncoderRun(Run(folder, config, lambda _: None), base_folder())
+
+
+def test_a_run_can_begin_from_a_checkpoint(
+    config: TrainConfig, finished: Path, tmp_path: Path
+) -> None:
+    """With `start` the encoder begins with that checkpoint's weights instead of the base's."""
+    made = begun(tmp_path / "begun", replace(config, start=str(finished))).model.state_dict()
+    expected = read_checkpoint(finished).weights
+    base = begun(tmp_path / "base", config).model.state_dict()
+    name = "encoder.encoder.layer.5.output.dense.weight"
+    assert torch.equal(made[name].float(), torch.tensor(expected[name]))
+    assert not torch.equal(made[name], base[name])
+
+
+def test_the_learning_rate_warms_up_stays_and_falls(config: TrainConfig) -> None:
+    """E09: linear up over the first rows, constant, linear down to nothing over the last fifth."""
+    config = replace(config, warmup_rows=50)
+    rates = [learning_rate(seen, config, 1_000) for seen in range(1_000)]
+    assert rates[:50] == sorted(rates[:50])
+    assert set(rates[50:800]) == {config.learning_rate}
+    assert rates[801:] == sorted(rates[801:], reverse=True)
+    assert 0 < rates[-1] < 0.01 * config.learning_rate
+
+
+def test_the_loss_is_the_cross_entropy_of_the_label(config: TrainConfig, finished: Path) -> None:
+    """B10: -log P(i) or -log P(ii), the tower's log-odds added; a soft label mixes both."""
+    scorer = load_scorer(str(finished), "cpu")
+    assert isinstance(scorer, EmbeddedCalibrator)
+    item = Item("What is 7 + 7?", "7")
+    assert scorer.parts.tower is not None
+    rows = scorer.token_rows([item])
+    offset, _ = scorer.parts.tower.read(scorer.read_texts([item]).rows, [0])
+    p = scorer.score_batch([item])[0].score
+    found = read_checkpoint(finished)
+    assert found.config.encoder is not None
+    model = load_weights(CrossEncoderModel(found.config.encoder), found.weights).eval()
+
+    def loss(target: float, **changes: float) -> float:
+        batch, changed = Batch(rows, [target], offset.tolist()), replace(config, **changes)  # type: ignore[arg-type]
+        return loss_of(model, batch, torch.device("cpu"), changed).item()
+
+    assert loss(1.0) == pytest.approx(-math.log(p), abs=1e-4)
+    assert loss(0.0) == pytest.approx(-math.log(1 - p), abs=1e-4)
+    assert loss(0.5) == pytest.approx((loss(0.0) + loss(1.0)) / 2, abs=1e-5)
+    assert loss(1.0, label_smoothing=0.1) == pytest.approx(0.9 * loss(1.0) + 0.1 * loss(0.0))
+    assert loss(1.0, focal_gamma=2.0) == pytest.approx((1 - p) ** 2 * loss(1.0), abs=1e-5)
+    tower = float(sigmoid(offset[0]))
+    half = 0.5 + 0.5 * tower
+    mixed = half * loss(1.0) + (1 - half) * loss(0.0)
+    assert loss(1.0, soft_labels=0.5) == pytest.approx(mixed, abs=1e-5)
+
+
+def test_a_run_ends_early_when_its_loss_does_not_fall(config: TrainConfig, tmp_path: Path) -> None:
+    """After `patience` measurements without a better one, no further step is taken."""
+    run = begun(tmp_path, replace(config, patience=2))
+    for losses, is_over in (([], False), ([0.6, 0.5, 0.51], False), ([0.6, 0.5, 0.51, 0.5], True)):
+        run.watched = losses
+        assert run.is_over is is_over

@@ -1,0 +1,176 @@
+"""Real client libraries through the proxy, each in a process of its own: only the URL differs.
+
+A client's cases stand in `clients/*_cases.py` and `node/*.test.mjs`; each of them is a test here.
+The clients run in environments of their own (`scripts/setup_clients`), two at a time, against one
+proxy in front of `clients_upstream.py`, which a case asks what arrived and who was left.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.node.runner import SKIPPED, failures_of, run_node, sentences_of
+from tests.running.live_proxy import ROOT, LiveProxy, SightedScorer, environment
+from tests.servers.clients_upstream import ClientsUpstream
+
+SCORED_SURFACES = {"chat", "completions", "responses", "messages"}
+UPSTREAM: dict[str, Any] = {"speaks": "both"}  # of the section in proxy.yaml, beside `base_url`
+POLICY = """
+version: 1
+name: clients
+mode: enforce
+on_score_error: deliver
+rules:
+  - name: shown as a placeholder
+    when: {model: held-placeholder*}
+    then: {hold: {queue: review, reply: placeholder}}
+  - {name: refused, when: {model: held-*}, then: {hold: {queue: review, reply: error}}}
+default: deliver
+"""
+
+PROGRAMS = Path(__file__).parent.parent / "clients"
+NODE = Path(__file__).parent.parent / "node"
+TIMEOUT_S = 60
+Failures = dict[str, str | None]  # case -> what went wrong
+
+
+@dataclass(frozen=True)
+class Client:
+    """A library and the program that uses it."""
+
+    program: Path
+    environment: str = ""  # below .venv-clients; the suite's own where it is empty
+
+    def cases(self) -> list[str]:
+        """The names of its tests, without importing it."""
+        if self.program.suffix == ".mjs":
+            return sentences_of(self.program)
+        tree = ast.parse(self.program.read_text())
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        return [name for name in functions if name.startswith("test_")]
+
+    def run(self, junit: Path, **env: str) -> Failures:
+        """Runs all cases at once."""
+        if self.program.suffix == ".mjs":
+            done = run_node(NODE, "--test-reporter=junit", self.program.name, **env)
+            assert done.stdout.startswith("<?xml"), done.stdout + done.stderr
+            return failures_of(done.stdout)
+        python = ROOT / ".venv-clients" / self.environment / "bin/python"
+        if self.environment:
+            assert python.exists(), f"{python} is missing: run scripts/setup_clients"
+        options = ["-c", str(PROGRAMS / "pytest.ini"), "--junitxml", str(junit)]
+        done = subprocess.run(
+            [
+                python if self.environment else sys.executable,
+                "-m",
+                "pytest",
+                *options,
+                self.program,
+            ],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=environment() | env,
+            timeout=TIMEOUT_S,
+        )
+        assert junit.exists(), done.stdout + done.stderr
+        return _failures_by_function(junit)
+
+    def _python(self) -> Path:
+        if not self.environment:
+            return Path(sys.executable)
+        python = ROOT / ".venv-clients" / self.environment / "bin/python"
+        assert python.exists(), f"{python} is missing: run scripts/setup_clients"
+        return python
+
+
+CLIENTS = {
+    "openai-2": Client(PROGRAMS / "openai_cases.py"),
+    "openai-3": Client(PROGRAMS / "openai_cases.py", "newest"),
+    "anthropic": Client(PROGRAMS / "anthropic_cases.py", "newest"),
+    "agents": Client(PROGRAMS / "agents_cases.py", "newest"),
+    "langchain": Client(PROGRAMS / "langchain_cases.py", "newest"),
+    "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest"),
+    "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor"),
+    "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm"),
+    "shown": Client(PROGRAMS / "shown_cases.py", "newest"),
+    "shown-litellm": Client(PROGRAMS / "shown_cases.py", "litellm"),
+    "ai-sdk": Client(NODE / "ai-sdk.test.mjs"),
+    "openai-npm": Client(NODE / "responses.test.mjs"),
+    "anthropic-npm": Client(NODE / "anthropic.test.mjs"),
+}
+CASES = [(client, case) for client, described in CLIENTS.items() for case in described.cases()]
+
+
+def _failures_by_function(junit: Path) -> Failures:
+    """A function's variants, `test_x[a]` and `test_x[b]`, are one case."""
+    failures: Failures = {}
+    for case in ElementTree.parse(junit).iter("testcase"):
+        name = case.attrib["name"]
+        function = name.partition("[")[0]
+        if case.find("skipped") is not None:
+            failures.setdefault(function, SKIPPED)
+            continue
+        told = [f"{name}: {child.text}" for child in case if child.tag in ("failure", "error")]
+        before = failures.get(function)
+        known = before if before != SKIPPED else None
+        failures[function] = "\n".join(filter(None, [known, *told])) or None
+    return failures
+
+
+Runs = dict[str, "Future[Failures]"]
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
+    """All clients that are asked for, as they finish."""
+    items: list[Any] = [item for item in request.session.items if item.path == request.path]
+    wanted = {item.callspec.params["client"] for item in items}
+    folder = tmp_path_factory.mktemp("clients")
+    with capture_logs(), ClientsUpstream() as upstream, ThreadPoolExecutor(2) as pool:
+        scorer = SightedScorer()
+        proxy = LiveProxy(
+            upstream.base_url, folder, policy=POLICY, upstream=UPSTREAM, scorer=scorer
+        )
+        env = {
+            "PINOCCHIO_URL": proxy.base_url,
+            "UPSTREAM_URL": upstream.url,
+            "SCORED_SURFACES": ",".join(sorted(SCORED_SURFACES)),
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # litellm asks the network for prices otherwise
+        }
+        yield {
+            name: pool.submit(client.run, folder / f"{name}.xml", **env)
+            for name, client in CLIENTS.items()
+            if name in wanted
+        }
+        pool.shutdown(cancel_futures=True)
+        proxy.stop()
+
+
+@pytest.mark.parametrize(("client", "case"), CASES, ids=[f"{c}: {case}" for c, case in CASES])
+def test_client(runs: Runs, client: str, case: str) -> None:
+    """The client's test of this name passed, in all its variants."""
+    failures = runs[client].result()
+    assert case in failures
+    if failures[case] == SKIPPED:
+        pytest.skip("only for a surface that is scored")
+    assert failures[case] is None, failures[case]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_case_is_left_out(runs: Runs, client: str) -> None:
+    """Every case that a client's program runs is shown as a test here."""
+    assert sorted(runs[client].result()) == sorted(CLIENTS[client].cases())

@@ -1,0 +1,389 @@
+"""A client cannot tell the proxy from its upstream: every byte of the wire, compared.
+
+Each case (`equality_cases.py`, `equality_streams.py`, `equality_surfaces.py`) is played twice by a
+bare socket: straight to a recording upstream, and through a proxy in front of it. What must be
+equal: on the way there method, target, header fields and body; on the way back status, header
+fields in their order, and body. Not compared, as they belong to one connection or are ours: the
+fields of RFC 9110, 7.6.1, `Host`, the framing of the body, `x-pinocchio-*`, and the one
+`pinocchio` member where it is attached. The suite knows the proxy from the outside only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.equality.equality_cases import (
+    ASKED,
+    CHAT,
+    COMPLETIONS,
+    DELIVERS,
+    TEXT,
+    Case,
+    replied,
+    without_members,
+)
+from tests.equality.equality_streams import ASKED as ASKED_STREAM
+from tests.equality.equality_streams import DONE, PLAIN, STREAMED, UNICODE, finish, streamed
+from tests.equality.equality_surfaces import SURFACES
+from tests.equality.recording import (
+    PING,
+    PONG,
+    Connection,
+    Field,
+    Message,
+    RecordingUpstream,
+    Reply,
+    Sent,
+    ask,
+)
+from tests.running.live_proxy import LiveProxy
+
+HOP_BY_HOP = {
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
+OF_FRAMING = {b"content-length"}  # compared by itself
+OF_REQUESTS = OF_FRAMING | {b"host", b"expect"}
+OURS = b"x-pinocchio-"
+CASES = [*COMPLETIONS, *STREAMED, *SURFACES]
+
+# What does not hold yet: the case's name, the modes in which it fails, and why.
+EVERYWHERE = "off attached buffered buffered-attached"
+BROKEN: dict[str, tuple[str, str]] = {
+    "empty-query": (EVERYWHERE, "ASGI does not tell a lone '?' from none"),
+    "path-empty-query": (EVERYWHERE, "ASGI does not tell a lone '?' from none"),
+    "status-304-with-length": (EVERYWHERE, "uvicorn would wait for the bytes: it is dropped"),
+    "stream-by-length": ("off", "an error event may have to follow: a stream's length is dropped"),
+    "stream-of-each-byte-by-length": ("off", "the same"),
+    "stream-with-encodings-welcome": (
+        "buffered buffered-attached",
+        "Accept-Encoding is kept from upstream where a stream is read whole",
+    ),
+}
+
+
+@dataclass
+class Rig:
+    """The upstream, a proxy of every mode in front of it, and what was told without any."""
+
+    upstream: RecordingUpstream
+    proxies: dict[str, LiveProxy]
+    _told: dict[str, tuple[Message, Message]] = field(default_factory=dict)
+
+    def told(self, case: Case) -> tuple[Message, Message]:
+        """Upstream's reply to the client itself, and the request as it then arrives."""
+        if case.name not in self._told:
+            self.upstream.reply = case.reply
+            self.upstream.take()
+            reply = ask(self.upstream.port, case.sent)
+            [request] = self.upstream.take()
+            self._told[case.name] = reply, request
+        return self._told[case.name]
+
+    def got(self, mode: str, case: Case) -> tuple[Message, Message]:
+        """The same through a proxy, in one call; its connection is in order afterwards."""
+        self.upstream.reply = case.reply
+        self.upstream.take()
+        with Connection(self.proxies[mode].port) as connection:
+            reply = connection.ask(case.sent)
+            [request] = self.upstream.take()
+            is_over = b"close" in (reply.header(b"connection") or b"").lower()
+            assert is_over or connection.is_in_order()
+        return reply, request
+
+
+UPSTREAM = {"speaks": "both"}
+MODES: dict[str, dict[str, Any]] = {
+    "off": {"attach": {"body": False}},
+    "attached": {},
+    "buffered": {"attach": {"body": False}, "policy": DELIVERS},
+    "buffered-attached": {"policy": DELIVERS},
+    "unseen": {"attach": {"body": False, "headers": False}},
+}
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    models = ({"match": "*", "upstream": "faulty"},)
+    with RecordingUpstream() as upstream:
+        proxies = {}
+        for mode, sections in MODES.items():
+            folder = tmp_path_factory.mktemp(mode)
+            proxies[mode] = LiveProxy(
+                upstream.base_url, folder, models=models, upstream=UPSTREAM, **sections
+            )
+        yield Rig(upstream, proxies)
+        for proxy in proxies.values():
+            proxy.ask_to_stop()
+        for proxy in proxies.values():
+            proxy.stop()
+
+
+def each(mode: str, cases: list[Case]) -> pytest.MarkDecorator:
+    """Parametrises over cases, and marks what is known not to hold in a mode."""
+
+    def marks(case: Case) -> list[pytest.MarkDecorator]:
+        modes, reason = BROKEN.get(case.name, ("", ""))
+        is_broken = mode in modes.split()
+        return [pytest.mark.xfail(strict=True, reason=reason)] if is_broken else []
+
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
+    )
+
+
+# What is compared
+
+
+def crossing(message: Message, dropped: set[bytes]) -> list[Field]:
+    """The header fields that belong to no single connection and are not ours, in their order."""
+    lists = [value.lower().split(b",") for name, value in message.headers if name == b"connection"]
+    named = {part.strip() for parts in lists for part in parts}
+    return [
+        (name, value)
+        for name, value in message.headers
+        if name not in HOP_BY_HOP | named | dropped and not name.startswith(OURS)
+    ]
+
+
+def same_request(got: Message, told: Message) -> None:
+    assert (got.method, got.target) == (told.method, told.target)
+    assert crossing(got, OF_REQUESTS) == crossing(told, OF_REQUESTS)
+    assert got.body == told.body
+
+
+def same_reply(case: Case, got: Message, told: Message) -> None:
+    assert got.status == told.status
+    assert crossing(got, OF_FRAMING) == crossing(told, OF_FRAMING)
+    assert got.body == told.body
+    length = told.header(b"content-length")
+    assert length is None or got.header(b"content-length") == length
+    assert got.framing != "chunked" or case.sent.version == "HTTP/1.1"
+
+
+def same_but_for_members(case: Case, got: Message, told: Message) -> None:
+    body, count = without_members(got.body)
+    if count == 0:
+        assert case.may_lack or not case.members
+        same_reply(case, got, told)
+        return
+    assert count == case.members
+    assert got.status == told.status
+    dropped = OF_FRAMING | ({b"content-encoding"} if case.plain is not None else set())
+    assert crossing(got, dropped) == crossing(told, dropped)
+    assert got.header(b"content-encoding") in (None, b"identity")
+    assert body == (case.plain or told.body)
+    assert got.framing != "chunked" or case.sent.version == "HTTP/1.1"
+
+
+# The suite
+
+
+@each("off", CASES)
+def test_with_policies_off_every_byte_is_upstreams(rig: Rig, case: Case) -> None:
+    """In shadow mode with `attach.body: false` request and reply are the same with and without."""
+    told, asked = rig.told(case)
+    got, arrived = rig.got("off", case)
+    same_request(arrived, asked)
+    same_reply(case, got, told)
+
+
+@each("attached", CASES)
+def test_without_the_member_every_byte_is_upstreams(rig: Rig, case: Case) -> None:
+    """With the member attached, its bytes are all that is different."""
+    told, asked = rig.told(case)
+    got, arrived = rig.got("attached", case)
+    same_request(arrived, asked)
+    same_but_for_members(case, got, told)
+
+
+# An answer that upstream ends in an error is not delivered by a policy that had to look at it all.
+UNLIKE_LIVE = ("stream-error-event-after-finish",)
+BUFFERED = [
+    case
+    for case in CASES
+    if (case.members and not case.may_lack and case.name not in UNLIKE_LIVE)
+    or case.name.startswith("error-4")
+]
+
+
+@each("buffered", BUFFERED)
+def test_buffered_equals_live(rig: Rig, case: Case) -> None:
+    """A reply that a policy looked at whole, and delivers, is the reply that goes through live."""
+    told, asked = rig.told(case)
+    got, arrived = rig.got("buffered", case)
+    same_request(arrived, asked)
+    same_reply(case, got, told)
+
+
+@each("buffered-attached", BUFFERED)
+def test_buffered_equals_live_but_for_the_member(rig: Rig, case: Case) -> None:
+    """The same with the member attached, which stands in the same places as in a live stream."""
+    told, asked = rig.told(case)
+    got, arrived = rig.got("buffered-attached", case)
+    same_request(arrived, asked)
+    same_but_for_members(case, got, told)
+
+
+# Beyond single exchanges
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    """No case hides another, and no known failure is of a case that is gone."""
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert set(BROKEN) <= set(names)
+
+
+UNSEEN = {
+    "embeddings",
+    "error-429-json",
+    "error-500-html",
+    "speech",
+    "stream-text",
+    "stream-three-choices",
+    "text",
+}
+
+
+@each("unseen", [case for case in CASES if case.name in UNSEEN])
+def test_with_nothing_attached_no_field_is_ours(rig: Rig, case: Case) -> None:
+    """With `attach: {headers: false, body: false}` the reply has no field that tells of a proxy."""
+    told, _ = rig.told(case)
+    got, _ = rig.got("unseen", case)
+    same_reply(case, got, told)
+    assert not [name for name, _ in got.headers if name.startswith(OURS)]
+
+
+def test_the_length_keeps_its_place(rig: Rig) -> None:
+    """Where the body is upstream's, so is the place of Content-Length among the fields."""
+    case = next(case for case in CASES if case.name == "content-length-first")
+    told, _ = rig.told(case)
+    got, _ = rig.got("off", case)
+    assert crossing(got, set()) == crossing(told, set())
+
+
+def any_split(whole: bytes) -> st.SearchStrategy[tuple[bytes, ...]]:
+    """The bytes, cut anywhere."""
+    places = st.lists(st.integers(1, len(whole) - 1), max_size=12, unique=True).map(sorted)
+    return places.map(
+        lambda cuts: tuple(
+            whole[start:end] for start, end in itertools.pairwise([0, *cuts, len(whole)])
+        )
+    )
+
+
+STREAM = b"".join([*UNICODE, finish(), DONE]).replace(b"\n\n", b"\r\n\r\n", 2)
+ANY = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("mode", ["off", "attached", "buffered-attached"])
+@given(writes=any_split(STREAM))
+@ANY
+def test_any_split_of_a_stream_gives_its_bytes(
+    rig: Rig, mode: str, writes: tuple[bytes, ...]
+) -> None:
+    """However upstream's writes cut a stream, in characters and line ends too, it arrives whole."""
+    case = Case("split", ASKED_STREAM, replace(streamed(list(writes)), pause_s=1e-4), 1)
+    got, _ = rig.got(mode, case)
+    assert without_members(got.body)[0] == STREAM
+
+
+@pytest.mark.parametrize("mode", ["off", "attached"])
+@given(writes=any_split(TEXT))
+@ANY
+def test_any_split_of_a_body_gives_its_bytes(
+    rig: Rig, mode: str, writes: tuple[bytes, ...]
+) -> None:
+    """The same for a body in chunks."""
+    reply = replace(replied(b""), writes=writes, framing="chunked", pause_s=1e-4)
+    got, _ = rig.got(mode, Case("split", ASKED, reply, 1))
+    assert without_members(got.body)[0] == TEXT
+
+
+def test_a_request_in_single_bytes_arrives_whole(rig: Rig) -> None:
+    """However a client cuts its request, upstream gets the same."""
+    rig.upstream.reply, proxy = replied(TEXT), rig.proxies["off"]
+    rig.upstream.take()
+    with Connection(proxy.port) as connection:
+        for byte in ASKED.head(proxy.port) + ASKED.body:
+            connection.send(bytes([byte]))
+        assert connection.read("POST").body == TEXT
+    [request] = rig.upstream.take()
+    assert (request.target, request.body) == (CHAT.encode(), ASKED.body)
+
+
+def test_pipelined_requests_are_answered_in_order(rig: Rig) -> None:
+    """Requests that a client sends without waiting get their own replies, one after the other."""
+    rig.upstream.reply, proxy = replied(TEXT), rig.proxies["off"]
+    ping = Sent("GET", PING).head(proxy.port)
+    chat = ASKED.head(proxy.port) + ASKED.body
+    with Connection(proxy.port) as connection:
+        connection.send(chat + ping + chat)
+        assert [connection.read().body for _ in range(3)] == [TEXT, PONG, TEXT]
+
+
+ANOTHER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\njunk"
+PAUSE_S = 0.02
+NO_BODY = Reply((), 204, (), "none")
+STRAY = {
+    "json-and-reply": (ASKED, replied(TEXT), ANOTHER),
+    "stream-and-reply": (ASKED, streamed(PLAIN), ANOTHER),
+    "204-and-reply": (ASKED, NO_BODY, ANOTHER),
+    "204-and-body": (ASKED, NO_BODY, b'{"deleted":true}'),
+    "304-and-body": (ASKED, replace(NO_BODY, status=304), b"{}"),
+    "head-and-body": (Sent("HEAD", "/v1/files"), replied(b""), b"{}"),
+    "json-and-line-end": (ASKED, replied(TEXT), b"\r\n"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "pause_s"),
+    [
+        ("json-and-reply", PAUSE_S),
+        ("stream-and-reply", PAUSE_S),
+        ("204-and-reply", PAUSE_S),
+        ("json-and-line-end", PAUSE_S),
+        ("json-and-reply", 0),
+        ("204-and-reply", 0),
+        ("json-and-line-end", 0),
+        ("204-and-body", 0),
+        ("304-and-body", 0),
+        ("head-and-body", 0),
+    ],
+)
+def test_bytes_behind_a_reply_are_nobodys_reply(
+    rig: Rig, name: str, pause_s: float, tmp_path: Path
+) -> None:
+    """What upstream sends without being asked neither answers nor breaks another request."""
+    sent, reply, stray = STRAY[name]
+    expected = reply.status, b"" if reply.status != 200 or sent.method == "HEAD" else reply.body
+    rig.upstream.reply = replace(reply, after=stray, pause_s=pause_s)
+    proxy = LiveProxy(rig.upstream.base_url, tmp_path, attach={"body": False})
+    try:
+        for _ in range(4):
+            with Connection(proxy.port) as connection:
+                played = rig.upstream.played
+                got = connection.ask(sent)
+                rig.upstream.wait_until_played(played + 1)
+                time.sleep(0.03)  # until the stray bytes are read
+                assert (got.status, got.body) == expected
+                assert connection.is_in_order()
+    finally:
+        proxy.stop()

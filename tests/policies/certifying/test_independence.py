@@ -1,0 +1,196 @@
+"""One score for each conversation: chats, retries and load tests are no drift, and drift is."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calibrator import FakeScorer
+from policies import Certificate, Facts, Labelled, Scope, SeenConversations, certify, parse_policy
+from policies.deciding.policy import certified
+from proxy.exchange.openings import Openings
+from proxy.exchange.request import CompletionRequest
+from proxy.formats.chat import ChatFormat
+from proxy.learning.certifying import audited_labels
+from proxy.learning.drift import look, standing
+from proxy.learning.labels import read_labels
+from proxy.policy_context.certificates import CertifiedPolicy
+from proxy.store.record.writer import COLUMNS, Records
+from proxy.store.verdicts.verdicts import Findings
+from tests.builders.conversing_traffic import (
+    Asked,
+    agents,
+    chats,
+    documents,
+    examples,
+    harder,
+    load_tests,
+    retries,
+    singles,
+    usual,
+)
+from tests.builders.recorded_verdicts import label
+from tests.builders.recorded_verdicts import record as saved
+from tests.proxy.policy_context.test_certified import GATE
+from tests.running.databases import execute
+
+Traffic = Callable[..., Iterator[Asked]]
+SHAPES: tuple[Traffic, ...] = (singles, chats, retries, agents, load_tests, examples, documents)
+CHAT = ChatFormat()
+BEGAN = time.time() - 7_200
+MONITORS = 60
+MOST_FALSE = 2  # of 60 that are false with a probability of 1 % each: more have one of 2 %
+
+
+def conversations(traffic: Iterable[Asked]) -> Iterator[tuple[str, float]]:
+    """As the proxy finds them, with the scores."""
+    openings = Openings()
+    for asked in traffic:
+        request = CompletionRequest(CHAT, b"", asked.payload, "m", is_stream=False)
+        yield openings.conversation_of(request), asked.score
+
+
+def record(url: str, traffic: dict[str, list[tuple[str, float]]], began: float = BEGAN) -> None:
+    """Writes what came, by model, one request a second, as a proxy does."""
+    most = sum(map(len, traffic.values()))
+    records = Records(url, max_queue=most)
+    records.open()
+    rng = random.Random(0)
+    for model, seen in traffic.items():
+        for number, (conversation, score) in enumerate(seen):
+            at = began + number
+            values = {
+                "request_id": f"req_{int(at * 1_000):012x}{rng.getrandbits(80):020x}",
+                "started_at": at,
+                "key_hash": "k",
+                "path": "/v1/chat/completions",
+                "upstream": "u",
+                "model": model,
+                "is_stream": 0,
+                "status": 200,
+                "confidence": score,
+                "action": "deliver",
+                "calibrator": "c@1",
+                "total_ms": 1.0,
+                "overhead_ms": 0.1,
+                "conversation": conversation,
+            }
+            records.add(tuple(values.get(column) for column in COLUMNS))
+    records.close()
+    assert records.shed == 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_stationary_traffic_of_any_shape_is_no_drift(shape: Traffic, tmp_path: Path) -> None:
+    """Sixty models with 600 requests each: hardly an alarm, whatever belongs together."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    record(
+        url,
+        {f"m{n}": [*conversations(shape(random.Random(n), 600))] for n in range(MONITORS)},
+    )
+    findings = Findings(url)
+    alarms = look(findings.engine)
+    stands = standing(findings.engine)
+    findings.close()
+    assert len(alarms) <= MOST_FALSE, [alarm.key.model for alarm in alarms]
+    assert len(stands) == MONITORS
+    assert min(each.seen for each in stands) >= 50, "and they do look at it"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_true_drift_is_seen_in_traffic_of_any_shape(shape: Traffic, tmp_path: Path) -> None:
+    """Ten models, each of whose questions get harder: the alarm comes."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    found = {}
+    for n in range(10):
+        rng = random.Random(n)
+        before, after = shape(rng, 1_500), shape(rng, 3_500, worth=harder)
+        found[f"m{n}"] = [*conversations([*before, *after])]
+    record(url, found)
+    findings = Findings(url)
+    alarms = look(findings.engine)
+    findings.close()
+    assert len(alarms) >= 9
+
+
+def test_a_look_in_parts_counts_a_conversation_once(tmp_path: Path) -> None:
+    """What counted at an earlier look, perhaps in another process, does not count again."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    asked = [*conversations(retries(random.Random(1), 300))]
+    findings = Findings(url)
+    for start in range(0, 300, 50):
+        record(url, {"m": asked[start : start + 50]}, BEGAN + start)
+        look(findings.engine)
+    [monitor] = standing(findings.engine)
+    findings.close()
+    assert monitor.seen == len({conversation for conversation, _ in asked})
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_stationary_traffic_of_any_shape_keeps_certificates(shape: Traffic) -> None:
+    """A hundred certificates, each from labels of its own: at most two are withdrawn."""
+    withdrawn = sum(is_withdrawn(shape, usual, seed) for seed in range(100))
+    assert withdrawn <= 3  # of 100 at 1 %: more have a probability of 2 %
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_true_drift_withdraws_certificates(shape: Traffic) -> None:
+    assert sum(is_withdrawn(shape, harder, seed) for seed in range(10)) >= 9
+
+
+def is_withdrawn(shape: Traffic, worth: Callable[[random.Random], float], seed: int) -> bool:
+    """Whether a certificate from usual labels is, within 1,000 requests of such traffic."""
+    rng = random.Random(seed)
+    rows = [Labelled(str(n), usual(rng), is_correct=True) for n in range(400)]
+    grant = certify(rows, 0.3, 0.9).grant("c@1", Scope())
+    policy = certified(
+        parse_policy(GATE.replace("0.1", "0.3"), "gate.yaml"), Certificate((grant,), "2026-01-01")
+    )
+    followed = CertifiedPolicy(policy)
+    for conversation, score in conversations(shape(rng, 1_000, worth=worth)):
+        facts = Facts(score, "m", calibrator="c@1", conversation=conversation)
+        if followed.see(facts):
+            return True
+    return False
+
+
+def test_a_conversation_counts_again_after_a_day() -> None:
+    """And too many are forgotten, the first first."""
+    seen = SeenConversations(most=2)
+    assert [seen.is_first("a", at_s) for at_s in (0, 86_399, 86_400, 86_401)] == [
+        *(True, False, True, False)
+    ]
+    assert [seen.is_first(name, 86_402) for name in ("b", "c", "b", "a")] == [
+        *(True, True, False, True)
+    ]
+    assert all(seen.is_first(None) for _ in range(3))
+
+
+def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: str) -> None:
+    """Twenty audited replies in ten conversations of two are ten labels, and stand for ten; two
+    draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live."""
+    rows = [
+        {"question": f"{n}?", "response": "yes", "model": "m", "correct": 1, "question_id": f"{n}"}
+        for n in range(20)
+    ]
+    ids = saved(store_url, rows, FakeScorer(0.7), share=0.1)
+    for n, id in enumerate(ids):
+        given = f"UPDATE exchanges SET conversation = 'c{n // 2}' WHERE request_id = '{id}'"
+        execute(store_url, given)
+    label(store_url, ids, rows)
+    findings = Findings(store_url)
+    labels = read_labels(findings.engine)
+    assert [each.request_id for each in labels.replies] == ids[::2]
+    assert labels.totals.delivered == 10
+    assert {round(each.share or 0, 9) for each in labels.replies} == {0.19}
+    found = audited_labels(findings.engine, 0.0, FakeScorer(0.7).name, Scope())
+    findings.close()
+    assert len(found) == 10
+    assert {each.is_first for each in found if each.id in ids[::2]} <= {True}
+    assert {each.is_first for each in found if each.id in ids[1::2]} == {False}
+    grant = certify([*found, Labelled("x", 0.99, True)], 0.5, 0.9)
+    assert sum(grant.scores) == sum(each.is_first for each in found) + 1

@@ -1,0 +1,309 @@
+"""Certified thresholds: the exact tail, what labels prove, and that the guarantee holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom, binomtest
+
+from policies import GRID, Labelled, certify, one_per_question, study
+from policies.binomial import interval, lower_tail, upper_bound
+from policies.certifying.certification import least_labels
+
+Floats = NDArray[np.float64]
+
+# --- the binomial distribution -------------------------------------------------------------------
+
+
+@given(st.integers(0, 3_000), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
+def test_the_lower_tail_is_scipys(n: int, share: float, p: float) -> None:
+    """To nine digits; in tails far out scipy itself errs (by 5e-8 at 1.2e-268)."""
+    k = round(share * n)
+    assert lower_tail(k, n, p) == pytest.approx(binom.cdf(k, n, p), rel=1e-9, abs=1e-100)
+
+
+@given(st.integers(0, 300), st.floats(0, 1), st.floats(1e-6, 1 - 1e-6))
+@example(298, 0.125, 0.9375)
+def test_the_lower_tail_is_exact(n: int, share: float, p: float) -> None:
+    """Every tail that a float can tell from nothing, against rational numbers."""
+    k, right = round(share * n), Fraction(p)
+    terms = (math.comb(n, i) * right**i * (1 - right) ** (n - i) for i in range(k + 1))
+    assert lower_tail(k, n, p) == pytest.approx(float(sum(terms)), rel=1e-9, abs=1e-290)
+
+
+@pytest.mark.parametrize("n", [100_000, 10_000_000])
+@pytest.mark.parametrize("p", [0.001, 0.05, 0.5])
+@pytest.mark.parametrize("deviations", [-8, -2, 0, 3])
+def test_large_counts_keep_their_tails(n: int, p: float, deviations: int) -> None:
+    """Ten million labels lose no more than the seventh digit."""
+    k = int(n * p + deviations * math.sqrt(n * p * (1 - p)))
+    assert lower_tail(k, n, p) == pytest.approx(binom.cdf(k, n, p), rel=1e-7)
+
+
+def test_the_ends_of_the_tail() -> None:
+    """Nothing is below 0, all is at most n, and certain errors are certain."""
+    assert lower_tail(-1, 5, 0.5) == 0.0
+    assert lower_tail(5, 5, 0.5) == 1.0
+    assert lower_tail(0, 0, 0.5) == 1.0
+    assert (lower_tail(1, 5, 0.0), lower_tail(4, 5, 1.0)) == (1.0, 0.0)
+
+
+@given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: float) -> None:
+    """Both ends are scipy's exact ones."""
+    k = round(share * n)
+    exact = binomtest(k, n).proportion_ci(confidence, method="exact")
+    assert interval(k, n, confidence) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    assert upper_bound(k, n, 1 - confidence) <= 1.0
+    assert interval(0, 0) == (0.0, 1.0)
+
+
+# --- what labels prove ---------------------------------------------------------------------------
+
+
+def rows(*groups: tuple[float, int, int]) -> list[Labelled]:
+    """Groups of one confidence, so many right ones and so many wrong ones; a question for each."""
+    return [
+        Labelled(f"{confidence}/{n}", confidence, n < right)
+        for confidence, right, wrong in groups
+        for n in range(right + wrong)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("max_error", "confidence", "least"),
+    [(0.05, 0.95, 59), (0.1, 0.95, 29), (0.1, 0.9, 22), (0.01, 0.95, 299), (0.5, 0.5, 1)],
+)
+def test_the_least_number_of_faultless_labels(
+    max_error: float, confidence: float, least: int
+) -> None:
+    """That many prove an error rate, one fewer does not."""
+    assert least_labels(max_error, confidence) == least
+    assert certify(rows((0.9, least, 0)), max_error, confidence).threshold == 0.0
+    refused = certify(rows((0.9, least - 1, 0)), max_error, confidence)
+    assert refused.threshold is None
+    if least > 1:
+        assert refused.needed is not None
+        assert (refused.needed.at_least, refused.needed.expected) == (1, 1)
+
+
+def test_the_lowest_threshold_that_passes_is_certified() -> None:
+    """Sure replies are right, unsure ones wrong: the threshold lies between them."""
+    found = certify(rows((0.955, 200, 0), (0.505, 0, 100)), 0.05)
+    assert found.threshold == 0.51
+    assert (found.labels, found.accepted, found.wrong) == (300, 200, 0)
+    assert found.coverage == pytest.approx(2 / 3)
+    assert sum(found.scores) == 300
+    assert (found.scores[95], found.scores[50]) == (200, 100)
+
+
+def test_the_sequence_ends_at_the_first_failure() -> None:
+    """What lies below a failed threshold is not looked at, however good it may look."""
+    labelled = rows((0.95, 600, 0), (0.7, 0, 60), (0.3, 5_000, 0))
+    assert certify(labelled, 0.05).threshold == 0.71
+
+
+def test_the_sequence_begins_where_a_threshold_can_pass_at_all() -> None:
+    """Fewer surest replies than could prove anything are passed over, whatever their labels."""
+    assert certify(rows((0.95, 0, 58), (0.3, 5_000, 0)), 0.05).threshold == 0.0
+    assert certify(rows((0.95, 58, 1), (0.3, 5_000, 0)), 0.05).threshold is None
+
+
+def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
+    """At 4 % of errors, many more labels prove 5 %; at 20 %, none do."""
+    found = certify(rows((0.9, 96, 4)), 0.05)
+    assert found.threshold is None
+    assert found.needed is not None
+    assert found.needed.expected is not None
+    least = found.needed.at_least
+    assert certify(rows((0.9, 96 + least, 4)), 0.05).threshold is not None
+    assert certify(rows((0.9, 95 + least, 4)), 0.05).threshold is None
+    share = found.needed.expected / 100
+    more = rows((0.9, round(96 * (1 + share)), round(4 * (1 + share))))
+    assert certify(more, 0.05).threshold is not None
+    hopeless = certify(rows((0.9, 80, 20)), 0.05).needed
+    assert hopeless is not None
+    assert (hopeless.expected, hopeless.is_hopeless) == (None, True)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(2, 1), (9, 1), (95, 5)])
+def test_where_labels_are_too_few_to_tell_the_number_is_enough(right: int, wrong: int) -> None:
+    """Errors that do not exclude the rate asked for are no reason to give up."""
+    needed = certify(rows((0.9, right, wrong)), 0.05).needed
+    assert needed is not None
+    assert (needed.expected, needed.is_hopeless) == (None, False)
+    enough, fewer = (right + needed.at_least - less for less in (0, 1))
+    assert certify(rows((0.9, enough, wrong)), 0.05).threshold is not None
+    assert certify(rows((0.9, fewer, wrong)), 0.05).threshold is None
+
+
+def test_no_labels_prove_nothing() -> None:
+    """Without a label, all are missing."""
+    found = certify([], 0.05)
+    assert found.threshold is None
+    assert found.needed is not None
+    assert (found.needed.at_least, found.needed.expected) == (59, None)
+    assert found.coverage == 0.0
+
+
+@pytest.mark.parametrize(("max_error", "confidence"), [(0.0, 0.9), (1.0, 0.9), (0.1, 1.0)])
+def test_rates_that_are_none_are_refused(max_error: float, confidence: float) -> None:
+    """Nothing can be proved for certain, and nothing has to be proved about all replies."""
+    with pytest.raises(ValueError, match="must be more than 0 and less than 1"):
+        certify([], max_error, confidence)
+
+
+@pytest.mark.parametrize("confidence", [float("nan"), -0.1, 1.1])
+def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
+    """A broken scorer's number proves nothing."""
+    with pytest.raises(ValueError, match="no probability"):
+        certify([Labelled("q", confidence, True)], 0.1)
+
+
+def test_one_reply_of_each_question_counts() -> None:
+    """Which one does not follow from order, score or label, and stays the same."""
+    replies = [Labelled(f"q{n // 5}", n / 100, n % 2 == 0, str(n)) for n in range(100)]
+    kept = one_per_question(replies)
+    assert len(kept) == 20
+    assert sorted(row.id for row in kept) == sorted(
+        row.id for row in one_per_question(reversed(replies))
+    )
+    relabelled = [Labelled(r.question, 1 - r.confidence, not r.is_correct, r.id) for r in replies]
+    assert {row.id for row in one_per_question(relabelled)} == {row.id for row in kept}
+    assert {int(row.id) % 5 for row in kept} == {0, 1, 2, 3, 4}
+
+
+def test_the_grid_is_fixed_and_descends() -> None:
+    """Every threshold is a probability, highest first, and the last accepts all."""
+    assert list(GRID) == sorted(set(GRID), reverse=True)
+    assert (GRID[0], GRID[-1]) == (0.999, 0.0)
+
+
+# --- the guarantee -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Population:
+    """Replies without end: how confidences are drawn, and how often each is wrong."""
+
+    draw: Callable[[np.random.Generator, int], Floats]
+    error: Callable[[Floats], Floats]
+
+    def risks(self) -> dict[float, tuple[float, float]]:
+        """Coverage and error rate above each threshold, from 400,000 replies."""
+        confidences = self.draw(np.random.default_rng(0), 400_000)
+        errors = self.error(confidences)
+        order = np.argsort(-confidences)
+        accepted = np.searchsorted(-confidences[order], -np.array(GRID), side="right")
+        wrong = np.concatenate([[0.0], np.cumsum(errors[order])])
+        return {
+            threshold: (n / len(errors), float(wrong[n] / n) if n else 0.0)
+            for threshold, n in zip(GRID, accepted, strict=True)
+        }
+
+    def labelled(self, rng: np.random.Generator, count: int) -> list[Labelled]:
+        confidences = self.draw(rng, count)
+        right = rng.random(count) >= self.error(confidences)
+        return [
+            Labelled(str(n), float(confidence), bool(is_right))
+            for n, (confidence, is_right) in enumerate(zip(confidences, right, strict=True))
+        ]
+
+
+CALIBRATED = Population(lambda rng, n: rng.beta(0.7, 0.6, n), lambda c: 1 - c)
+"""A calibrator with an AUROC of 0.87, about the paper's, whose confidences are true."""
+
+DRAWS = 2_000
+MAX_ERROR, CONFIDENCE = 0.1, 0.9
+NOISE = 4 * math.sqrt(0.1 * 0.9 / DRAWS)  # four standard deviations of a share of 0.1
+
+POPULATIONS = {
+    "calibrated": CALIBRATED,
+    "overconfident": Population(CALIBRATED.draw, lambda c: np.clip(1.08 - c, 0, 1)),
+    # as hard as it gets: each threshold is just not good enough, so each certificate is wrong
+    "never good enough": Population(CALIBRATED.draw, lambda c: np.full_like(c, MAX_ERROR + 1e-6)),
+    # the surest replies are the worst, so that confidence misleads
+    "misleading": Population(CALIBRATED.draw, lambda c: np.where(c > 0.95, 0.3, 0.1)),
+}
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_certificates_are_wrong_no_more_often_than_stated(name: str) -> None:
+    """Over 2,000 draws of 150 labels, at most 10 % of the certificates promise too much."""
+    population = POPULATIONS[name]
+    risks, rng = population.risks(), np.random.default_rng(1)
+    thresholds = [
+        certify(population.labelled(rng, 150), MAX_ERROR, CONFIDENCE).threshold
+        for _ in range(DRAWS)
+    ]
+    wrong = sum(each is not None and risks[each][1] > MAX_ERROR for each in thresholds)
+    assert wrong / DRAWS <= 1 - CONFIDENCE + NOISE
+    if name == "never good enough":
+        assert wrong / DRAWS > 0.02  # the test can fail: certificates are given, and all are wrong
+
+
+def clustered(rng: np.random.Generator, questions: int) -> list[Labelled]:
+    """Eight replies to each question, all right or all wrong; 10.5 % of the questions wrong."""
+    wrong, confidences = rng.random(questions) < 0.105, rng.beta(5, 1, questions)
+    return [
+        Labelled(str(question), float(confidences[question]), not wrong[question], str(n))
+        for question in range(questions)
+        for n in range(8)
+    ]
+
+
+def test_replies_to_one_question_are_one_piece_of_evidence() -> None:
+    """Over 2,000 draws of clustered questions the promise is kept; each reply alone breaks it."""
+    rng = np.random.default_rng(2)
+    draws = [clustered(rng, 30) for _ in range(DRAWS)]
+    honest = [certify(each, MAX_ERROR, CONFIDENCE).threshold for each in draws]
+    assert sum(each is not None for each in honest) / DRAWS <= 1 - CONFIDENCE + NOISE
+    naive = [
+        certify(
+            [Labelled(f"{r.question}/{r.id}", r.confidence, r.is_correct) for r in each],
+            MAX_ERROR,
+            CONFIDENCE,
+        ).threshold
+        for each in draws[:100]
+    ]
+    assert sum(each is not None for each in naive) / len(naive) > 0.2
+
+
+def test_certificates_accept_nearly_what_could_be_accepted() -> None:
+    """With 2,000 labels the mean coverage is at least 80 % of the best valid threshold's."""
+    risks, rng = CALIBRATED.risks(), np.random.default_rng(3)
+    best = max(coverage for coverage, error in risks.values() if error <= MAX_ERROR)
+    thresholds = [
+        certify(CALIBRATED.labelled(rng, 2_000), MAX_ERROR, CONFIDENCE).threshold
+        for _ in range(150)
+    ]
+    coverages = [0.0 if each is None else risks[each][0] for each in thresholds]
+    assert np.mean(coverages) >= 0.8 * best
+
+
+def test_a_study_certifies_on_half_and_looks_at_the_other_half() -> None:
+    """Errors and coverage of the other halves are as promised, on replies with clusters too."""
+    rng = np.random.default_rng(4)
+    labelled = [
+        Labelled(row.question, row.confidence, row.is_correct, f"{row.question}/{n}")
+        for row in CALIBRATED.labelled(rng, 1_500)
+        for n in range(1 + int(row.question) % 3)
+    ]
+    found = study(labelled, MAX_ERROR, CONFIDENCE, splits=40)
+    assert (found.splits, found.questions) == (40, 1_500)
+    assert found.certified > 0.8
+    assert found.mean_error is not None
+    assert found.mean_error < MAX_ERROR
+    assert found.median_coverage is not None
+    assert 0.5 * found.best_coverage < found.median_coverage < 1.1 * found.best_coverage
+    assert found == study(labelled, MAX_ERROR, CONFIDENCE, splits=40)
+    nothing = study(labelled[:20], 0.001, splits=3)
+    assert (nothing.certified, nothing.mean_error, nothing.median_coverage) == (0.0, None, None)

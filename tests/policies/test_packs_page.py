@@ -1,0 +1,63 @@
+"""policies/packs.md says of each pack what `pinocchio replay` says on the demo and on the calls."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import policies
+from policies import load_policy, pack_names, replay
+from proxy.commands.labelled_rows import ScoredRow, load_scored
+
+ROOT = Path(__file__).parents[2]
+PAGE = (Path(policies.__file__).parent / "packs.md").read_text(encoding="utf-8")
+MAKERS = {
+    "the demo": ("scripts/demo_rows.py", True),
+    "calls of an agent": ("examples/agents/labelled_calls.py", False),
+}
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ScoredRow]]:
+    """The rows of both, as the page's commands make them."""
+    found = {}
+    for name, (script, takes_file) in MAKERS.items():
+        path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+        command = [sys.executable, script, *([str(path)] if takes_file else [])]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60)
+        if not takes_file:
+            path.write_bytes(done.stdout)
+        found[name], bad = load_scored([path], "embedded", "cpu")
+        assert bad == []
+    return found
+
+
+def table(title: str) -> dict[str, list[str]]:
+    """The cells of a table of the page, by the pack that its line begins with."""
+    part = PAGE[PAGE.index(f"## On {title}") :].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("| `")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {cells[0].strip("`"): cells[1:] for cells in rows}
+
+
+@pytest.mark.parametrize("title", [*MAKERS, "test rows"])
+def test_every_pack_has_its_line(title: str) -> None:
+    """None is left out where it has something to decide."""
+    expected = {"observe", "helpdesk", "agent-tools"} if "calls" in title else set(pack_names())
+    assert set(table(title)) == expected
+
+
+@pytest.mark.parametrize("title", list(MAKERS))
+def test_the_figures_are_what_replay_says(title: str, scored: dict[str, list[ScoredRow]]) -> None:
+    """How many replies are delivered and how many of those are wrong; the rest is what happens."""
+    rows = [row.exchange() for row in scored[title]]
+    for pack, (delivered, wrong, rest, _) in table(title).items():
+        outcome = replay(load_policy(pack), rows).after
+        kept = sum(outcome.actions.get(each, 0) for each in ("deliver", "annotate"))
+        held = len(rows) - kept
+        assert (int(delivered), int(wrong)) == pytest.approx((kept, outcome.errors.wrong), abs=2)
+        assert sum(map(int, re.findall(r"[0-9]+", rest))) == pytest.approx(held, abs=2)

@@ -1,0 +1,51 @@
+"""Counts are written as people say them: one thing, two things."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from policies import counted
+from proxy.desk.console.pages import _templates
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "told"),
+    [
+        (0, ("label",), "0 labels"),
+        (1, ("label",), "1 label"),
+        (2, ("reply", "replies"), "2 replies"),
+        (1, ("reply lacks", "replies lack"), "1 reply lacks"),
+        (1_204, ("exchange",), "1,204 exchanges"),
+    ],
+)
+def test_a_count_agrees_with_its_noun(count: int, words: tuple[str, ...], told: str) -> None:
+    """Thousands are set apart."""
+    assert counted(count, *words) == told
+
+
+def test_pages_count_alike() -> None:
+    """The console's filter is the same function."""
+    filters = _templates().filters
+    assert filters["counted"](1.2, "label") == "1 label"
+    assert filters["counted"](3, "reply", "replies") == "3 replies"
+
+
+NOUNS = "verdicts|labels|replies|rows|entries|exchanges|fixtures|conversations|questions"
+
+
+def test_no_command_writes_a_bare_plural() -> None:
+    """A number that may be 1 goes through `counted` in what commands and the console print."""
+    bare = re.compile(rf'f"[^"]*\{{[\w.]+(:,)?\}} ({NOUNS})\b')
+    allowed = re.compile(r"of \{|LEAST_|_of_")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in (*ROOT.glob("proxy/*commands.py"), *ROOT.glob("proxy/learning/*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if bare.search(line) and not allowed.search(line)
+    ]
+    assert found == []

@@ -1,0 +1,115 @@
+"""The JSON Schema of policies says what the reader says, as far as a schema can."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from policies import InvalidDocumentError, json_schema, load_document, load_policy
+from policies.conditions.conditions import CONDITIONS
+from policies.deciding.actions import HOLD_OPTIONS, SEVERITY
+from policies.deciding.policy import KEYS, pack_names
+from policies.deciding.rules import RULE_KEYS
+from policies.trying.schema import _HOLD, _OPTIONS, _POLICY, _RULE, _WHEN
+from tests.builders.policy_strategies import Values, documents, parsed
+
+SCHEMA = json_schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_one() -> None:
+    """It is valid itself, survives JSON, and knows the keys that the reader knows."""
+    Draft202012Validator.check_schema(SCHEMA)
+    assert json.loads(json.dumps(SCHEMA)) == SCHEMA
+    for mine, its in (
+        (_POLICY, KEYS),
+        (_RULE, RULE_KEYS),
+        (_WHEN, CONDITIONS),
+        (_OPTIONS, SEVERITY),
+        (_HOLD, HOLD_OPTIONS),
+    ):
+        assert set(mine) == set(its)
+
+
+@given(documents())
+def test_what_the_reader_accepts_is_valid(document: Values) -> None:
+    """Every policy that can be drawn is read, and valid."""
+    parsed(document)
+    VALIDATOR.validate(document)
+
+
+@pytest.mark.parametrize("name", pack_names())
+def test_the_packs_are_valid(name: str) -> None:
+    """What ships passes an editor's check."""
+    VALIDATOR.validate(load_document(load_policy(name).source).value)
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value within a value."""
+    found = [place] if place else []
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return found + [each for key, inner in items for each in places(inner, (*place, key))]
+
+
+@pytest.mark.parametrize("key", ["rules", "costs"])
+def test_a_key_with_nothing_in_it_is_valid(key: str) -> None:
+    """As where every line under it is commented out: the reader takes it for empty."""
+    document = {"version": 1, "name": "p", "default": "hold", key: None}
+    parsed(document)
+    VALIDATOR.validate(document)
+
+
+@given(st.data())
+def test_what_the_schema_refuses_the_reader_refuses(data: st.DataObject) -> None:
+    """With any one value of a policy replaced by something else, a red mark is never wrong."""
+    document = deepcopy(data.draw(documents(rules_at_most=2)))
+    *way, last = data.draw(st.sampled_from(places(document)))
+    parent = document
+    for key in way:
+        parent = parent[key]
+    parent[last] = data.draw(
+        st.sampled_from([None, True, 0, 1, -3, 0.5, 7.5, "", " ", "x", "deliver", [], {}, ["a"]])
+    )
+    if VALIDATOR.is_valid(document):
+        return
+    with pytest.raises(InvalidDocumentError):
+        parsed(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"version": 1, "name": "p"},
+        {"version": 1, "name": "p", "default": "hodl"},
+        {"version": 1, "name": "p", "default": {"hold": {"que": "x"}}},
+        {"version": 1, "name": "p", "default": "hold", "rules": [{"name": "r"}]},
+        {"version": 1, "name": "p", "default": "hold", "mod": "shadow"},
+        {
+            "version": 1,
+            "name": "p",
+            "default": "hold",
+            "rules": [{"name": "r", "when": {"confidence": {"below": 70}}, "then": "hold"}],
+        },
+        {
+            "version": 1,
+            "name": "p",
+            "default": "hold",
+            "rules": [{"name": "r", "when": {"tools": [{"arguments": {"a": 1}}]}, "then": "hold"}],
+        },
+    ],
+)
+def test_common_mistakes_are_marked(document: Values) -> None:
+    """Missing, misspelt and impossible values are marked in an editor."""
+    assert not VALIDATOR.is_valid(document)

@@ -1,0 +1,151 @@
+"""What an agent hears of a review: id, note and when to ask again, in the error object itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from openai import APIError, UnprocessableEntityError
+
+from tests.conftest import StartProxy
+from tests.proxy.actions.test_actions import WEATHER, held_rows, policy
+from tests.running import messages_client
+from tests.running.desk_client import DESK, decide
+from tests.running.live_proxy import ROOT, LiveProxy, error_of, question, until
+from tests.servers.messages_upstream import MessagesUpstream
+
+NOTE = "wrong recipient"
+HOLD = policy("{hold: {expires: 1h}}").replace("desk", "rejections")
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD, **DESK)
+
+
+def asked(text: str, **fields: Any) -> dict[str, Any]:
+    return question(f"{text} p=0.1", "tools", tools=[WEATHER], **fields)
+
+
+def error_in_stream(proxy: LiveProxy, body: dict[str, Any]) -> dict[str, Any]:
+    """The error that a stream ends with once its status is out, as the official client gives it."""
+    with pytest.raises(APIError) as caught:
+        for _ in proxy.openai.chat.completions.create(**body):
+            pass
+    assert isinstance(caught.value.body, dict)
+    return caught.value.body
+
+
+def test_a_held_call_says_when_to_ask_again(proxy: LiveProxy) -> None:
+    """`retry-after` and the review's id, in headers and in the object; clients do not retry."""
+    response = proxy.http.post("/v1/chat/completions", json=asked("again"))
+    error = error_of(response)
+    assert error["review_id"] == response.headers["x-pinocchio-review-id"]
+    assert response.headers["retry-after"] == str(error["retry_after_s"])
+    assert response.headers["x-should-retry"] == "false"
+
+
+def test_where_asking_again_would_cost_nothing_says_so(start_proxy: StartProxy) -> None:
+    """A held text is bound to no request: asked again, the model would be paid anew."""
+    text = HOLD.replace("{hold: {", "{hold: {reply: error, ")
+    proxy = start_proxy(policy=text)
+    response = proxy.ask("text p=0.1")
+    assert error_of(response)["code"] == "held_for_review"
+    assert "retry-after" not in response.headers
+    assert set(response.json()["error"]) == {"message", "type", "param", "code", "review_id"}
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_rejection_reaches_the_agent_with_its_note(proxy: LiveProxy, is_stream: bool) -> None:
+    """The same request gets the reviewer's words and how to go on, and no time to ask again."""
+    body = asked(f"note {is_stream}", stream=is_stream)
+    with pytest.raises(UnprocessableEntityError) as caught:
+        proxy.openai.chat.completions.create(**body)
+    id = caught.value.response.headers["x-pinocchio-review-id"]
+    assert decide(proxy, id, verdict="reject", note=NOTE).status_code == 200
+    with pytest.raises(UnprocessableEntityError) as caught:
+        proxy.openai.chat.completions.create(**body)
+    error: Any = caught.value.body
+    assert (error["code"], error["note"], error["review_id"]) == ("held_reply_rejected", NOTE, id)
+    assert NOTE in error["message"]
+    assert "Do not send the same request again" in error["message"]
+    assert "retry-after" not in caught.value.response.headers
+    gone = proxy.http.get(f"/v1/chat/completions/{id}")
+    assert (gone.status_code, error_of(gone)["note"]) == (404, NOTE)
+
+
+def test_a_stream_that_has_begun_tells_it_in_its_last_event(start_proxy: StartProxy) -> None:
+    """Text went out live, so the error has no status and no header, but an id, and later a note."""
+    tools = (
+        "{name: unsure, when: {tools: any, confidence: {below: 0.3}}, then: {hold: {expires: 1h}}}"
+    )
+    text = f"{{version: 1, name: live, rules: [{tools}], default: deliver}}"
+    proxy = start_proxy(policy=text, **DESK)
+    body = asked("live", stream=True)
+    first = error_in_stream(proxy, body)
+    assert (first["code"], first["retry_after_s"] > 0) == ("held_for_review", True)
+    assert first["review_id"].startswith("chatcmpl-held-")
+    decide(proxy, first["review_id"], verdict="reject", note=NOTE)
+    again = error_in_stream(proxy, body)
+    assert (again["code"], again["note"]) == ("held_reply_rejected", NOTE)
+
+
+def test_who_waits_hears_the_note_too(start_proxy: StartProxy) -> None:
+    """With `reply: wait` the rejection comes while the connection is open."""
+    text = policy("{hold: {reply: wait, wait: 20s}}").replace("desk", "waiting")
+    proxy = start_proxy(policy=text, **DESK)
+
+    def reject() -> None:
+        until(lambda: held_rows(proxy))
+        decide(proxy, held_rows(proxy)[0]["id"], verdict="reject", note=NOTE)
+
+    thread = threading.Thread(target=reject)
+    thread.start()
+    response = proxy.ask("text p=0.1")
+    thread.join()
+    assert (response.status_code, error_of(response)["note"]) == (422, NOTE)
+
+
+def test_anthropics_envelope_has_it_as_well(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """On `/v1/messages` the same members stand in Anthropic's error object."""
+    with MessagesUpstream() as upstream:
+        proxy = LiveProxy(
+            upstream.base_url,
+            tmp_path_factory.mktemp("messages"),
+            policy=HOLD,
+            upstream={"speaks": "anthropic", "api_key": ""},
+            **DESK,
+        )
+        try:
+            body = messages_client.asked("p=0.1", "tools", tools=messages_client.TOOLS)
+            held = json.loads(messages_client.ask(proxy, body).body)["error"]
+            decide(proxy, held["review_id"], verdict="reject", note=NOTE)
+            error = json.loads(messages_client.ask(proxy, body).body)["error"]
+            assert error["details"] == {"error_code": "held_reply_rejected"}
+            assert (error["note"], error["review_id"]) == (NOTE, held["review_id"])
+        finally:
+            proxy.stop()
+
+
+def test_the_page_for_agents_shows_a_function_that_works(proxy: LiveProxy) -> None:
+    """The code of docs/agents.md waits for a reviewer, and tells the model what the note says."""
+    text = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    body = asked("page")
+    messages = body.pop("messages")
+
+    def review(wait_s: float) -> None:
+        """Rejects while the agent sleeps."""
+        [waiting] = [row["id"] for row in held_rows(proxy) if row["question"] == "page p=0.1"]
+        assert decide(proxy, waiting, verdict="reject", note=NOTE).status_code == 200
+
+    names["time"] = SimpleNamespace(sleep=review)
+    message = names["next_message"](proxy.openai, messages, **body)
+    assert message.tool_calls  # the step after that, of which the calibrator is surer
+    assert NOTE in messages[-1]["content"]

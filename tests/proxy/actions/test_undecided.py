@@ -1,0 +1,130 @@
+"""Nothing of an answer that a policy holds comes through, in whatever form upstream sends it.
+
+Two policies, one that holds everything and one that holds calls; four surfaces; asked for whole and
+as a stream. Each test counts what it tried and what came through: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import httpx
+import pytest
+
+from tests.builders.undecided_replies import CALL_STREAMS, Case, calling, streams, whole
+from tests.running.live_proxy import LiveProxy
+from tests.servers.undecided import (
+    ANSWERS,
+    HOLD_ALL,
+    HOLD_CALLS,
+    PATHS,
+    SECRET,
+    AnyUpstream,
+    asking,
+    holding,
+    passed,
+)
+
+CALLING = ("chat", "responses", "messages")
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[AnyUpstream]:
+    with AnyUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def holds_all(
+    upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveProxy]:
+    with holding(upstream, tmp_path_factory, HOLD_ALL) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def holds_calls(
+    upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveProxy]:
+    with holding(upstream, tmp_path_factory, HOLD_CALLS) as proxy:
+        yield proxy
+
+
+def received(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
+    """All that a client gets, its header fields too; what came before a connection broke off."""
+    body, parts = asking(surface, stream=is_stream), []
+    headers = {"content-type": "application/json"}
+    with proxy.http.stream("POST", PATHS[surface], content=body, headers=headers) as response:
+        parts.append(repr(response.headers.raw).encode())
+        try:
+            parts += response.iter_raw()
+        except httpx.RemoteProtocolError:
+            parts.append(b"")
+    return b"".join(parts)
+
+
+def through(
+    proxy: LiveProxy, upstream: AnyUpstream, surface: str, cases: Iterable[Case]
+) -> tuple[int, list[str]]:
+    """How many were tried, and which came through."""
+    tried, found = 0, []
+    for name, upstream.answer in cases:
+        secret = [step for step in upstream.answer.steps if isinstance(step, bytes)]
+        is_encoded = not passed(b"".join(secret))
+        for is_stream in (False, True):
+            got = received(proxy, surface, is_stream=is_stream)
+            tried += 1
+            if passed(got) or (is_encoded and b"".join(secret) in got):
+                found.append(f"{name}, asked for {'a stream' if is_stream else 'JSON'}")
+    print(f"{surface}: {tried} tried, {len(found)} came through: {found[:20]}")
+    return tried, found
+
+
+@pytest.mark.parametrize("surface", PATHS)
+def test_no_text_passes_a_policy_that_holds_all(
+    holds_all: LiveProxy, upstream: AnyUpstream, surface: str
+) -> None:
+    """Texts in all forms, whole and streamed, are held or refused."""
+    cases = [*whole(surface, ANSWERS[surface]), *streams(surface, calls=False)]
+    tried, found = through(holds_all, upstream, surface, cases)
+    assert found == []
+    assert tried > 200
+
+
+@pytest.mark.parametrize("surface", CALLING)
+@pytest.mark.parametrize("policy", ["holds_all", "holds_calls"])
+def test_no_call_passes(
+    request: pytest.FixtureRequest, upstream: AnyUpstream, surface: str, policy: str
+) -> None:
+    """Calls in all forms and of all types, whole and streamed, are held or refused."""
+    proxy = request.getfixturevalue(policy)
+    listed = calling(surface)
+    cases = [case for name, answer in listed[:1] for case in whole(surface, answer)]
+    cases += [
+        (f"{name} {form}", reply)
+        for name, answer in listed[1:]
+        for form, reply in first(surface, answer)
+    ]
+    cases += [*streams(surface, calls=True), *CALL_STREAMS[surface]()]
+    tried, found = through(proxy, upstream, surface, cases)
+    assert found == []
+    assert tried > 200
+
+
+def first(surface: str, answer: dict[str, object]) -> list[Case]:
+    """The plainest forms of a whole answer."""
+    return [*whole(surface, answer)][:2]
+
+
+@pytest.mark.parametrize("surface", PATHS)
+def test_plain_answers_are_delivered(
+    holds_calls: LiveProxy, upstream: AnyUpstream, surface: str
+) -> None:
+    """Where nothing calls a tool, a policy that holds calls delivers: it is no wall."""
+    cases = [
+        next(iter(whole(surface, ANSWERS[surface]))),
+        next(iter(streams(surface, calls=False))),
+    ]
+    for _, upstream.answer in cases:
+        for is_stream in (False, True):
+            assert SECRET.encode() in received(holds_calls, surface, is_stream=is_stream)

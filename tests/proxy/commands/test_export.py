@@ -1,0 +1,211 @@
+"""What `pinocchio export` writes is what a proxy kept, in rows that every other command reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import calibrator
+from proxy.commands.export import cli
+from proxy.commands.policies import cli as on_policies
+from proxy.commands.recalibrate import cli as recalibrating
+from proxy.store.verdicts.verdicts import Findings
+from tests.conftest import StartProxy
+from tests.proxy.actions.test_actions import WEATHER
+from tests.proxy.store.test_retention import Retention
+from tests.running.databases import execute
+from tests.running.live_proxy import LiveProxy, until
+
+POLICY = """
+version: 1
+name: desk
+rules: [{name: unsure, when: {confidence: {below: 0.3}}, then: hold}]
+default: deliver
+"""
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def proxy(start_proxy: StartProxy, store_url: str) -> LiveProxy:
+    """A proxy that holds what is unsure, and draws everything else to be audited."""
+    return start_proxy(policy=POLICY, store=store_url, audit={"share": 1.0})
+
+
+@pytest.fixture
+def run(tmp_path: Path, store_url: str) -> Run:
+    """`pinocchio export ..` on the test's store."""
+    (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--config", str(tmp_path / "proxy.yaml")])
+
+    return run
+
+
+def rows_in(done: Result) -> list[dict[str, Any]]:
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def recorded(url: str, count: int) -> None:
+    """Waits until so many exchanges and replies are written."""
+    until(lambda: execute(url, "SELECT count(*) FROM exchanges") == [(count,)])
+    until(lambda: execute(url, "SELECT count(*) FROM held_replies") >= [(count - 1,)])
+
+
+def test_a_row_has_the_words_and_what_is_known_of_them(
+    proxy: LiveProxy, store_url: str, run: Run
+) -> None:
+    """The question and the message that were scored, how sure, why it is there, who said what."""
+    held = proxy.ask("why? p=0.1", headers={"x-pinocchio-domain": "math"})
+    proxy.ask("and this? p=0.9")
+    proxy.ask("x", "status-429")
+    recorded(store_url, 3)
+    findings = Findings(store_url)
+    request_id = held.headers["x-pinocchio-request-id"]
+    findings.give_verdict(request_id, True, "ada", "at first sight")
+    findings.give_verdict(request_id, False, "bob")
+    findings.close()
+    first, second = rows_in(run())
+    assert first["id"] == held.json()["id"]
+    assert (first["question"], first["response"]["content"]) == ("why? p=0.1", "why? p=0.1")
+    assert (first["correct"], first["confidence"], first["calibrator"]) == (0, 0.1, "words@1")
+    assert (first["kind"], first["state"], first["domain"]) == ("hold", "open", "math")
+    assert [(each["reviewer"], each["correct"]) for each in first["reviewers"]] == [
+        ("ada", 1),
+        ("bob", 0),
+    ]
+    assert (second["kind"], second["share"], second["action"]) == ("audit", 1.0, "deliver")
+    assert "correct" not in second
+    assert rows_in(run("--labelled")) == [first]
+    assert rows_in(run("--since", "10m")) == [first, second]
+    facts = rows_in(run("--facts"))[2:]
+    assert [(each["status"], "response" in each) for each in facts] == [(429, False)]
+
+
+@pytest.mark.parametrize("name", ["export.jsonl", "export.jsonl.gz"])
+def test_other_commands_read_what_is_written(
+    proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path, name: str
+) -> None:
+    """`evaluate`, `recalibrate` and `certify` take the file as it is; tool calls are in it."""
+    findings = Findings(store_url)
+    count = 80
+    for number in range(count):
+        sure = 0.2 + 0.75 * number / count
+        text, fields = f"{number} p={sure:.4f}", {}
+        if number % 20 == 19:
+            text, fields = f"{number} p={sure:.4f}", {"model": "tools", "tools": [WEATHER]}
+        told = proxy.ask(text, **fields)
+        findings.give_verdict(told.headers["x-pinocchio-request-id"], number > 30, "ada")
+    findings.close()
+    recorded(store_url, count)
+    path = tmp_path / name
+    done = run("--labelled", "-o", str(path))
+    assert (done.exit_code, f"{count} rows" in done.stderr) == (0, True), done.output
+    with gzip.open(path, "rt") if name.endswith("gz") else path.open() as lines:
+        rows = [json.loads(line) for line in lines]
+    assert sum("tool_calls" in row["response"] for row in rows) == 4
+    app = typer.Typer()
+    app.add_typer(calibrator.cli)
+    app.add_typer(on_policies)
+    app.add_typer(recalibrating)
+    for arguments in (
+        ["evaluate", str(path), "--json"],
+        ["recalibrate", str(path), "-o", str(tmp_path / "recalibration.json")],
+        ["certify", str(path), "--max-error", "0.3", "--confidence", "0.9", "--json"],
+    ):
+        finished = CliRunner().invoke(app, arguments)
+        assert finished.exit_code in (0, 3), finished.output
+        assert "bad" not in finished.output
+
+
+def test_text_that_retention_deleted_is_not_exported(
+    proxy: LiveProxy, store_url: str, run: Run
+) -> None:
+    """Without its words a reply is a matter of `--facts`."""
+    id = proxy.ask("p=0.1").json()["id"]
+    recorded(store_url, 1)
+    execute(
+        store_url,
+        "UPDATE held_replies SET state = 'released', decided_at = 1, expires_at = 2 WHERE id = :id",
+        id=id,
+    )
+    retention = Retention(store_url, keep_days=30, keep_content_days=7)
+    retention.forget()
+    retention.close()
+    assert rows_in(run()) == []
+    [facts] = rows_in(run("--facts"))
+    assert (facts["review_id"], "question" in facts) == (id, False)
+
+
+def test_a_store_is_read_in_pages(
+    proxy: LiveProxy, store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reply once, in the order of time, however many there are."""
+    monkeypatch.setattr("proxy.store.record.exported.PAGE", 2)
+    for number in range(7):
+        proxy.ask(f"{number} p=0.9")
+    proxy.ask("no completion", "status-500")
+    recorded(store_url, 8)
+    rows = rows_in(run("--facts"))
+    assert [row.get("question", "facts").split()[0] for row in rows] == [*"0123456", "facts"]
+
+
+def test_an_export_that_breaks_off_leaves_the_file_of_before(
+    proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is half written is not taken for an export."""
+    for number in range(2):
+        proxy.ask(f"{number} p=0.9")
+    recorded(store_url, 2)
+    output = tmp_path / "rows.jsonl"
+    output.write_text("of before")
+    rows = iter([{"id": "1"}])
+    monkeypatch.setattr("proxy.commands.export.row_of", lambda _: next(rows))
+    assert run("-o", str(output)).exit_code == 1
+    assert output.read_text() == "of before"
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+    monkeypatch.undo()
+    assert run("-o", str(output)).exit_code == 0
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_an_export_goes_into_a_pipe(
+    proxy: LiveProxy, run: Run, store_url: str, tmp_path: Path
+) -> None:
+    """What is no file is written to, and stays what it is."""
+    proxy.ask("p=0.9")
+    recorded(store_url, 1)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert run("-o", str(pipe)).exit_code == 0
+    reader.join(10)
+    assert len(read[0].splitlines()) == 1
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (["--since", "soon"], 2, "such as 90m, 12h or 30d"),
+        (["-o", "/nowhere/x.jsonl"], 2, "there is no folder /nowhere"),
+        (["-o", "there/"], 2, "there/ names a folder"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    run: Run, arguments: list[str], status: int, problem: str, proxy: LiveProxy
+) -> None:
+    """With the exit status of its kind."""
+    done = run(*arguments)
+    assert (done.exit_code, problem in done.stderr) == (status, True), done.output

@@ -1,0 +1,215 @@
+"""`pinocchio recalibrate --from-store`: verdicts mend the calibrator, or it says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
+from policies import Facts
+from proxy.config.sections import Config, ModelRoute
+from proxy.learning.labels import read_labels
+from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
+from proxy.policy_context.domains import Domains
+from proxy.store.verdicts.verdicts import Findings
+from proxy.upstreams.router import Router
+from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_truth
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
+    """2,000 replies in two weeks: the least sure held, of the others a tenth audited."""
+    traffic = Traffic(tmp_path_factory.mktemp("month"), seed=3)
+    traffic.pass_by(2_000, 14, audit_share=0.1, held=0.2)
+    traffic.label()
+    return traffic
+
+
+def learnt(traffic: Traffic, **options: object) -> Learnt:
+    findings = Findings(traffic.url)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
+    findings.close()
+    return learn_recalibration(labels, CALIBRATOR, **options)  # type: ignore[arg-type]  # of each test
+
+
+def learn(traffic: Traffic, **options: object) -> Recalibration:
+    return learnt(traffic, **options).recalibration
+
+
+def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
+    """200 audited verdicts halve the calibration error; a second run finds nothing better; one
+    command goes back."""
+    truth = usual_truth(np.random.default_rng(0), 20_000)
+    before = labelled.calibration_error(truth)
+    dry = labelled.told("recalibrate", "--from-store", "--dry-run")
+    assert dry["is_better"]
+    assert not dry["promoted"]
+    assert labelled.calibration_error(truth) == before
+    done = labelled.run("recalibrate", "--from-store")
+    assert done.returncode == 0, done.stderr
+    assert "promoted" in done.stdout
+    assert labelled.calibration_error(truth) < before / 2
+    again = learnt(labelled, current=resolve_recalibration(labelled.current))
+    assert not again.trial.is_better
+    listed = labelled.run("recalibrate", "--history")
+    assert f"none -> {dry['name']}" in listed.stdout
+    assert labelled.told("recalibrate", "--rollback") == {"before": dry["name"], "after": None}
+    assert labelled.calibration_error(truth) == before
+
+
+def test_held_and_audited_replies_count_by_how_many_there_were(labelled: Traffic) -> None:
+    """The estimate over all replies is near the truth; held and delivered ones differ."""
+    findings = Findings(labelled.url)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
+    findings.close()
+    assert labels.totals.delivered + labels.totals.held == 2_000
+    assert sum(labels.weights()) == pytest.approx(2_000)
+    everything = labels.estimate("all")
+    truth = usual_truth(np.random.default_rng(1), 50_000).mean()
+    assert everything.low < truth < everything.high
+    assert labels.estimate("held").high < labels.estimate("delivered").low
+    sure = labels.estimate("all", of="confidence").value
+    assert sure > everything.high  # overconfident
+
+
+def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path: Path) -> None:
+    """It is fitted on the calibrator's own scores, recorded or undone, never on top of another."""
+    plain = learn(labelled)
+    later = Traffic(tmp_path, seed=3)
+    RecalibrationVersions(later.current.parent).promote(
+        Recalibration("platt", Platt(0.3, 1.0), labels=9), {}
+    )
+    later.pass_by(2_000, 14, audit_share=0.1, held=0.2)
+    later.label()
+    mended = learn(later)
+    grid = overconfident(np.linspace(0.1, 0.95, 20))
+    first, second = (np.array([one.apply(float(p)) for p in grid]) for one in (plain, mended))
+    assert second == pytest.approx(first, abs=0.1)
+
+
+def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path) -> None:
+    """The shipped calibrator's version ends in `+platt@..`, which no deployment fitted."""
+    traffic = Traffic(tmp_path, seed=3, checkpoint="embedded")
+    assert "+platt@" in traffic.calibrator
+    traffic.pass_by(400, 7, audit_share=0.3)
+    traffic.label()
+    first = traffic.told("recalibrate", "--from-store")
+    assert first["promoted"]
+    traffic.pass_by(400, 7, audit_share=0.3)
+    traffic.label()
+    again = traffic.told("recalibrate", "--from-store", "--dry-run")
+    assert again["labels"] > first["labels"] + 50
+    assert again["unknown"] == 0
+
+
+def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
+    """A calibrator that is right stays as it is; exit status 3."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(200, 7, audit_share=0.6, says=lambda truth: truth)
+    traffic.label()
+    done = traffic.run("recalibrate", "--from-store")
+    assert done.returncode == 3, done.stderr
+    assert "what counted before still counts" in done.stdout
+    assert not traffic.current.exists()
+
+
+@pytest.mark.parametrize(
+    ("audited", "held", "options", "sentence"),
+    [
+        (0.0, 0.0, {}, "0 labelled replies are too few .* 50 more"),
+        (0.05, 0.0, {}, "too few for a recalibration: 50 are the least"),
+        (0.0, 0.9, {}, "labels are of held replies"),
+        (0.3, 0.0, {"is_held_only": True}, "0 labelled replies are too few"),
+    ],
+)
+def test_labels_that_do_not_allow_it_are_refused(
+    audited: float, held: float, options: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    """The sentence says how many are missing, or that held replies say nothing about others."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(400, 7, audit_share=audited, held=held)
+    traffic.label()
+    with pytest.raises(NotLearntError, match=sentence):
+        learn(traffic, **options)
+
+
+def test_held_replies_alone_are_enough_where_that_is_said(tmp_path: Path) -> None:
+    """`--held-only` is a statement about what the recalibration is for."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(400, 7, held=0.9)
+    traffic.label()
+    assert learn(traffic, is_held_only=True).labels >= 50
+
+
+def test_labels_of_one_kind_are_refused(tmp_path: Path) -> None:
+    """Where everything was right there is nothing to fit."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(200, 7, audit_share=0.5, truth=lambda _, count: np.ones(count))
+    traffic.label()
+    with pytest.raises(NotLearntError, match="are correct: a recalibration needs both kinds"):
+        learn(traffic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["recalibrate", "--from-store", "--rollback"], "say what to learn from"),
+        (["recalibrate", "--rollback"], "nothing to take back"),
+        (["recalibrate", "--from-store"], "there is no record"),
+        (["recalibrate", "--from-store", "-o", "/nowhere/r.json"], "there is no folder /nowhere"),
+        (["recalibrate", "--from-store", "-o", "there/"], "there/ names a folder"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    """One sentence and an exit status; nothing is written."""
+    done = Traffic(tmp_path).run(*arguments)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["proxy.yaml"]
+
+
+def test_without_a_folder_of_versions_nothing_is_promoted(tmp_path: Path) -> None:
+    """The sentence has the line that proxy.yaml lacks."""
+    traffic = Traffic(tmp_path)
+    traffic.config.write_text(f'calibrator: {{checkpoint: "{CALIBRATOR}"}}\n')
+    done = traffic.run("recalibrate", "--from-store")
+    assert done.returncode == 2
+    assert "calibrator: {recalibration: recalibrations/current}" in done.stderr
+
+
+def test_a_curve_by_domain_needs_somebody_who_says_the_domain(labelled: Traffic) -> None:
+    """Else it would be fitted on what clients said, for replies that never get it."""
+    done = labelled.run("recalibrate", "--from-store", "--by", "domain", "--dry-run")
+    assert done.returncode == 2
+    assert "nothing says which domain a reply has" in done.stderr
+
+
+def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic) -> None:
+    """What a client said then counts for nothing, unless clients are trusted now."""
+    findings = Findings(labelled.url)
+    labels = read_labels(findings.engine, 0.0, CALIBRATOR)
+    findings.close()
+    told = replace(
+        labels,
+        replies=[
+            replace(each, team="b" if at % 2 else None, facts=Facts(0.5, "m", domain="told"))
+            for at, each in enumerate(labels.replies)
+        ],
+    )
+
+    def domains(**more: object) -> list[str | None]:
+        config = Config.model_validate({"teams": {"b": {"domain": "law"}}, **more})
+        found = told.in_domains(Domains(config, Router(config)))
+        return [each.domain for each in found.replies][:2]
+
+    assert domains() == [None, "law"]
+    assert domains(calibrator={"client_domains": True}) == ["told", "law"]
+    everything = ModelRoute(match="*", upstream="demo", domain="all")
+    assert domains(models=(everything,)) == ["all", "law"]

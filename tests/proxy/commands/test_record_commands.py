@@ -1,0 +1,434 @@
+"""`explain`, `replay --since`, `promote` and `reviews verdict` on what a proxy recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from policies import Certificate, Labelled, Scope, certify
+from proxy.commands.policies import cli as on_policies
+from proxy.commands.record import cli as on_records
+from proxy.commands.serve_and_reviews import cli as serving
+from proxy.commands.serve_and_reviews import user
+from proxy.store.verdicts.labels import all_verdicts
+from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.running.live_proxy import LiveProxy, ProxyProcess, until
+from tests.servers.faulty_upstream import FaultyUpstream
+
+DESK = """
+version: 1
+name: desk
+rules:
+  - {name: strict, when: {confidence: {below: 0.6}}, then: block, shadow: true}  # next month
+  - {name: unsure, when: {confidence: {below: 0.3}}, then: clarify}
+default: deliver
+"""
+Ask = Callable[..., str]
+
+
+@pytest.fixture
+def proxy(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[LiveProxy]:
+    """A proxy with a policy and a configuration in the test's folder."""
+    (tmp_path / "desk.yaml").write_text(DESK)
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: desk.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture
+def ask(proxy: LiveProxy) -> Ask:
+    """Asks, and gives the request's id once it is recorded."""
+
+    def ask(text: str, model: str = "ok", **fields: Any) -> str:
+        id = proxy.ask(text, model, **fields).headers["x-pinocchio-request-id"]
+        proxy.recorded(id, "facts")
+        return id
+
+    return ask
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Result]:
+    """Runs a command with the test's configuration."""
+
+    def run(*arguments: object, answer: str = "") -> Result:
+        app = {"reviews": serving, "replay": on_policies, "check": serving}
+        cli = app.get(str(arguments[0]), on_records)
+        told = [*map(str, arguments), "--config", str(tmp_path / "proxy.yaml")]
+        return CliRunner().invoke(cli, told, input=answer)
+
+    return run
+
+
+Run = Callable[..., Result]
+
+# --- explain ------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_explained_rule_by_rule(ask: Ask, run: Run) -> None:
+    """What was decided then, what each rule says today, and whether that is the same."""
+    id = ask("p=0.2")
+    done = run("explain", id)
+    assert done.exit_code == 0, done.output
+    first, sure, then, shadow, now, *rules, last = done.stdout.splitlines()
+    assert re.fullmatch(f"{id} at [-0-9]+ [:0-9]+ UTC: model ok, status 200", first)
+    assert sure == "confidence 0.2000 (scored) by words@1"
+    assert re.fullmatch(r"then  desk/unsure@\w+: clarify", then)
+    assert shadow == "      rule strict in shadow would block"
+    assert re.fullmatch(r"now  desk/unsure@\w+: clarify", now)
+    assert rules == [
+        "shadow  strict: would block; confidence 0.2000 is below 0.6",
+        "   yes  unsure: clarify; confidence 0.2000 is below 0.3",
+    ]
+    assert last == "the same decision"
+
+
+def test_a_changed_policy_is_told_apart(ask: Ask, run: Run, tmp_path: Path) -> None:
+    """The record and today's policy need not agree; another policy can be asked too."""
+    id = ask("p=0.2")
+    (tmp_path / "desk.yaml").write_text(DESK.replace("0.3", "0.1"))
+    done = run("explain", id)
+    assert done.stdout.splitlines()[-1] == "another decision than then"
+    assert "no  unsure: confidence 0.2000 is not below 0.1" in done.stdout
+    found = json.loads(run("explain", id, "--json", "--policy", "healthcare").stdout)
+    assert (found["then"]["action"], found["now"]["action"]) == ("clarify", "hold")
+    assert found["is_same"] is False
+    assert found["facts"][0]["confidence"] == 0.2
+    assert [rule["verdict"] for rule in found["rules"][0]][:2] == ["not matched", "not matched"]
+
+
+def test_facts_that_the_record_lacks_are_named(ask: Ask, run: Run, tmp_path: Path) -> None:
+    """The arguments of tool calls are text and not recorded; a rule that looks at them may err."""
+    id = ask("p=0.9", "tools", tools=[{"type": "function", "function": {"name": "pay"}}])
+    rule = "{name: pay, when: {tools: [{name: pay, arguments: {amount: {above: 9}}}]}, then: hold}"
+    text = f"version: 1\nname: desk\nrules: [{rule}]\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    done = run("explain", id)
+    assert "the record lacks what a rule looks at: arguments" in done.stdout
+    assert "yes  pay: hold" in done.stdout, "what nobody can read is not waved through"
+    told, last = done.stdout.splitlines()[-2:]
+    assert told == "what it would be depends on that: hold by rule 'pay' or deliver by default"
+    assert last == "whether the decision is the same cannot be told"
+    found = json.loads(run("explain", id, "--json").stdout)
+    assert (found["now"], found["is_same"], found["lacks"]) == (None, None, ["arguments"])
+
+
+def test_what_the_same_version_decided_stands_without_its_facts(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """A rule on arguments, which are not recorded, is not tried again: it would match anything."""
+    rule = "{name: pay, when: {tools: [{name: pay, arguments: {amount: {above: 9}}}]}, then: hold}"
+    text = f"version: 1\nname: desk\nrules: [{rule}]\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: desk.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    try:
+        fields: Any = {"tools": [{"type": "function", "function": {"name": "pay"}}]}
+        answer = proxy.ask("p=0.9", "tools", **fields)
+        id = answer.headers["x-pinocchio-request-id"]
+        proxy.recorded(id, "facts")
+    finally:
+        proxy.stop()
+    done = run("explain", id)
+    assert "now   the same version of the policy; its rules look at arguments" in done.stdout
+    assert done.stdout.splitlines()[-1] == "the same decision"
+    found = json.loads(run("explain", id, "--json").stdout)
+    assert found["now"] == found["then"]
+    assert (found["is_same"], found["lacks"]) == (True, ["arguments"])
+
+
+def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
+    """Each choice has its own way through the rules; the strictest decision counts."""
+    id = ask("p=0.2|p=0.9", n=2)
+    done = run("explain", id)
+    assert "now choice 0,  desk/unsure@" in done.stdout
+    assert "now choice 1,  desk/default@" in done.stdout
+    assert done.stdout.splitlines()[-1] == "the same decision"
+
+
+@pytest.mark.parametrize(
+    ("then", "ending"),
+    [
+        ("{escalate: {to: say p=0.9}}", "then  desk/default@"),
+        ("{escalate: {to: say p=0.1, otherwise: block}}", "then  desk/unsure@"),
+        ("{escalate: {to: status-500, otherwise: block}}", "then  desk/unsure@"),
+    ],
+)
+def test_an_escalation_is_explained_by_the_reply_that_led_to_it(
+    upstream: FaultyUpstream, tmp_path: Path, run: Run, then: str, ending: str
+) -> None:
+    """How it ended depends on another reply; that it was escalated is the same decision."""
+    (tmp_path / "desk.yaml").write_text(DESK.replace("then: clarify", f"then: {then}"))
+    config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+    (tmp_path / "proxy.yaml").write_text(config + "calibrator: {checkpoint: 'fake:0.5'}\n")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    id = proxy.ask("p=0.2").headers["x-pinocchio-request-id"]
+    proxy.recorded(id, "facts")
+    proxy.stop()
+    shown = run("explain", id).stdout
+    assert ending in shown
+    assert "now  desk/unsure@" in shown
+    assert shown.splitlines()[-1] == "the same decision"
+
+
+def test_a_withdrawn_certificate_is_not_relied_on(
+    ask: Ask, run: Run, tmp_path: Path, proxy: LiveProxy
+) -> None:
+    """Explained as the proxy would decide: without the grants that were withdrawn."""
+    id = ask("p=0.95")
+    rule = "{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}"
+    gate = f"version: 1\nname: gate\ncertificate: c.json\nrules: [{rule}]\ndefault: block\n"
+    (tmp_path / "gate.yaml").write_text(gate)
+    rows = [Labelled(str(n), 0.9, True) for n in range(50)]
+    grant = certify(rows, 0.1).grant("words@1", Scope())
+    (tmp_path / "c.json").write_text(Certificate((grant,)).to_json())
+    assert "yes  sure: deliver" in run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
+    findings.close()
+    shown = run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
+    assert "no certificate speaks about this reply" in shown
+
+
+def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) -> None:
+    """Errors of upstream have a record and no facts."""
+    id = ask("p=0.2", "status-429")
+    done = run("explain", id)
+    assert done.stdout.splitlines()[-1] == "no policy decided on it: upstream_status"
+    assert json.loads(run("explain", id, "--json").stdout)["now"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "problem"),
+    [
+        (["explain", "req_no"], 1, "there is no record of req_no"),
+        (["explain", "req_no", "--policy", "helpdsk"], 2, "did you mean 'helpdesk'?"),
+        (["reviews", "verdict", "req_no", "correct"], 1, "there is no record of req_no"),
+        (["reviews", "verdict", "req_no", "perhaps"], 2, "perhaps"),
+        (["replay", "--policies", "observe", "--since", "soon"], 2, "such as 90m, 12h or 30d"),
+        (["replay", "--policies", "observe"], 2, "--rows or --since"),
+        (["promote", "no.yaml"], 2, "the policy file no.yaml cannot be read: No such file"),
+        (["promote", "helpdesk"], 2, "helpdesk is a pack, and packs cannot be promoted: copy it"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    proxy: LiveProxy, run: Run, arguments: list[str], status: int, problem: str
+) -> None:
+    """With the exit status of its kind."""
+    done = run(*arguments)
+    assert (done.exit_code, problem in done.stderr) == (status, True), done.output
+    assert "Traceback" not in done.stderr
+
+
+def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
+    proxy: LiveProxy, ask: Ask, run: Run
+) -> None:
+    """By default it is the machine's user's; another reviewer's is kept beside it."""
+    id = ask("p=0.9")
+    said = [
+        run("reviews", "verdict", id, *arguments).stdout
+        for arguments in (["wrong"], ["correct"], ["wrong", "--as", "ann"])
+    ]
+    assert said == [
+        f"{id} is wrong, says {user()}\n",
+        f"{id} is correct, says {user()}, who said wrong before\n",
+        f"{id} is wrong, says ann\n",
+    ]
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    given = all_verdicts(findings.engine)
+    findings.close()
+    assert given == [(id, user(), True), (id, "ann", False)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "req_1"],
+        ["reviews", "list"],
+        ["reviews", "show", "chatcmpl-held-1"],
+        ["reviews", "approve", "chatcmpl-held-1"],
+        ["reviews", "reject", "chatcmpl-held-1"],
+        ["reviews", "verdict", "req_1", "wrong"],
+    ],
+)
+def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    """A store that is not there is told, not created: the folder may be the wrong one."""
+    (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/none.db\n")
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (8, "")
+    assert f"there is no record: {tmp_path}/none.db does not exist; go to" in done.stderr
+    assert not (tmp_path / "none.db").exists()
+
+
+# --- replay -------------------------------------------------------------------------------------
+
+
+def test_a_record_is_replayed_beside_the_configured_policy(
+    ask: Ask, run: Run, tmp_path: Path
+) -> None:
+    """What would change, and what verdicts say about the delivered replies."""
+    ids = [ask(f"p=0.{tenths}") for tenths in range(1, 10)]
+    ask("?", "status-500")
+    for id, label in ((ids[8], "correct"), (ids[4], "wrong"), (ids[0], "wrong")):
+        assert run("reviews", "verdict", id, label).exit_code == 0
+    done = run("replay", "--policies", "healthcare", "--since", "1h")
+    assert done.exit_code == 0, done.output
+    for line in (
+        "7 of 9 replies are treated differently",
+        "desk@",
+        "77.8% of 9 replies delivered",
+        "1 of 2 labelled are wrong",
+        "review queue nurse",
+    ):
+        assert line in done.stdout, done.stdout
+    same = run("replay", "--policies", tmp_path / "desk.yaml", "--since", "1h").stdout
+    assert "0 of 9 replies are treated differently" in same
+
+
+def test_a_replay_of_older_records_says_what_they_lack(
+    ask: Ask, run: Run, proxy: LiveProxy
+) -> None:
+    """Rows without facts count with what they have."""
+    ask("p=0.9")
+    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
+        connection.execute("UPDATE exchanges SET facts = NULL")
+    done = run("replay", "--policies", "healthcare", "--since", "1h", "--before", "observe")
+    assert "1 reply lacks 'tools', which a rule looks at" in done.stdout
+
+
+GATE = """
+version: 1
+name: gate
+rules:
+  - name: large
+    when: {tools: [{name: "pay*", arguments: {amount: {above: 9}}}]}
+    then: {hold: {queue: approvals}}
+default: deliver
+"""
+
+
+def test_a_replay_takes_no_missing_argument_for_a_match(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """The same version's decisions stand; what another one would say of a call is a range."""
+    (tmp_path / "gate.yaml").write_text(GATE)
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: gate.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "gate.yaml")
+    tools: Any = {"tools": [{"type": "function", "function": {"name": "pay"}}]}
+    try:
+        answers = [proxy.ask(text, "tools", **tools) for text in ("p=0.9", "p=0.8", "p=0.7")]
+        answers.append(proxy.ask("p=0.9"))
+        for each in answers:
+            proxy.recorded(each.headers["x-pinocchio-request-id"], "facts")
+    finally:
+        proxy.stop()
+    assert {each.headers["x-pinocchio-action"] for each in answers} == {"deliver"}
+    whole = "100.0% of 4 replies delivered"
+    same = run("replay", "--policies", tmp_path / "gate.yaml", "--since", "1h")
+    assert same.stdout.count(whole) == 2, same.output
+    assert "0 of 4 replies are treated differently" in same.stdout
+    assert "lack" not in same.stdout
+    (tmp_path / "other.yaml").write_text(GATE.replace("above: 9", "above: 99"))
+    other = run("replay", "--policies", tmp_path / "other.yaml", "--since", "1h").stdout
+    assert "between 25.0% and 100.0% of 4 replies delivered" in other
+    assert "3 of them cannot be told: the record lacks 'arguments'" in other
+    assert "review queue approvals: 0 to 3 (0.0% to 75.0%)" in other
+    assert "0 to 3 of 4 replies are treated differently" in other
+
+
+# --- promote ------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_path: Path) -> None:
+    """Agreement with what was done, verdicts, then one word in the file."""
+    ids = [ask(text) for text in ("p=0.2", "p=0.5", "p=0.55", "p=0.9")]
+    run("reviews", "verdict", ids[1], "wrong")
+    path = tmp_path / "desk.yaml"
+    shown = run("promote", path, "--rule", "strict", answer="n\n")
+    assert shown.exit_code == 1, "the answer was no"
+    assert "was not changed" in shown.stderr
+    head, first, *_ = shown.stdout.splitlines()
+    assert first == "  once live, rule 'strict' would block 3 of 4 (75.0%)"
+    assert head == "4 replies decided by this version of policy desk, last 30d"
+    for line in (
+        "2  would block, was deliver: differs",
+        "1  would block, was clarify: differs",
+        "0 of 3 agree with what was done",
+        "of those that differ, 1 has a verdict and 1 was wrong",
+        "promote strict?",
+    ):
+        assert line in shown.stdout, shown.stdout
+    assert path.read_text() == DESK, "the answer was no"
+    run("promote", path, "--rule", "strict", "--dry-run")
+    assert path.read_text() == DESK
+    done = run("promote", path, "--rule", "strict", "--yes")
+    assert "rule 'strict' is live" in done.stdout
+    assert path.read_text() == DESK.replace("shadow: true", "shadow: false")
+    again = run("promote", path, "--rule", "strict", "--yes")
+    assert (again.exit_code, "is not in shadow" in again.stderr) == (2, True)
+
+
+def test_a_policy_is_promoted_and_says_what_it_did_not_do(
+    upstream: FaultyUpstream, tmp_path: Path, run: Run
+) -> None:
+    """In shadow everything was delivered; enforced, a missing score is held from now on."""
+    text = DESK.replace("name: desk\n", "name: desk\nmode: shadow\n")
+    (tmp_path / "desk.yaml").write_text(text)
+    (tmp_path / "proxy.yaml").write_text(
+        f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    )
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    told = [proxy.ask(f"p={c}").headers["x-pinocchio-request-id"] for c in (0.2, 0.9, 0.95)]
+    until(lambda: proxy.recorded(told[-1], "facts"))
+    proxy.stop()
+    done = run("promote", tmp_path / "desk.yaml", "--yes")
+    for line in (
+        "2  would deliver, was deliver: agrees",
+        "1  would clarify, was deliver: differs",
+        "2 of 3 agree with what was done",
+        "without a score, a reply is then: hold",
+        "policy desk is live",
+    ):
+        assert line in done.stdout, done.stdout
+    assert "mode: enforce" in (tmp_path / "desk.yaml").read_text()
+
+
+# --- warnings -----------------------------------------------------------------------------------
+
+
+def test_check_prints_warnings_and_passes(run: Run, tmp_path: Path) -> None:
+    """A rule that another one shadows is named with it, by file and line; the status stays 0."""
+    rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"
+    text = f"version: 1\nname: desk\nrules: {rules}\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+    (tmp_path / "proxy.yaml").write_text(config + "calibrator: {checkpoint: 'fake:0.5'}\n")
+    done = run("check")
+    assert done.exit_code == 0, done.output
+    assert "all streams are buffered by rule 'a'" in done.stdout
+    assert f"warning: {tmp_path}/desk.yaml:4: rule 'b' can never match: rule 'a'" in done.stdout
+
+
+def test_serve_logs_the_warnings_once_it_is_ready(run: Run, tmp_path: Path) -> None:
+    """Whoever never runs `check` reads them in the log."""
+    rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"
+    text = f"version: 1\nname: desk\nrules: {rules}\ndefault: deliver\n"
+    (tmp_path / "desk.yaml").write_text(text)
+    config = f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config + "calibrator: {checkpoint: 'fake:0.5'}\n") as server:
+        until(lambda: server.lines("policy_warning"))
+        [line] = server.lines("policy_warning")
+    assert (line["policy"], line["level"]) == ("desk", "warning")
+    assert "rule 'b' can never match: rule 'a'" in line["warning"]

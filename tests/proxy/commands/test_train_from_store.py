@@ -1,0 +1,368 @@
+"""`pinocchio train --from-store`: verdicts fine-tune the calibrator in use, or it says why not
+(A09, G06)."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibrator.checkpoints.checkpoint import read_config
+from calibrator.errors import TrainingError
+from calibrator.loading import load_scorer
+from calibrator.rows.rows import parse_row
+from calibrator.scorer import Scorer
+from calibrator.tuning.fine_tuning import TunableCheckpoint
+from calibrator.tuning.last_layer import fit_tuned
+from calibrator.tuning.trial import TuningTrial
+from proxy.learning.recalibrating import NotLearntError
+from proxy.learning.tuning import Gathered, gather, learn_tuning
+from proxy.store.verdicts.verdicts import Findings
+from tests.builders.recorded_verdicts import label, record
+from tests.builders.tiny_checkpoint import save_tiny
+from tests.running.live_proxy import LiveProxy, run_cli, until
+
+RIGHT = {"fine-a": 0.9, "fine-b": 0.2}  # two models that training never saw, one bad at this
+
+
+def rows(count: int, seed: int, right: dict[str, float] = RIGHT) -> list[dict[str, Any]]:
+    """Questions of a deployment; which model answered says most of whether it is right."""
+    rng = random.Random(seed)
+    found = []
+    for n in range(count):
+        model = rng.choice(sorted(right))
+        a, b = rng.randint(100, 999), rng.randint(100, 999)
+        found.append(
+            {
+                "question": f"Order {seed}-{n}: what do {a} and {b} come to?",
+                "response": f"They come to {a + b + rng.choice([0, 1, 10])}.",
+                "model": model,
+                "correct": int(rng.random() < right[model]),
+            }
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Scorer:
+    return load_scorer("embedded")
+
+
+@pytest.fixture(scope="module")
+def start() -> TunableCheckpoint:
+    return TunableCheckpoint("embedded")
+
+
+class Deployment:
+    """A folder with a configuration and a store."""
+
+    def __init__(self, folder: Path, scorer: Scorer, calibrator: str = "embedded") -> None:
+        self.folder, self.scorer = folder, scorer
+        self.url = f"sqlite:///{folder}/store.db"
+        self.config = folder / "proxy.yaml"
+        self.config.write_text(f"calibrator: {{checkpoint: {calibrator}}}\nstore: {self.url}\n")
+
+    def live(self, made: list[dict[str, Any]], **options: Any) -> None:
+        label(self.url, record(self.url, made, self.scorer, **options), made)
+
+    def run(self, *arguments: str) -> Any:
+        return run_cli("train", "--from-store", "--config", str(self.config), *arguments)
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory, scorer: Scorer) -> Deployment:
+    """300 labelled replies, a tenth of the traffic each."""
+    found = Deployment(tmp_path_factory.mktemp("deployment"), scorer)
+    found.live(rows(300, 1), share=0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tuned(deployment: Deployment) -> Path:
+    """What the command writes from them."""
+    folder = deployment.folder / "tuned"
+    done = deployment.run("-o", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "written to" in done.stdout
+    assert "restart" in done.stdout
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(deployment: Deployment, start: TunableCheckpoint) -> Gathered:
+    return gathered(deployment.url, start)
+
+
+@pytest.fixture(scope="module")
+def learnt(found: Gathered, start: TunableCheckpoint) -> TuningTrial:
+    return learn_tuning(found, start)
+
+
+def gathered(url: str, start: TunableCheckpoint, **options: Any) -> Gathered:
+    findings = Findings(url)
+    try:
+        return gather(findings.engine, 0.0, start, **options)
+    finally:
+        findings.close()
+
+
+def test_it_ranks_what_it_did_not_see_better(tuned: Path, scorer: Scorer) -> None:
+    """On new questions of the same deployment the tuned checkpoint tells right from wrong, which
+    the shipped one does not; the file's scores are those that the trial promised."""
+    from calibrator.metrics.metrics import auroc
+    from calibrator.rows.scores import score_rows
+
+    new = [parse_row(row) for row in rows(400, 2)]
+    y = [row.correct for row in new]
+    before, after = (
+        auroc(y, score_rows(one, new).confidence) for one in (scorer, load_scorer(str(tuned)))
+    )
+    assert before < 0.65
+    assert after > 0.75
+
+
+def test_what_is_written_is_an_ordinary_checkpoint(tuned: Path, start: TunableCheckpoint) -> None:
+    """Another version of the same name that says what it learnt from; it can be tuned again."""
+    config = read_config(tuned)
+    told = config.training["tuned"]
+    assert config.version != start.version
+    assert config.name == start.config.name
+    assert told["from"] == start.version
+    assert told["store"]["labels"] == 300
+    assert len(told["store"]["labels_sha256"]) == 64
+    assert {"fine-a", "fine-b"} <= set(config.source_models)
+    assert config.source_models[: len(start.config.source_models)] == start.config.source_models
+    assert config.quality["verdicts"]["rows"] == 300
+    assert TunableCheckpoint(str(tuned)).version == config.version
+
+
+def test_the_weights_are_what_the_fit_says(
+    tuned: Path, found: Gathered, learnt: TuningTrial, start: TunableCheckpoint
+) -> None:
+    """Scores of the written checkpoint are those of the fitted last layer, but for rounding."""
+    told = learnt.tuned.confidence(found.readings(), start.base_rate, start.threshold)
+    items = [parse_row(row).item("served") for row in rows(300, 1)]
+    served = [score.confidence for score in load_scorer(str(tuned)).score_batch(items)]
+    assert served == pytest.approx(told.tolist(), abs=0.01)
+
+
+def test_the_same_verdicts_give_the_same_file(
+    tuned: Path, found: Gathered, start: TunableCheckpoint, tmp_path: Path
+) -> None:
+    """Nothing is left to chance."""
+    again = start.write(tmp_path / "again", fit_tuned(found.readings()), {}, {})
+    assert again.version == read_config(tuned).version
+
+
+def test_evaluate_reads_it(tuned: Path, tmp_path: Path) -> None:
+    """`pinocchio evaluate --calibrator FOLDER` judges it as any other."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(60, 3)))
+    done = run_cli("evaluate", str(file), "--calibrator", str(tuned), "--json")
+    assert done.returncode == 0, done.stderr
+    assert "auroc" in done.stdout
+
+
+def test_where_a_recalibration_does_as_well_nothing_is_written(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Labels that only say how often replies are right are no reason for other weights; the
+    sentence names the command that is enough, with exit status 3."""
+    its = Deployment(tmp_path, scorer)
+    its.live(rows(250, 4, {"fine-a": 0.93}))
+    done = its.run("-o", str(tmp_path / "tuned"))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "pinocchio recalibrate --from-store" in done.stdout
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_it_is_compared_with_what_counts_now_and_with_a_recalibration(learnt: TuningTrial) -> None:
+    """All three on verdicts that were not fitted on; both comparisons have to be won."""
+    assert learnt.is_better
+    assert learnt.now.after.auroc > learnt.now.before.auroc + 0.1
+    assert learnt.now.evidence > 20
+    assert learnt.beside.evidence > 20
+    assert learnt.recalibration.after.log_loss > learnt.now.after.log_loss
+    assert json.loads(json.dumps(learnt.as_dict()))["beside"]["is_better"]
+
+
+def test_verdicts_of_a_real_proxy_are_read_as_they_were_scored(
+    start_proxy: Any, scorer: Scorer, start: TunableCheckpoint
+) -> None:
+    """What the audit kept of replies, and of streams, is what the calibrator had read."""
+    proxy: LiveProxy = start_proxy(calibrator={"checkpoint": "embedded"}, audit={"share": 1.0})
+    for n in range(4):
+        answer = proxy.ask(f"The answer to {n} is {n + 1}")
+        assert answer.headers["x-pinocchio-confidence-status"] == "scored"
+    streamed = proxy.ask("The answer is a stream", stream=True)
+    assert streamed.status_code == 200
+    ids = [answer.headers["x-pinocchio-request-id"], streamed.headers["x-pinocchio-request-id"]]
+    until(lambda: _kept(proxy, ids) == 2, within_s=30)
+    findings = Findings(proxy.config.store)
+    for id in ids:
+        findings.give_verdict(id, True, "ann")
+    findings.close()
+    found = gathered(proxy.config.store, start)
+    assert len(found.labels.replies) == 2
+    assert found.left_out.changed == found.left_out.unreadable == 0
+
+
+def _kept(proxy: LiveProxy, ids: list[str]) -> int:
+    """How many of the requests are recorded, with what the audit drew of them."""
+    query = "SELECT count(*) FROM exchanges JOIN held_replies USING (request_id)"
+    query += " WHERE request_id IN (?, ?)"
+    with closing(sqlite3.connect(proxy.store_path)) as connection:
+        count: int = connection.execute(query, ids).fetchone()[0]
+    return count
+
+
+def test_postgresql_is_read_alike(store_url: str, scorer: Scorer, start: TunableCheckpoint) -> None:
+    """On both databases the same verdicts give the same labels, in the order of time."""
+    made = rows(30, 5)
+    label(store_url, record(store_url, made, scorer), made)
+    found = gathered(store_url, start)
+    assert [int(each.is_correct) for each in found.labels.replies] == [r["correct"] for r in made]
+    assert found.readings().odds.shape == (30,)
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "sentence"),
+    [
+        ([], {}, "0 labelled replies with content are too few .* 100 more, and 500 are better"),
+        (rows(60, 6), {}, "60 labelled replies with content are too few .* 40 more"),
+        (rows(110, 6, {"m": 1.0}), {}, "all 110 labelled replies are correct"),
+        (rows(110, 6), {"kind": "hold"}, "labels are of held replies"),
+    ],
+)
+def test_verdicts_that_do_not_allow_it_are_refused(
+    made: list[dict[str, Any]],
+    options: dict[str, Any],
+    sentence: str,
+    tmp_path: Path,
+    scorer: Scorer,
+    start: TunableCheckpoint,
+) -> None:
+    """The sentence says how many are missing, or what else is."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    Findings(url).close()
+    if made:
+        label(url, record(url, made, scorer, **options), made)
+    else:
+        record(url, rows(1, 1), scorer)
+    with pytest.raises(NotLearntError, match=sentence):
+        learn_tuning(gathered(url, start), start)
+
+
+def test_content_that_is_gone_and_other_versions_are_counted(
+    tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
+) -> None:
+    """The refusal says how much is there without content, and what keeps it; and whose
+    confidences the others are."""
+    its = Deployment(tmp_path, scorer)
+    its.live(rows(20, 7))
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute(
+            "UPDATE held_replies SET reply = x'', request = NULL WHERE rowid % 2 = 0"
+        )
+        connection.execute("UPDATE exchanges SET calibrator = 'old@1' WHERE rowid % 4 = 1")
+    told = gathered(its.url, start)
+    assert told.left_out.without_content == 10
+    assert told.left_out.versions == {"old@1": 5}
+    with pytest.raises(NotLearntError, match=r"keep_content_days.*old@1, another version"):
+        learn_tuning(told, start)
+
+
+def test_a_reply_that_scores_otherwise_now_is_left_out(
+    tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
+) -> None:
+    """What was scored then is not what is kept: nothing can be learnt from it."""
+    its = Deployment(tmp_path, scorer)
+    its.live(rows(8, 8))
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE exchanges SET confidence = 0.999 WHERE rowid <= 3")
+    assert gathered(its.url, start).left_out.changed == 3
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lora")
+    (folder / "calibrator.json").write_text(json.dumps({"preset": "paper", "base": "x/y"}))
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Path) -> None:
+    """A language model, an encoder and a fake are not tuned here; each sentence says what is."""
+    with pytest.raises(TrainingError, match=r"pinocchio train .* --preset .* --start"):
+        TunableCheckpoint(str(language_model))
+    with pytest.raises(TrainingError, match="has an encoder"):
+        TunableCheckpoint(str(save_tiny(tmp_path / "tiny")))
+    with pytest.raises(TrainingError, match="no calibrator that could be trained"):
+        TunableCheckpoint("fake:0.5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "say where to write with -o"),
+        (["--dry-run"], "there is no record"),
+        (["--dry-run", "--since", "soon"], "--since must be a duration"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(
+    arguments: list[str], sentence: str, tmp_path: Path, scorer: Scorer
+) -> None:
+    """One sentence and an exit status, no traceback."""
+    done = Deployment(tmp_path, scorer).run(*arguments)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_scores_from_elsewhere_need_their_checkpoint_named(tmp_path: Path) -> None:
+    """A configuration need not say which weights a remote scorer has: then nothing is guessed."""
+    config = tmp_path / "proxy.yaml"
+    engine = "{kind: scorer, base_url: 'http://127.0.0.1:9'}"
+    config.write_text(f"calibrator: {{engine: {engine}}}\nstore: sqlite:///{tmp_path}/store.db\n")
+    done = run_cli("train", "--from-store", "--config", str(config), "--dry-run")
+    assert done.returncode == 2
+    assert "say which checkpoint that is: --calibrator" in done.stderr
+
+
+def test_a_folder_with_something_in_it_is_left_alone(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Nothing is written over."""
+    (tmp_path / "mine.txt").write_text("mine")
+    done = deployment.run("-o", str(tmp_path))
+    assert done.returncode == 2
+    assert "is not an empty folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
+    """`--tune FILE` needs no store; a row that cannot be read is named and left out."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(200, 1)) + "{broken\n")
+    options = ("--tune", str(file), "--calibrator", "embedded", "-o", str(tmp_path / "tuned"))
+    done = run_cli("train", *options, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["is_better"]
+    assert "not JSON" in told["left_out"][0]
+    assert read_config(tmp_path / "tuned").training["tuned"]["rows"]["labels"] == 200
+
+
+def test_training_from_files_is_what_it_was(tmp_path: Path) -> None:
+    """Without --from-store the command has the options of the calibrator's own, and points here."""
+    told = run_cli("train", "--help")
+    assert "--epochs" in told.stdout
+    assert "--from-store" in told.stdout
+    refused = run_cli("train", "missing.jsonl", "-o", str(tmp_path / "run"))
+    assert refused.returncode == 2
+    assert "missing.jsonl" in refused.stderr

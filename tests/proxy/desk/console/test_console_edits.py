@@ -1,0 +1,75 @@
+"""What comes back of the form in which a reply is edited."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from proxy.desk.console.edits import content_of, form_of
+from proxy.desk.edits.editable import Editable, EditableCall, EditableText
+from proxy.errors import UnusableEditError
+
+Kind = Literal["string", "object", "text"]
+
+
+def text(value: str) -> EditableText:
+    return EditableText(value, lambda _: {})
+
+
+def call(arguments: str, kind: Kind = "string") -> EditableCall:
+    return EditableCall("pay", arguments, kind, (), ())
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\r\nb", "a\rb", "\n\na", "half \ud800", "x\t"])
+def test_what_was_not_touched_is_no_edit(value: str) -> None:
+    """Line ends that forms change, and what no page can hold, are no change of the reviewer's."""
+    sent = value.replace("\r\n", "\n").replace("\r", "\n").replace("\ud800", "?")
+    with pytest.raises(UnusableEditError, match="nothing was changed"):
+        content_of(Editable([text(value)]), {"text.0": sent.replace("\n", "\r\n")})
+
+
+def test_only_what_was_changed_is_given_on() -> None:
+    """The other call keeps its bytes, spaces and number as they were."""
+    found = Editable([text("so")], [call('{"n" : 1.50}'), call('{"to":"ada", "n": 2}')])
+    content = content_of(found, {"call.1.0": "ben", "call.1.1": "2", "text.0": "so"})
+    assert content == {
+        "tool_calls": [
+            {"name": "pay", "arguments": '{"n" : 1.50}'},
+            {"name": "pay", "arguments": '{"to": "ben", "n": 2}'},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "written", "expected"),
+    [
+        ("not json", "text", "other", "other"),
+        ("[1]", "string", "[2]", "[2]"),
+        ('{"html":"<b>"}', "text", "x", "x"),
+    ],
+)
+def test_what_has_no_fields_is_edited_whole(
+    arguments: str, kind: Kind, written: str, expected: Any
+) -> None:
+    """Texts of custom tools, and arguments that are no object."""
+    found = Editable([], [call(arguments, kind)])
+    assert content_of(found, {"call.0": written})["tool_calls"][0]["arguments"] == expected
+
+
+def test_a_broken_value_is_named() -> None:
+    """With the tool and the argument, and what was written stands in the form again."""
+    found, given = Editable([], [call('{"n": 1}')]), {"call.0.0": "one"}
+    with pytest.raises(UnusableEditError, match="pay: n is no JSON"):
+        content_of(found, given)
+    form = form_of(found, given)
+    assert form is not None
+    assert form.calls[0].fields[0].value == "one"
+
+
+def test_what_cannot_be_edited_has_no_form() -> None:
+    """And an edit of it is refused."""
+    assert form_of(None) is None
+    assert form_of(Editable()) is None
+    with pytest.raises(UnusableEditError, match="cannot be edited"):
+        content_of(None, {"text.0": "x"})

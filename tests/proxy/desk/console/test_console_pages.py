@@ -1,0 +1,399 @@
+"""The console in a real browser: what a reviewer does there, and what a client gets of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from proxy.learning.drift import look
+from proxy.store.database import open_engine
+from tests.conftest import StartProxy
+from tests.running.browser import Visit, look_at, visiting
+from tests.running.databases import execute
+from tests.running.desk_client import DESK, HOLD, desk_url, held_id, logged_in
+from tests.running.live_proxy import LiveProxy, until
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "book_train",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "number": {"type": "integer"}},
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD, **DESK)
+
+
+def open_review(page: Page, id: str) -> None:
+    page.goto(f"/console/reviews/{id}")
+    expect(page.get_by_role("heading", name="A held reply")).to_be_visible()
+
+
+def review(proxy: LiveProxy, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = proxy.desk.get(f"/pinocchio/v1/reviews/{id}").json()
+    return found
+
+
+def state_of(proxy: LiveProxy, id: str) -> str:
+    return str(review(proxy, id)["state"])
+
+
+def fetched(proxy: LiveProxy, id: str) -> str | None:
+    return proxy.openai.chat.completions.retrieve(id).choices[0].message.content
+
+
+def clean_up(proxy: LiveProxy) -> None:
+    """Nothing is open afterwards."""
+    execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
+
+
+def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: Visit) -> None:
+    """The real client's reply is held; a reviewer reads it, writes another text and sends it."""
+    clean_up(proxy)
+    reply = proxy.openai.chat.completions.create(
+        model="ok", messages=[{"role": "user", "content": "The war ended in **1649**. p=0.2"}]
+    )
+    page = visit.page
+    page.goto("/console/reviews")
+    page.get_by_role("link", name="1649").click()
+    expect(page.locator(".reply strong")).to_have_text("1649")
+    expect(page.locator(".score .big")).to_have_text("0.20")
+    page.get_by_text("Edit the reply").click()
+    field = page.get_by_label("Text")
+    expect(field).to_have_value("The war ended in **1649**. p=0.2")
+    field.fill("The war ended in **1648**.")
+    page.get_by_label("No", exact=False).first.check(force=True)
+    page.get_by_label("Note").fill("off by one")
+    look_at(page)
+    page.get_by_role("button", name="Send it as edited").click()
+    expect(page.get_by_text("Sent as edited")).to_be_visible()
+    assert fetched(proxy, reply.id) == "The war ended in **1648**."
+    facts = review(proxy, reply.id)
+    assert (facts["state"], facts["decided_by"], facts["note"]) == (
+        "released",
+        "admin",
+        "off by one",
+    )
+    assert [label["correct"] for label in facts["labels"]] == [False]
+
+
+def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) -> None:
+    """Arguments are fields; what does not fit the tool's schema is refused, with the reason; what
+    was not touched stays as it was."""
+    id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
+    page = visit.page
+    open_review(page, id)
+    expect(page.locator(".call .tool")).to_have_text("book_train")
+    page.keyboard.press("e")
+    page.get_by_label("number").fill('"many"')
+    look_at(page)
+    page.get_by_role("button", name="Send it as edited").click()
+    expect(page.locator(".toast.bad")).to_contain_text("do not fit book_train")
+    assert state_of(proxy, id) == "open"
+    page.get_by_label("number").fill("7")
+    page.get_by_role("button", name="Send it as edited").click()
+    expect(page.get_by_text("Sent as edited")).to_be_visible()
+    call = review(proxy, id)["revised"]["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert json.loads(call["arguments"]) == {"city": "Paris p=0.1", "number": 7}
+
+
+def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
+    """From the queue, by keys alone: down, open, label, approve, undo, reject; and the next one
+    comes by itself."""
+    clean_up(proxy)
+    surest, unsure = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.3")
+    page, keys = visit.page, visit.page.keyboard
+    page.goto("/console/reviews")
+    keys.press("j")
+    keys.press("j")
+    keys.press("k")
+    expect(page.get_by_role("link", name="first")).to_be_focused()
+    keys.press("Enter")
+    page.wait_for_url(f"**/{surest}*")
+    look_at(page)
+    keys.press("n")
+    keys.press("a")
+    page.wait_for_url(f"**/{unsure}*")
+    keys.press("u")
+    page.wait_for_url(f"**/{surest}*")
+    expect(page.get_by_role("radio", name="No", exact=False).nth(0)).to_be_checked()
+    assert state_of(proxy, surest) == "open"
+    look_at(page)
+    keys.press("r")
+    page.wait_for_url(f"**/{unsure}*")
+    expect(page.locator(".toast")).to_contain_text("Rejected")
+    look_at(page)
+    keys.press("y")
+    keys.press("a")  # a second verdict sends the first
+    until(lambda: state_of(proxy, surest) == "rejected")
+    assert review(proxy, surest)["labels"][0]["correct"] is False
+    expect(page.locator(f"li.gone[data-id={unsure}]")).to_be_visible()
+    assert state_of(proxy, unsure) == "open"  # it can still be undone
+    page.goto("about:blank")
+    until(lambda: state_of(proxy, unsure) == "released")  # closing the page sends it
+    assert fetched(proxy, unsure) == "second p=0.3"
+
+
+def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProxy) -> None:
+    """Without a further key it takes the seconds of the undo; and who was slower than somebody
+    else is told."""
+    first, second = held_id(proxy), held_id(proxy)
+    with visiting(browser, proxy) as visit:
+        page = visit.page
+        page.clock.install()
+        open_review(page, first)
+        look_at(page)
+        page.get_by_role("button", name="Approve").click()
+        page.clock.fast_forward(4_000)
+        assert state_of(proxy, first) == "open"
+        page.clock.fast_forward(2_000)
+        until(lambda: state_of(proxy, first) == "released")
+        open_review(page, second)
+        look_at(page)
+        proxy.desk.post(f"/pinocchio/v1/reviews/{second}/verdict", json={"verdict": "reject"})
+        page.get_by_role("button", name="Approve").click()
+        page.clock.fast_forward(6_000)
+        expect(page.locator(".toast.bad")).to_contain_text("rejected by admin already")
+
+
+def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
+    """Filters, labels and decisions are plain forms; what is wrong with an edit stands above what
+    was written."""
+    clean_up(proxy)
+    first, second = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.2")
+    with visiting(browser, proxy, java_script_enabled=False) as visit:
+        page = visit.page
+        page.goto("/console/reviews")
+        page.get_by_role("combobox", name="Queue").select_option("seniors")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("link", name="first").click()
+        page.get_by_text("Edit the reply").click()
+        page.get_by_role("button", name="Send it as edited").click()
+        expect(page.get_by_role("alert")).to_contain_text("nothing was changed")
+        page.get_by_label("Text").fill("another")
+        time.sleep(1)  # for as long as a reply wants to be looked at
+        page.get_by_role("button", name="Send it as edited").click()
+        page.wait_for_url(f"**/{second}*")
+        expect(page.get_by_text("Sent as edited.")).to_be_visible()
+        time.sleep(1)
+        page.get_by_role("button", name="Reject").click()
+        expect(page.get_by_text("Nothing waits")).to_be_visible()
+    assert fetched(proxy, first) == "another"
+    assert state_of(proxy, second) == "rejected"
+
+
+def test_what_is_new_is_told_and_no_row_moves(proxy: LiveProxy, visit: Visit) -> None:
+    """A reply that is held meanwhile makes a chip, and comes with a click on it."""
+    clean_up(proxy)
+    held_id(proxy, "early p=0.3")
+    page = visit.page
+    page.goto("/console/reviews")
+    held_id(proxy, "late p=0.1")
+    page.get_by_text("1 new").click(timeout=15_000)
+    expect(page.get_by_role("link", name="late")).to_be_visible()
+
+
+PAGES = ("reviews", "traffic", "quality", "policies", "policies/desk", "calibrator")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_phone_in_both_colours(
+    browser: Browser, proxy: LiveProxy, scheme: Any
+) -> None:
+    """At 375 pixels nothing scrolls sideways, no script fails, and nothing is fetched from
+    elsewhere."""
+    long = "averyveryverylongwordwithoutanyblank" * 20
+    id = held_id(proxy, f"{long} p=0.1", tools=[TOOL])
+    phone = {"width": 375, "height": 740}
+    with visiting(browser, proxy, viewport=phone, color_scheme=scheme) as visit:
+        for path in (*PAGES, f"reviews/{id}"):
+            response = visit.page.goto(f"/console/{path}")
+            assert response is not None
+            assert response.status == 200, path
+            assert visit.overflow() == 0, path
+            assert visit.violations() == [], path
+        paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(15, 16, 19)") == (scheme == "dark")
+        assert (visit.errors, visit.elsewhere) == ([], [])
+
+
+def test_the_colours_can_be_chosen(browser: Browser, proxy: LiveProxy) -> None:
+    """The switch overrules the system, on the next page too."""
+    with visiting(browser, proxy, color_scheme="light") as visit:
+        page = visit.page
+        page.get_by_role("button", name=re.compile("Colours")).click()
+        page.get_by_role("button", name=re.compile("Colours: light")).click()
+        page.goto("/console/policies")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 16, 19)"
+
+
+def test_a_page_says_what_browsers_may_do_with_it(proxy: LiveProxy) -> None:
+    """No script but its own, in no frame, kept by nobody; files are kept for good."""
+    with logged_in(proxy) as client:
+        page = client.get("/console/reviews")
+        policy = page.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert not re.search(r"<script(?! (?:src|type=\"(?:module|application/json)))", page.text)
+        assert " style=" not in page.text
+        file = re.search(r"/static/console\.css\?v=\w+", page.text)
+        assert file is not None
+        assert "immutable" in client.get(file[0]).headers["cache-control"]
+        assert client.get("/static/console.css").headers["cache-control"] == "no-cache"
+        for path in ("../pages.py", "%2e%2e/pages.py", "nothing.css", "vendor"):
+            assert client.get(f"/static/{path}").status_code == 404
+
+
+def test_a_form_of_another_page_decides_nothing(proxy: LiveProxy) -> None:
+    """Without the session's token a post is refused, and the reply stays open."""
+    id = held_id(proxy)
+    with logged_in(proxy) as client:
+        url = f"/console/reviews/{id}/verdict"
+        assert client.post(url, data={"verdict": "approve"}).status_code == 403
+        assert client.post(url, data={"verdict": "approve", "csrf": "x"}).status_code == 403
+    assert state_of(proxy, id) == "open"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"verdict": "delete"},
+        {"verdict": "approve", "correct": "perhaps"},
+        {"verdict": "approve", "note": "x" * 2_001},
+        {"verdict": "edit"},
+        {"verdict": "edit", "text.0": "  "},
+    ],
+)
+def test_a_broken_form_is_a_sentence(proxy: LiveProxy, fields: dict[str, str]) -> None:
+    """What cannot be meant is refused, and loses nothing."""
+    id = held_id(proxy)
+    with logged_in(proxy) as client:
+        csrf = token_of(client, id)
+        answer = client.post(
+            f"/console/reviews/{id}/verdict",
+            data={"csrf": csrf, **fields},
+            headers={"accept": "application/json"},
+        )
+        assert 400 <= answer.status_code < 500
+        assert answer.json()["error"]["message"]
+    assert state_of(proxy, id) == "open"
+
+
+def token_of(client: httpx.Client, id: str) -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get(f"/console/reviews/{id}").text)
+    assert found is not None
+    return found[1]
+
+
+def test_what_is_not_there_is_a_page(proxy: LiveProxy) -> None:
+    """Unknown replies and policies, and cursors that nobody gave."""
+    with logged_in(proxy) as client:
+        for path in ("reviews/nothing", "policies/nothing"):
+            assert client.get(f"/console/{path}").status_code == 404
+        broken = client.get("/console/reviews?after=nonsense")
+        assert (broken.status_code, "<!doctype html>" in broken.text) == (400, True)
+        assert client.get("/console/quality?threshold=x&days=y&model=%00").status_code == 200
+    assert desk_url(proxy)
+
+
+def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -> None:
+    """With twenty sure and right replies and twenty unsure and wrong ones: all delivered, half of
+    them would be wrong; above the unsure ones, half are delivered and none is wrong."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "what-if"), **DESK)
+    for number in range(40):
+        is_correct = number % 2 == 0
+        id = held_id(proxy, f"{number} p={0.9 if is_correct else 0.2}")
+        url = f"/pinocchio/v1/reviews/{id}/label"
+        assert proxy.desk.post(url, json={"correct": is_correct}).status_code == 200
+    query = "SELECT count(*) FROM exchanges"
+    until(lambda: execute(proxy.config.store, query) == [(40,)])
+    with visiting(browser, proxy) as visit:
+        page = visit.page
+        page.goto("/console/quality?days=1&threshold=0")
+        told = page.locator("[data-at]")
+        expect(told).to_contain_text(["0.00", "100.0 %", "50.0 %"])
+        expect(page.locator("canvas")).to_have_count(3)
+        slider = page.get_by_label("Deliver at or above")
+        box = slider.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+        page.mouse.up()
+        expect(told).to_contain_text([re.compile(r"0\.[45]\d"), "50.0 %", "0.0 %"])
+        assert (visit.errors, visit.violations()) == ([], [])
+        page.goto("/console/quality?days=1&threshold=0.5")  # the same without a script
+        expect(told).to_contain_text(["0.50", "50.0 %", "0.0 %"])
+
+
+def test_one_day_of_traffic_is_no_empty_grid(browser: Browser, start_proxy: StartProxy) -> None:
+    """A single stretch with traffic is a point that can be seen, where a line would be nothing."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "one-day"), **DESK)
+    held_id(proxy, "p=0.6")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    inked = """() => {
+      const canvas = document.querySelector('[data-chart="time"] canvas');
+      const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      let count = 0;
+      for (let at = 0; at < data.length; at += 4) {
+        const [r, g, b, a] = data.slice(at, at + 4);
+        if (a > 200 && b - r > 80) count += 1;
+      }
+      return count;
+    }"""
+    with visiting(browser, proxy, color_scheme="light") as visit:
+        visit.page.goto("/console/quality?days=7")
+        expect(visit.page.locator('[data-chart="time"] canvas')).to_be_visible()
+        until(lambda: visit.page.evaluate(inked) > 10)
+
+
+def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
+    """Each monitor with what it has seen, and the weeks beside each other when asked."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)
+    held_id(proxy, "p=0.4")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    engine = open_engine(proxy.config.store)
+    look(engine, lag_s=-60)
+    engine.dispose()
+    page = proxy.desk.get("/console/quality?weekly=1").text
+    assert "score distribution" in page
+    assert "quiet" in page
+    assert "There are not yet two stretches of time to compare" in page
+    assert "To review of these exchanges" in page
+    assert "a day</small>" not in page, "a minute of traffic says nothing about a day"
+    assert "To review a day" not in page
+
+
+AXE = Path(__file__).parents[3] / "node" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, scheme: Any) -> None:
+    """axe-core finds no fault: names, roles, order, and contrast of WCAG AA in both colours."""
+    id = held_id(proxy, "Paris **p=0.1**", model="tools", tools=[TOOL])
+    with visiting(browser, proxy, color_scheme=scheme) as visit:
+        for path in (*PAGES, f"reviews/{id}"):
+            visit.page.goto(f"/console/{path}")
+            visit.page.keyboard.press("e")
+            visit.page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = visit.page.evaluate("axe.run()")["violations"]
+            told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
+            assert told == [], path

@@ -1,0 +1,138 @@
+"""Foreign text on the console's pages: visible, cut, and never more than text."""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+
+import pytest
+
+from proxy.desk.console import text
+from proxy.desk.console.shown import MOST_SHOWN, fields_of, shown
+from proxy.formats.conversation import Part, Turn
+
+
+def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
+    """Control and direction characters, and half a surrogate pair, stand there as code points."""
+    given = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
+    told = text.visible(given)
+    assert told == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
+    told.encode()
+
+
+def test_every_hidden_character_is_found() -> None:
+    """No character of a hidden category passes, but line ends, tabs and the joiners of scripts."""
+    hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    passing = [
+        character
+        for character in map(chr, range(0x110000))
+        if unicodedata.category(character) in hidden and text.visible(character) == character
+    ]
+    assert passing == ["\t", "\n", "\u200c", "\u200d"]
+
+
+def test_ordinary_text_of_any_script_stays_as_it_is() -> None:
+    """Accents, right-to-left letters, joined emoji: nothing of it is marked."""
+    given = "Ωραία, naïve café — שלום, مرحبا, नमस्ते, 👩\u200d👩\u200d👧 ♥\ufe0f"
+    assert text.visible(given) == given
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "[a](javascript:alert(1))",
+    "[a](data:text/html,<script>alert(1)</script>)",
+    "![a](data:image/svg+xml;base64,PHN2Zz4=)",
+    "![a](https://evil.example/pixel.png)",
+    "![a](//evil.example/pixel.png)",
+    "<style>body{display:none}</style>",
+    "<a href='/pinocchio/logout'>x</a>",
+    "[a](/pinocchio/logout)",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "[a](https://e.example 'x\" onmouseover=alert(1) \"')",
+    "`<b onclick=alert(1)>`",
+    "```html\n</code></pre><script>alert(1)</script>\n```",
+    "<form action=https://evil.example><input name=csrf></form>",
+    "<!-- --!> <script>alert(1)</script>",
+    "[x]: javascript:alert(1)\n\n[x]",
+    "<svg/onload=alert(1)>",
+    '<https://e.example/" onclick="alert(1)>',
+]
+FORMATTING = "p br hr h1 h2 h3 h4 h5 h6 blockquote pre code em strong s ul ol li table thead tbody"
+ALLOWED = re.compile(
+    rf"</?(?:{'|'.join(FORMATTING.split())}|tr|th|td|a)>"
+    r'|<div class="plain">|</div>|<ol start="\d+">'
+    r'|<img src="data:image/(?:png|jpeg|gif|webp);[^"]*" alt="[^"]*">'
+    r'|<a(?: href="(?:https?|mailto):[^"]*")? target="_blank" rel="noopener noreferrer nofollow">'
+    r'|<a rel="noopener noreferrer nofollow" target="_blank">'
+)
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_markdown_becomes_nothing_but_text_and_links(given: str) -> None:
+    """Of the HTML that is made, every tag is one that formats text, without an attribute more."""
+    html = str(text.formatted(given))
+    rest = ALLOWED.sub("", html)
+    assert "<" not in rest, html
+
+
+def test_an_image_from_elsewhere_is_a_link() -> None:
+    """It is not loaded: its owner would learn that somebody reads."""
+    html = str(text.formatted("![a chart](https://e.example/x.png)"))
+    assert '<a href="https://e.example/x.png"' in html
+    assert "[image] a chart" in html
+    assert "<img" not in html
+
+
+def test_an_image_in_the_text_is_shown() -> None:
+    """Its bytes are in the page already."""
+    html = str(text.formatted("![dot](data:image/png;base64,iVBORw0KGgo=)"))
+    assert '<img src="data:image/png;base64,iVBORw0KGgo=" alt="dot">' in html
+
+
+@pytest.mark.parametrize("piece", ["[", "*a **a ", "`", "![", "~~a", "> ", "|a", "<", "\u202e"])
+def test_a_megabyte_is_no_work(piece: str) -> None:
+    """What a model repeats without end costs a page well under a second, and is cut."""
+    given = piece * (1_000_000 // len(piece))
+    began = time.process_time()
+    [turn] = shown([Turn("assistant", (Part("text", given),))])
+    assert time.process_time() - began < 1
+    assert turn.parts[0].cut == len(given)
+    assert len(turn.parts[0].html) < 20 * MOST_SHOWN
+
+
+def test_all_of_it_can_be_shown() -> None:
+    """With everything asked for, nothing is cut."""
+    given = "all of it " * 10_000
+    [turn] = shown([Turn("assistant", (Part("text", given),))], is_all=True)
+    assert turn.parts[0].cut is None
+    told = turn.parts[0].html.striptags().replace(" ", "")
+    assert told == given.replace(" ", "")
+
+
+def test_data_for_a_script_cannot_end_it() -> None:
+    """No `<`, `>` or `&` is left of a value, whatever it holds."""
+    told = text.as_json({"name": "</script><script>alert(1)</script>&<!--"})
+    assert not re.search("[<>&]", told)
+    assert "\\u003c/script" in told
+
+
+@pytest.mark.parametrize(
+    "arguments", ["[" * 100_000, '{"a":' * 5_000, "no json", "[1]", "{}", '"x"']
+)
+def test_arguments_that_are_no_fields_are_shown_as_they_are(arguments: str) -> None:
+    """Bombs and what is no object are text."""
+    assert fields_of(arguments) == ()
+    [turn] = shown([Turn("assistant", (Part("call", arguments, "tool"),))])
+    assert turn.parts[0].text[0] == arguments[0]
+
+
+def test_arguments_are_fields() -> None:
+    """Texts stand there as they are, anything else as JSON."""
+    found = fields_of('{"to": "a@b.c", "amount": 12.50, "rows": [1, 2]}')
+    assert [(each.name, each.kind, each.value) for each in found] == [
+        ("to", "text", "a@b.c"),
+        ("amount", "json", "12.5"),
+        ("rows", "json", "[\n  1,\n  2\n]"),
+    ]

@@ -1,0 +1,621 @@
+"""The API of the review desk: the queue in its order, one decision for each reply, labels."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from proxy.desk.desk import Desk, Verdict
+from proxy.desk.notify.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
+from proxy.errors import DecidedError, NotFoundError, RateLimitedError
+from proxy.store.chain.chain import KEY_VARIABLE
+from proxy.store.reviews.held_replies import AUDIT, EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.store.reviews.queue import ReviewQueue
+from proxy.store.tables import all_tables
+from proxy.wire.caller import Caller
+from tests.conftest import StartProxy
+from tests.proxy.store.test_store import REPLY
+from tests.running import reviewing
+from tests.running.desk_client import API, DESK, HOLD, TOKEN, code_of, decide, held_id, make_key
+from tests.running.live_proxy import ROOT, LiveProxy, environment, question, until
+
+WAIT = "{version: 1, name: desk, default: {hold: {reply: wait, wait: 20s}}}"
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD, **DESK)
+
+
+@pytest.fixture(scope="module")
+def alice(proxy: LiveProxy) -> str:
+    return make_key(proxy, "reviewer", "alice")
+
+
+@pytest.fixture
+def queue(store_url: str) -> Iterator[ReviewQueue]:
+    """A queue without a proxy, on both databases."""
+    queue = ReviewQueue(store_url)
+    yield queue
+    queue.close()
+
+
+def hold(queue: ReviewQueue, *replies: HeldReply) -> None:
+    """Puts replies into the queue, as a proxy does."""
+
+    async def put() -> None:
+        store = Store(queue.url)
+        await store.open()
+        for reply in replies:
+            await store.hold(reply, Caller())
+        await store.aclose()
+
+    asyncio.run(put())
+
+
+def listed(proxy: LiveProxy, **query: Any) -> Any:
+    answer = proxy.desk.get(f"{API}/reviews", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# The queue
+
+
+def test_the_surest_errors_come_first_page_by_page(queue: ReviewQueue) -> None:
+    """What has no score, then the lowest confidence, then the oldest; no page repeats or skips."""
+    confidences = [None, 0.4, 0.1, None, 0.1, 0.9, 0.4, None]
+    replies = [
+        replace(REPLY, id=f"r{n}", confidence=c, created_at=1_000.0 + n // 2)
+        for n, c in enumerate(confidences)
+    ]
+    hold(queue, *replies)
+    desk, order = Desk(queue), ["r0", "r3", "r7", "r2", "r4", "r1", "r6", "r5"]
+    for limit in (1, 2, 3, 8, 100):
+        found: list[str] = []
+        page = desk.page(limit=limit)
+        found += [each.id for each in page.items]
+        while page.next is not None:
+            page = desk.page(limit=limit, after=page.next)
+            found += [each.id for each in page.items]
+        assert found == order, limit
+
+
+def test_the_queue_is_narrowed(queue: ReviewQueue) -> None:
+    """By state, queue, team and kind, each alone and together."""
+    hold(
+        queue,
+        replace(REPLY, id="a", queue="x", team="t"),
+        replace(REPLY, id="b", queue="x", kind=AUDIT, share=0.1),
+        replace(REPLY, id="c", queue="y", team="t"),
+        replace(REPLY, id="d", expires_at=2.0),
+    )
+    desk = Desk(queue)
+
+    def ids(*state: Any, **by: str) -> list[str]:
+        return [each.id for each in desk.page(*state, **by).items]  # type: ignore[arg-type]
+
+    assert ids() == ["a", "b", "c"]
+    assert ids(queue="x") == ["a", "b"]
+    assert ids(queue="x", team="t", kind="hold") == ["a"]
+    assert ids(kind="audit") == ["b"]
+    assert ids(queue="z") == []
+    assert ids("expired") == ["d"]
+
+
+def test_no_page_sorts_the_queue(tmp_path: Path) -> None:
+    """Whatever it is narrowed to, SQLite reads a page along the index of the queue's order: with
+    100,000 replies anything else takes half a second."""
+    queue = ReviewQueue(f"sqlite:///{tmp_path}/held.db")
+    asked: list[tuple[str, Any]] = []
+    note = lambda *told: asked.append((told[2], told[3]))  # noqa: E731 - a listener
+    sa.event.listen(queue.engine, "before_cursor_execute", note)
+    for after in (None, (None, 1.0, "a"), (0.5, 1.0, "a")):
+        for narrowed in ({}, {"queue": "x"}, {"team": "t", "kind": "hold"}):
+            queue.page(HELD, 50, after, **narrowed)
+            queue.page(RELEASED, 50, after, **narrowed)
+    pages = [(text, values) for text, values in asked if "ORDER BY" in text]
+    assert len(pages) >= 18
+    with queue.engine.connect() as connection:
+        for text, values in pages:
+            plan = str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all())
+            assert "USING INDEX review_order" in plan, text
+            assert "TEMP B-TREE" not in plan, text
+    queue.close()
+
+
+def test_the_list_tells_facts_and_the_end_of_it(proxy: LiveProxy) -> None:
+    """A line has no reply in it; `next` leads on and is null at the end."""
+    id = held_id(proxy, "list me p=0.0")
+    first = listed(proxy, limit=1)
+    [item] = first["items"]
+    assert (item["id"], item["state"], item["kind"]) == (id, "open", "hold")
+    assert (item["confidence"], item["queue"], item["question"]) == (0, "seniors", "list me p=0.0")
+    assert not {"reply", "request", "key_hash"} & set(item)
+    held_id(proxy)
+    assert listed(proxy, limit=1)["next"] is not None
+    assert listed(proxy, limit=500)["next"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ({"state": "lost"}, "query.state"),
+        ({"limit": "0"}, "query.limit"),
+        ({"limit": "501"}, "query.limit"),
+        ({"kind": "x"}, "query.kind"),
+    ],
+)
+def test_a_list_that_nobody_can_give(proxy: LiveProxy, query: Any, where: str) -> None:
+    answer = proxy.desk.get(f"{API}/reviews", params=query)
+    assert code_of(answer) == (422, "invalid_request")
+    assert answer.json()["error"]["param"] == where
+
+
+HUGE = [
+    base64.urlsafe_b64encode(each).decode().rstrip("=")
+    for each in (b"[1%b,1,1]" % (b"0" * 400), b"[" * 3_000 + b"]" * 3_000, b'[1,1,"\\ud800"]')
+]
+
+
+@pytest.mark.parametrize("after", ["x", "e30", "W10", "WzEsMiwzLDRd", "%00", "ä", *HUGE])
+def test_a_cursor_that_is_none(proxy: LiveProxy, after: str) -> None:
+    answer = proxy.desk.get(f"{API}/reviews", params={"after": after})
+    assert code_of(answer) == (400, "invalid_cursor")
+
+
+@pytest.mark.parametrize("heard", [2**63, 10**30])
+def test_events_after_a_number_that_nobody_has(proxy: LiveProxy, heard: int) -> None:
+    """Who has heard more than there is hears what comes, and the stream does not break off."""
+    query = {"heard": str(heard)}
+    with proxy.desk.stream("GET", f"{API}/events", params=query, timeout=0.3) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            for _ in answer.iter_raw():
+                pass
+
+
+def test_a_review_tells_all_there_is(proxy: LiveProxy) -> None:
+    """Request, reply, what may be edited, the rules and how they looked at it, what happened."""
+    id = held_id(proxy, "tell me p=0.2")
+    until(lambda: proxy.desk.get(f"{API}/reviews/{id}").json()["why"])
+    review = proxy.desk.get(f"{API}/reviews/{id}").json()
+    assert review["request"]["messages"] == [{"role": "user", "content": "tell me p=0.2"}]
+    assert review["reply"]["choices"][0]["message"]["content"] == "tell me p=0.2"
+    part = {"kind": "text", "text": "tell me p=0.2", "name": ""}
+    assert review["conversation"] == [{"role": "user", "parts": [part]}]
+    assert review["answer"] == [{"role": "assistant", "parts": [part]}]
+    assert review["editable"] == {"texts": ["tell me p=0.2"], "tool_calls": []}
+    assert [rule["rule"] for rule in review["why"]] == ["default"]
+    assert [each["event"] for each in review["history"]] == ["held"]
+    assert (review["state"], review["labels"], review["revised"]) == ("open", [], None)
+
+
+@pytest.mark.parametrize("id", ["chatcmpl-held-" + "0" * 32, "x", "%2e%2e", "' OR 1=1 --"])
+def test_an_id_that_was_guessed(proxy: LiveProxy, id: str) -> None:
+    assert code_of(proxy.desk.get(f"{API}/reviews/{id}")) == (404, "review_not_found")
+    assert code_of(decide(proxy, id, verdict="approve")) == (404, "review_not_found")
+
+
+# Decisions
+
+
+def test_an_approved_reply_is_fetched_and_labelled(proxy: LiveProxy, alice: str) -> None:
+    """The answer is the review, with who decided; the client gets upstream's words."""
+    id = held_id(proxy, "good p=0.1")
+    done = decide(proxy, id, alice, verdict="approve", correct=True, note="checked")
+    assert done.status_code == 200
+    review = done.json()
+    assert (review["state"], review["decided_by"], review["note"]) == (RELEASED, "alice", "checked")
+    [label] = review["labels"]
+    assert (label["reviewer"], label["correct"], label["note"]) == ("alice", True, "checked")
+    fetched = proxy.openai.chat.completions.retrieve(id)
+    assert fetched.choices[0].message.content == "good p=0.1"
+
+
+def test_the_same_verdict_again_is_the_same_answer(proxy: LiveProxy, alice: str) -> None:
+    """Whoever lost the answer asks once more; anybody else, or anything else, is a 409 with the
+    review."""
+    id = held_id(proxy)
+    given = {"verdict": "edit", "content": "better", "correct": False}
+    first = decide(proxy, id, alice, **given)
+    again = decide(proxy, id, alice, **given)
+    assert (again.status_code, again.json()) == (200, first.json())
+    for secret, other in (
+        (TOKEN, given),
+        (alice, given | {"content": "best"}),
+        (alice, given | {"correct": True}),
+        (alice, given | {"note": "x"}),
+        (alice, {"verdict": "approve"}),
+        (alice, {"verdict": "reject", "correct": False}),
+    ):
+        refused = decide(proxy, id, secret, **other)
+        assert code_of(refused) == (409, "review_decided")
+        assert refused.json()["review"] == first.json()
+
+
+def test_no_label_is_kept_where_none_is_given(proxy: LiveProxy) -> None:
+    assert decide(proxy, held_id(proxy), verdict="reject").json()["labels"] == []
+
+
+def test_several_reviewers_label_the_same_reply(proxy: LiveProxy, alice: str) -> None:
+    """Each has one label, which the next one of theirs replaces, also after the decision."""
+    id = held_id(proxy)
+    decide(proxy, id, alice, verdict="approve", correct=True)
+    url = f"{API}/reviews/{id}/label"
+    proxy.desk.post(url, json={"correct": False})
+    labels = proxy.desk.post(url, json={"correct": False, "note": "wrong year"}).json()["labels"]
+    assert [(each["reviewer"], each["correct"]) for each in labels] == [
+        ("alice", True),
+        ("admin", False),
+    ]
+    assert labels[1]["note"] == "wrong year"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_waiting_client_gets_the_edited_reply_at_once(
+    start_proxy: StartProxy, is_stream: bool
+) -> None:
+    """A connection that is kept open hears of the verdict without asking the store for it."""
+    proxy = start_proxy(policy=WAIT, **DESK)
+    text = f"wait {is_stream} p=0.1"
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(proxy.ask, text, stream=is_stream)
+
+        def waiting() -> list[str]:
+            return [each["id"] for each in listed(proxy)["items"] if each["question"] == text]
+
+        until(waiting)
+        [id] = waiting()
+        assert decide(proxy, id, verdict="edit", content="a better one").status_code == 200
+        answer = asked.result(10)
+    assert "a better one" in answer.text
+    assert text not in answer.text
+    assert answer.headers["x-pinocchio-action"] == "deliver"
+
+
+def test_an_edited_call_goes_out_once(proxy: LiveProxy) -> None:
+    """An agent that asks again gets the call as the reviewer wrote it, and no second call goes
+    upstream."""
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
+    asked = question("edit this call p=0.1", "tools", tools=[tool])
+    first = proxy.http.post("/v1/chat/completions", json=asked)
+    assert code_of(first) == (422, "held_for_review")
+    id = first.headers["x-pinocchio-review-id"]
+    broken = decide(proxy, id, verdict="edit", content={"arguments": {"city": 5}})
+    assert code_of(broken) == (422, "unusable_edit")
+    assert broken.json()["error"]["param"] == "content[0].arguments"
+    done = decide(proxy, id, verdict="edit", content={"arguments": {"city": "Oslo"}})
+    assert done.status_code == 200
+    again = proxy.http.post("/v1/chat/completions", json=asked)
+    [call] = again.json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+    assert again.headers["x-pinocchio-review-id"] == id
+    assert proxy.desk.get(f"{API}/reviews/{id}").json()["taken_at"] is not None
+
+
+def test_an_audit_is_closed_by_any_verdict(queue: ReviewQueue) -> None:
+    """Approved it is released, rejected it is rejected; the label is what it was drawn for."""
+    for n, verdict in enumerate(("approve", "reject")):
+        audit = replace(
+            REPLY, id=f"audit_{n}", kind=AUDIT, share=0.1, request_id=f"req_{n}", path=None
+        )
+        hold(queue, audit)
+        review = Desk(queue).decide(
+            audit.id,
+            Verdict(verdict, correct=n == 0),
+            "alice",  # type: ignore[arg-type]
+        )
+        assert review["state"] == ("released", "rejected")[n]
+        assert [each["correct"] for each in review["labels"]] == [n == 0]
+
+
+def test_what_has_expired_is_not_decided(queue: ReviewQueue) -> None:
+    """A verdict that comes too late is a 409 of its own, and changes nothing."""
+    hold(queue, replace(REPLY, expires_at=2.0, on_expiry="deliver"))
+    with pytest.raises(DecidedError) as caught:
+        Desk(queue).decide(REPLY.id, Verdict("reject", correct=False), "alice")
+    assert caught.value.machine_code == "review_expired"
+    review = caught.value.review
+    assert (review["state"], review["on_expiry"]) == (EXPIRED, "deliver")
+    assert "standing" not in review, "a state has one name"
+    assert [each["event"] for each in caught.value.review["history"]] == ["held", "expired"]
+
+
+def test_a_rehearsal_leaves_nothing_behind(queue: ReviewQueue, monkeypatch: Any) -> None:
+    """No reply, no event, no label, no entry in the chain; a database that is away is no fault."""
+    monkeypatch.setenv(KEY_VARIABLE, "a key")
+    hold(queue, REPLY)
+
+    def counts() -> dict[str, int]:
+        with queue.engine.connect() as connection:
+            count = sa.select(sa.func.count())
+            return {
+                name: connection.execute(count.select_from(table)).scalar_one()
+                for name, table in all_tables().tables.items()
+            }
+
+    before = counts()
+    queue.rehearse()
+    assert counts() == before
+    assert before["held_replies"] == before["review_events"] == 1
+    ReviewQueue("postgresql://nobody:x@127.0.0.1:1/none").rehearse()
+
+
+BESIDE = """
+import sys, threading
+from proxy.desk.desk import Desk, Verdict
+from proxy.errors import DecidedError
+from proxy.store.reviews.queue import ReviewQueue
+
+url, id = sys.argv[1:]
+desk, barrier, won = Desk(ReviewQueue(url)), threading.Barrier(25), []
+
+def decide(number):
+    barrier.wait()
+    try:
+        desk.decide(id, Verdict("approve"), f"r{number}")
+        won.append(number)
+    except DecidedError:
+        pass
+
+threads = [threading.Thread(target=decide, args=(number,)) for number in range(25)]
+desk.held(id)
+print("ready", flush=True)
+sys.stdin.readline()
+for each in threads: each.start()
+for each in threads: each.join()
+print(len(won), flush=True)
+"""
+
+
+def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy) -> None:
+    """Of fifty verdicts, half of them over the API and half by another process on the store, one
+    is kept, and nobody else is told 200."""
+    proxy = start_proxy(policy=HOLD, **DESK)
+    id = held_id(proxy, "contended p=0.1")
+
+    def over_http(number: int) -> bool:
+        verdict = "approve" if number % 2 else "reject"
+        return decide(proxy, id, verdict=verdict, note=str(number)).status_code == 200
+
+    command = [sys.executable, "-c", BESIDE, proxy.config.store, id]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), **pipes) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with ThreadPoolExecutor(25) as pool:
+            won = [pool.submit(over_http, number) for number in range(25)]
+            beside, _ = other.communicate("go\n", timeout=30)
+            assert sum(each.result() for each in won) + int(beside) == 1
+    history = proxy.desk.get(f"{API}/reviews/{id}").json()["history"]
+    assert (history[0]["event"], len(history)) == ("held", 2)
+
+
+# Events
+
+
+@contextmanager
+def watching(proxy: LiveProxy, **ask: Any) -> Iterator[Iterator[tuple[str, Any]]]:
+    """The events of the desk's stream, each by name and with its data."""
+
+    def read(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
+        name = ""
+        for line in lines:
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                yield name, json.loads(line.removeprefix("data: "))
+
+    with proxy.desk.stream("GET", f"{API}/events", **ask) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield read(response.iter_lines())
+
+
+def test_who_watches_hears_of_every_turn(proxy: LiveProxy) -> None:
+    """Of what this process does and of what another one does, and how much traffic there was."""
+    with watching(proxy) as events:
+        id = held_id(proxy, "watched p=0.1")
+        other = Desk(ReviewQueue(proxy.config.store))
+        seen: list[Any] = []
+        traffic: list[Any] = []
+        for name, data in events:
+            (seen if name == "review" else traffic).append(data)
+            if [each["event"] for each in seen if each["review_id"] == id] == ["held"]:
+                other.decide(id, Verdict("reject"), "bob")
+            if any(each["by"] == "bob" for each in seen) and any(t["count"] for t in traffic):
+                break
+        other.queue.close()
+    mine = [each for each in seen if each["review_id"] == id]
+    assert [(each["event"], each["by"]) for each in mine] == [("held", None), ("rejected", "bob")]
+    assert set(traffic[-1]["actions"]) <= {"hold", "none", "deliver"}
+    assert 0 <= traffic[-1]["confidence"] <= 1
+
+
+def test_who_comes_late_hears_what_they_missed(proxy: LiveProxy) -> None:
+    """A reader that says where it was is told every turn since, by query or as browsers do it."""
+    last = Desk(ReviewQueue(proxy.config.store)).queue.last_event()
+    ids = [held_id(proxy, f"missed {n} p=0.1") for n in range(2)]
+    for ask in ({"params": {"heard": last}}, {"headers": {"Last-Event-ID": str(last)}}):
+        with watching(proxy, **ask) as events:
+            told = [next(events)[1] for _ in ids]
+        assert [each["review_id"] for each in told] == ids
+        assert [each["number"] for each in told] == [last + 1, last + 2]
+    assert proxy.desk.get(f"{API}/events", params={"heard": "x"}).status_code == 422
+
+
+async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
+    """Of what the store decides, and of what expires there, watchers and webhooks hear too."""
+    store = Store(queue.url)
+    await store.open()
+    for id, expires_at in (("a", 4e9), ("b", 2.0), ("c", 2.0)):
+        await store.hold(replace(REPLY, id=id, expires_at=expires_at))
+    assert reviewing.decide(store.url, "a", RELEASED)
+    assert not reviewing.decide(store.url, "b", RELEASED)
+    reviewing.expire(store.url)
+    await store.aclose()
+    events = await asyncio.to_thread(queue.events_after, 0)
+    told = {(each.review_id, each.event) for each in events if each.event != "held"}
+    assert told == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
+
+
+async def test_who_reads_too_slowly_is_told(queue: ReviewQueue) -> None:
+    """Messages that nobody takes are dropped, and the reader hears that there were some."""
+    feed = Feed(queue, every_s=0.02)
+    slow = await feed.watch()
+    assert (await anext(slow)).startswith(b":")
+    replies = [replace(REPLY, id=f"r{n}") for n in range(MOST_WAITING + 50)]
+    await asyncio.to_thread(hold, queue, *replies[:60])
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(hold, queue, *replies[60:])
+    await asyncio.sleep(0.3)
+    assert await anext(slow) == MISSED
+    assert b"event: review" in await anext(slow)
+    await slow.aclose()  # type: ignore[attr-defined]
+    await feed.aclose()
+
+
+async def test_watchers_are_few(queue: ReviewQueue) -> None:
+    """Beyond so many a further one is refused, until one has left; stopping ends all of them."""
+    feed = Feed(queue)
+    streams = [await feed.watch() for _ in range(MOST_WATCHERS)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(RateLimitedError):
+        await feed.watch()
+    await streams.pop().aclose()  # type: ignore[attr-defined]
+    assert await feed.watch()
+    await feed.aclose()
+    for stream in streams:
+        assert [message async for message in stream] == []
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "verdict"),
+        ({"verdict": "release"}, "verdict"),
+        ({"verdict": "approve", "correct": 1}, "correct"),
+        ({"verdict": "approve", "correct": "yes"}, "correct"),
+        ({"verdict": "approve", "note": ["x"]}, "note"),
+        ({"verdict": "approve", "note": "x" * 10_001}, "note"),
+        ({"verdict": "approve", "by": "bob"}, "by"),
+        ([], None),
+    ],
+)
+def test_a_verdict_that_is_none(proxy: LiveProxy, body: Any, where: str | None) -> None:
+    """It is told where the mistake is, and the reply stays open."""
+    id = held_id(proxy)
+    answer = proxy.desk.post(f"{API}/reviews/{id}/verdict", json=body)
+    assert code_of(answer) == (422, "invalid_request")
+    assert answer.json()["error"]["param"] == where
+    assert proxy.desk.get(f"{API}/reviews/{id}").json()["state"] == "open"
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"{", "line 1, column 2"),
+        (b"\xff\xfe", "line 1, column 1"),
+        (b'{"verdict":\n"approve"', "line 2, column 10"),
+    ],
+)
+def test_a_body_that_is_no_json(proxy: LiveProxy, body: bytes, place: str) -> None:
+    """It is told as the proxy tells it, with the place and no field."""
+    url = f"{API}/reviews/{held_id(proxy)}/verdict"
+    answer = proxy.desk.post(url, content=body, headers={"content-type": "application/json"})
+    assert code_of(answer) == (400, "invalid_json")
+    error = answer.json()["error"]
+    assert error["message"].startswith("the body is not JSON: ")
+    assert (error["message"].endswith(place), error["param"]) == (True, None)
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_a_body_that_says_nothing(proxy: LiveProxy, body: bytes) -> None:
+    url = f"{API}/reviews/{held_id(proxy)}/verdict"
+    answer = proxy.desk.post(url, content=body, headers={"content-type": "application/json"})
+    assert code_of(answer) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("given", [{"verdict": "edit"}, {"verdict": "approve", "content": "x"}])
+def test_content_belongs_to_edits(proxy: LiveProxy, given: Any) -> None:
+    answer = decide(proxy, held_id(proxy), **given)
+    assert code_of(answer) == (400, "invalid_request")
+    assert answer.json()["error"]["param"] == "content"
+
+
+def test_a_huge_body_and_a_wrong_method(start_proxy: StartProxy) -> None:
+    """Beyond `limits.max_body` it is a 413; what a path has no method for is a 405."""
+    proxy = start_proxy(policy=HOLD, limits={"max_body": "10KB"}, **DESK)
+    url = f"{API}/reviews/{held_id(proxy)}/verdict"
+    huge = {"verdict": "edit", "content": "x" * 20_000}
+    assert code_of(proxy.desk.post(url, json=huge)) == (413, "body_too_large")
+    assert code_of(proxy.desk.get(url)) == (405, "method_not_allowed")
+    assert code_of(proxy.desk.delete(f"{API}/stats")) == (405, "method_not_allowed")
+
+
+def test_the_api_is_described(proxy: LiveProxy) -> None:
+    """OpenAPI has every path with its methods."""
+    paths = proxy.desk.get(f"{API}/openapi.json").json()["paths"]
+    assert {(path, method) for path, methods in paths.items() for method in methods} >= {
+        (f"{API}/reviews", "get"),
+        (f"{API}/reviews/{{id}}", "get"),
+        (f"{API}/reviews/{{id}}/verdict", "post"),
+        (f"{API}/reviews/{{id}}/label", "post"),
+        (f"{API}/stats", "get"),
+    }
+
+
+def test_characters_that_a_database_cannot_keep(queue: ReviewQueue) -> None:
+    """In a note they become their escapes, and asked for they find nothing."""
+    hold(queue, replace(REPLY, request_id="req_1"))
+    desk = Desk(queue)
+    assert desk.page(queue="\0").items == []
+    with pytest.raises(NotFoundError):
+        desk.review("\0")
+    verdict = Verdict("approve", correct=True, note="a\0b")
+    review = desk.decide(REPLY.id, verdict, "alice")
+    assert (review["note"], review["labels"][0]["note"]) == ("a\\x00b", "a\\x00b")
+    assert desk.decide(REPLY.id, verdict, "alice") == review
+
+
+def test_what_waits_is_counted(queue: ReviewQueue) -> None:
+    """By queue and kind, with the oldest and the mean confidence; decided ones by day and name."""
+    hold(
+        queue,
+        replace(REPLY, id="a", queue="x", confidence=0.2, created_at=5.0),
+        replace(REPLY, id="b", queue="x", confidence=0.4, created_at=9.0),
+        replace(REPLY, id="c", queue="y", kind=AUDIT),
+    )
+    Desk(queue).decide("c", Verdict("approve"), "alice")
+    stats = Desk(queue).stats()
+    assert (stats["open"], stats["oldest_at"]) == (2, 5.0)
+    [waiting] = stats["queues"]
+    assert waiting == {
+        "queue": "x",
+        "kind": "hold",
+        "count": 2,
+        "oldest_at": 5.0,
+        "confidence": pytest.approx(0.3),
+    }
+    [decided] = stats["decided"]
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert (decided["day"], decided["decided_by"], decided["count"]) == (today, "alice", 1)

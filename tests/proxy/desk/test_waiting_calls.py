@@ -1,0 +1,170 @@
+"""What a reviewer sees of a call that waits: tool, arguments, what is odd, which rule and why."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from proxy.upstreams.demo.demo import rows
+from tests.conftest import StartProxy
+from tests.running.browser import Visit
+from tests.running.desk_client import DESK, decide, logged_in
+from tests.running.live_proxy import LiveProxy, run_cli, until
+
+POLICY = """
+version: 1
+name: calls
+rules:
+  - name: irreversible tools
+    when:
+      tools: [send_*, {name: "refund*", arguments: {amount: {above: 5}}}]
+      confidence: {below: 0.9}
+    then: {hold: {queue: approvals, reply: error}}
+  - name: sure
+    when: {confidence: {at_least: 0.4}}
+    then: deliver
+default: {hold: {queue: review}}
+"""
+QUESTION = "On order 48213, please give the customer back just the shipping costs of 6.90 euros."
+ODD = "not in the conversation"
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=POLICY, **DESK)
+
+
+@pytest.fixture(scope="module")
+def refund(proxy: LiveProxy) -> str:
+    """The demo's refund of ten times what was asked for, held at a confidence of 0.5."""
+    [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
+    held = proxy.ask(QUESTION, "demo", tools=json.loads(tools))
+    assert held.status_code == 422, held.text
+    id = str(held.headers["x-pinocchio-review-id"])
+    proxy.recorded(held.headers["x-pinocchio-request-id"], "facts")  # once it is written
+    return id
+
+
+def review(proxy: LiveProxy, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = proxy.desk.get(f"/pinocchio/v1/reviews/{id}").json()
+    return found
+
+
+def items(proxy: LiveProxy, **query: str) -> dict[str, dict[str, Any]]:
+    found = proxy.desk.get("/pinocchio/v1/reviews", params=query)
+    assert found.status_code == 200, found.text
+    return {each["id"]: each for each in found.json()["items"]}
+
+
+def test_the_queue_has_the_call_that_waits(proxy: LiveProxy, refund: str) -> None:
+    """Tool and arguments; the amount, which nobody has named, is marked; the pattern is told."""
+    item = items(proxy)[refund]
+    assert item["calls"] == [
+        {
+            "name": "refund_order",
+            "arguments": {"order_id": "48213", "amount": 69.0},
+            "marks": {"amount": ODD},
+            "risk": "refund_order matches refund*, amount above 5",
+        }
+    ]
+
+
+def test_why_names_the_pattern_and_the_number(proxy: LiveProxy, refund: str) -> None:
+    """Which pattern matched which call, and which number was below which."""
+    [matched] = [each for each in review(proxy, refund)["why"] if each["verdict"] == "matched"]
+    assert matched["reasons"] == [
+        "hold",
+        "refund_order matches refund*, amount above 5",
+        "confidence 0.5000 is below 0.9",
+    ]
+
+
+def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, refund: str) -> None:
+    """The rule's own; where the default decided, the one that was not reached."""
+    assert (items(proxy)[refund]["threshold"], items(proxy)[refund]["is_below_threshold"]) == (
+        0.9,
+        True,
+    )
+    id = str(proxy.ask("p=0.2").headers["x-pinocchio-review-id"])
+    item = items(proxy)[id]
+    assert (item["threshold"], item["is_below_threshold"], item["calls"]) == (0.4, True, [])
+
+
+def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit: Visit) -> None:
+    """The row has the call with its marks, in the colour of the rule's threshold; so has the page
+    of the reply, with the reasons."""
+    page = visit.page
+    page.goto("/console/reviews")
+    row = page.locator(f"li[data-id={refund}]")
+    expect(row.locator(".call-line")).to_contain_text('refund_order(order_id="48213", amount=69.0')
+    expect(row.locator("mark")).to_contain_text("amount=69.0")
+    expect(row.locator(".risky")).to_have_attribute("title", re.compile(r"matches refund\*"))
+    expect(row.locator(".confidence.low")).to_have_attribute("title", re.compile("below 0.9"))
+    row.locator("a").click()
+    expect(page.locator(".score .big.low")).to_have_text("0.50")
+    expect(page.locator(".score")).to_contain_text("Below the rule's threshold, 0.9")
+    expect(page.locator(".reply dd mark")).to_have_text("69.0")
+    expect(page.locator(".reply figcaption .tag")).to_contain_text("matches refund*")
+    expect(page.locator(".why")).to_contain_text("confidence 0.5000 is below 0.9")
+    expect(page.locator(".doubts")).to_contain_text("value not in conversation: amount")
+
+
+def test_two_rows_that_ask_the_same_differ_in_the_call(proxy: LiveProxy) -> None:
+    """What a delivered number looks like is no question of 0.4 and 0.7: by its rule it is sure."""
+    with logged_in(proxy) as client:
+        proxy.ask("p=0.45")
+        until(lambda: "confidence high" in client.get("/console/traffic").text)
+        assert "confidence mid" not in client.get("/console/traffic").text
+
+
+@pytest.mark.parametrize("state", ["open", "held", "waits"])
+def test_a_state_has_one_name_and_knows_its_older_ones(
+    proxy: LiveProxy, refund: str, state: str
+) -> None:
+    """API, console and command line say `open`, and take what they said before."""
+    assert items(proxy, state=state)[refund]["state"] == "open"
+    with logged_in(proxy) as client:
+        page = client.get(f"/console/reviews?state={state}").text
+        assert refund in page
+        traffic = client.get("/console/traffic").text
+        assert "waits" not in traffic
+        assert "<bdi>open</bdi>" in traffic
+    listed = listed_by_command(proxy, "--state", state)
+    assert 'refund_order(order_id="48213", amount=69.0 [not in the conversation])' in listed
+    facts = json.loads(listed_by_command(proxy, "--json").splitlines()[-1])
+    assert facts["state"] == "open"
+
+
+def listed_by_command(proxy: LiveProxy, *options: str) -> str:
+    folder = proxy.store_path.parent
+    (folder / "policy.yaml").write_text(POLICY)
+    config = folder / "listing.yaml"
+    config.write_text(f"store: sqlite:///{proxy.store_path}\npolicies: policy.yaml\n")
+    done = run_cli("reviews", "list", "--config", str(config), *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_unknown_states_are_refused_everywhere(proxy: LiveProxy) -> None:
+    """With the names that there are."""
+    assert proxy.desk.get("/pinocchio/v1/reviews?state=lost").status_code == 422
+    assert "open, released, rejected, expired" in run_cli("reviews", "list", "--state", "x").stderr
+
+
+def test_what_a_reviewer_changed_is_marked(proxy: LiveProxy) -> None:
+    """An edited call is listed as it went out, with the arguments that are new."""
+    [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
+    fields = {"tools": json.loads(tools), "user": "another request"}
+    id = str(proxy.ask(QUESTION, "demo", **fields).headers["x-pinocchio-review-id"])
+    call = {"name": "refund_order", "arguments": {"order_id": "48213", "amount": 6.9}}
+    done = decide(proxy, id, verdict="edit", content={"tool_calls": [call]})
+    assert done.status_code == 200, done.text
+    [listed] = items(proxy, state="released")[id]["calls"]
+    assert (listed["arguments"]["amount"], listed["marks"]) == (
+        6.9,
+        {"amount": "changed by the reviewer"},
+    )

@@ -1,0 +1,468 @@
+"""Responses: items as chat messages, streams as the official accumulator reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai._models import construct_type
+from openai._types import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import ResponseStreamEvent
+
+from calibrator import NotScorableError
+from proxy.completions.live_stream import LiveStream
+from proxy.errors import HeldForReviewError
+from proxy.exchange.outcome import Outcome
+from proxy.formats import RESPONSES, Assembler, Choice, NoAnswerError
+from proxy.formats.responses_items import as_items, chat_messages, recent
+from proxy.formats.responses_stream import ResponsesAssembler
+from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.scoring import Status
+from proxy.wire.sse import DONE, Event, EventReader, event_bytes
+from tests.servers.responses_upstream import (
+    events_of,
+    function_call,
+    message,
+    output_of,
+    response_to,
+)
+
+Json = dict[str, Any]
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+items = st.one_of(
+    st.builds(message, texts),
+    st.builds(message, texts, st.just("refusal")),
+    st.builds(function_call, texts, st.text("abc", min_size=1, max_size=5)),
+    st.sampled_from(output_of("many", "x")),
+)
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> Json:
+    response = response_to({"model": "m", "input": ""}, "resp_1")
+    return {**response, "output": draw(st.lists(items, min_size=1, max_size=4))}
+
+
+def read(stream: bytes) -> list[Event]:
+    return EventReader().feed(stream)
+
+
+def assembled(stream: bytes) -> ResponsesAssembler:
+    assembler = ResponsesAssembler()
+    for event in read(stream):
+        assembler.add(event)
+    return assembler
+
+
+def accumulated(stream: bytes) -> Any:
+    """What the official client makes of a stream; its accumulator raises where order is wrong."""
+    state: ResponseStreamState[Any] = ResponseStreamState(input_tools=omit, text_format=omit)
+    for event in read(stream):
+        value: Any = construct_type(
+            type_=ResponseStreamEvent,
+            value=json.loads(event.data or ""),
+        )
+        state.handle_event(value)
+    return state
+
+
+# Streams
+
+
+@given(responses())
+def test_a_stream_says_what_the_object_says(response: Json) -> None:
+    """A response written as a stream, and one streamed by upstream, is the same response again."""
+    for stream in (RESPONSES.events(response, {}), events_of(response)):
+        assembler = assembled(b"".join(stream))
+        assert assembler.completion() == response
+        assert assembler.choices() == RESPONSES.choices(response)
+        assert assembler.model == response["model"]
+
+
+@given(responses())
+def test_the_official_accumulator_reads_what_we_write(response: Json) -> None:
+    """Items come before their parts and parts before their deltas; the whole is the response."""
+    state = accumulated(b"".join(RESPONSES.events(response, {})))
+    final = state._completed_response
+    assert final is not None
+    assert [item.type for item in final.output] == [item["type"] for item in response["output"]]
+    snapshot = state._ResponseStreamState__current_snapshot
+    for item, seen in zip(response["output"], snapshot.output, strict=True):
+        if item["type"] == "function_call":
+            assert seen.arguments == item["arguments"]
+        if item["type"] == "message" and item["content"][0]["type"] == "output_text":
+            assert seen.content[0].text == item["content"][0]["text"]
+
+
+@given(responses(), st.lists(st.integers(1, 200)))
+def test_any_split_gives_the_same_response(response: Json, cuts: list[int]) -> None:
+    """Wherever the bytes are split, the bytes and the response are the same."""
+    stream = b"".join(events_of(response))
+    reader, assembler, seen, at = EventReader(), ResponsesAssembler(), b"", 0
+    for size in [*cuts, len(stream)]:
+        for event in reader.feed(stream[at : at + size]):
+            assembler.add(event)
+            seen += event.raw
+        at += size
+    assert seen == stream
+    assert assembler.completion() == response
+
+
+@given(responses(), st.lists(st.integers(1, 400), max_size=30), st.booleans())
+async def test_any_split_passes_live_with_the_same_bytes(
+    response: Json, cuts: list[int], is_gated: bool
+) -> None:
+    """However it arrives, a live stream's bytes go on as they are, and are judged as a whole."""
+    stream = b"".join(events_of(response))
+    judged: list[list[Choice]] = []
+
+    async def judge(choices: list[Choice], _: str | None) -> Outcome:
+        judged.append(choices)
+        return Outcome("req_1", Status.SCORED)
+
+    async def settle(assembler: Assembler, withheld: list[Event], _: frozenset[int]) -> bytes:
+        judged.append(assembler.choices())
+        return b"".join(event.raw for event in withheld)
+
+    live = LiveStream(
+        RESPONSES,
+        judge,
+        Outcome("req_1", Status.PENDING),
+        Deadlines(5),
+        attach=False,
+        max_bytes=2**20,
+        settle=settle if is_gated else None,
+    )
+    got = [part async for part in live.relay(split(stream, cuts), nullcontext())]
+    assert b"".join(got) == stream
+    await live.judgements()
+    assert judged == [RESPONSES.choices(response)]
+
+
+async def split(stream: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
+    at = 0
+    for size in [*cuts, len(stream)]:
+        if part := stream[at : at + size]:
+            yield part
+        at += size
+
+
+@given(responses())
+def test_items_are_enough(response: Json) -> None:
+    """A last event without output, or with none of it done before, still gives the answer."""
+    told = [json.loads(event.data or "") for event in read(b"".join(events_of(response)))]
+    told[-1]["response"] = {**told[-1]["response"], "output": []}
+    assert assembled(written(told)).choices() == RESPONSES.choices(response)
+    deltas = [e for e in told if not e["type"].endswith("item.done")]
+    seen = assembled(written(deltas)).choices()[0].message
+    whole = RESPONSES.choices(response)[0].message
+    for key in ("content", "refusal"):
+        assert (seen.get(key) or "") == (whole.get(key) or "")
+    assert [c["function"]["arguments"] for c in functions(seen)] == [
+        c["function"]["arguments"] for c in functions(whole)
+    ]
+
+
+def functions(message: Json) -> list[Json]:
+    return [c for c in message.get("tool_calls", ()) if c["type"] == "function"]
+
+
+def written(events: list[Json]) -> bytes:
+    return b"".join(event_bytes(json.dumps(event).encode()) for event in events)
+
+
+@given(responses(), texts)
+def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) -> None:
+    """What the client has and what replaces the call are one stream: numbers, indices, items."""
+    told = read(b"".join(events_of(response)))
+    assembler, before = ResponsesAssembler(), []
+    is_before = True
+    for event in told:
+        is_before = is_before and not assembler.add(event).calls_tool
+        before += [event.raw] if is_before else []
+        if not is_before:
+            assembler.add(event)
+    if is_before:
+        return
+    replaced = RESPONSES.restated(assembler.completion(), text, "stop")
+    stream = b"".join([*before, *assembler.continued(replaced, {})])
+    numbers = [json.loads(event.data or "")["sequence_number"] for event in read(stream)]
+    assert numbers == list(range(len(numbers)))
+    final = accumulated(stream)._completed_response
+    first = next(i for i, item in enumerate(response["output"]) if "call" in item["type"])
+    assert [item.id for item in final.output[:-1]] == [i["id"] for i in response["output"][:first]]
+    assert final.output[-1].content[0].text == text
+
+
+def test_every_relevant_event_is_found() -> None:
+    """Ends, failures, errors and all parts of calls bear a mark; deltas of text bear none."""
+    response = response_to({"model": "many", "input": "x"}, "resp_1")
+    response["output"].append(function_call("x"))
+    for event in read(b"".join(events_of(response))):
+        sight = ResponsesAssembler().add(event)
+        if sight.finished or sight.is_end or sight.calls_tool:
+            assert RESPONSES.marks.search(event.raw)
+        if event.data and '"response.output_text.delta"' in event.data:
+            assert not RESPONSES.marks.search(event.raw)
+    for raw in (b'{"type":"response.failed"}', b'{"type" : "error"}', b'{"error":{}}'):
+        assert RESPONSES.marks.search(event_bytes(raw))
+
+
+def test_text_that_looks_like_an_event_is_text() -> None:
+    """A delta that quotes the name of an event or of an error is nothing but a delta."""
+    text = 'data: {"type":"response.completed"} "error" output_item function_call_arguments'
+    response = {**response_to({"model": "m"}, "resp_1"), "output": [message(text)]}
+    assembler = ResponsesAssembler()
+    *sights, last = [assembler.add(event) for event in read(b"".join(events_of(response)))]
+    assert not any(sight.is_end or sight.calls_tool or sight.is_error for sight in sights)
+    assert last.finished == (0,)
+    assert assembler.choices()[0].message["content"] == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "7",
+        "[]",
+        "{}",
+        '{"type":7}',
+        '{"type":"response.completed"}',
+        '{"type":"response.completed","response":7}',
+        '{"type":"response.output_item.added","item":7,"output_index":"a"}',
+        '{"type":"response.output_item.done"}',
+        '{"type":"response.created","response":[]}',
+        '{"type":"response.failed","response":null}',
+        '{"type":"response.output_text.delta","delta":7,"output_index":-5}',
+    ],
+)
+def test_no_event_is_an_exception(data: str) -> None:
+    """What is no event of a response raises nothing, before and after an item began."""
+    added = {"type": "response.output_item.added", "item": message(""), "output_index": 0}
+    for begun in (b"", written([added])):
+        assembler = assembled(begun + event_bytes(data.encode()) + event_bytes(DONE.encode()))
+        assert len(assembler.choices()) == 1
+        assembler.completion()
+
+
+def test_an_unfinished_stream_has_an_unfinished_choice() -> None:
+    """Text without a last event is a choice without a finish reason."""
+    response = response_to({"model": "m", "input": "abc"}, "resp_1")
+    assembler = assembled(b"".join(events_of(response)[:5]))
+    [choice] = assembler.choices()
+    assert (choice.message["content"], choice.finish_reason) == ("a", None)
+
+
+def test_an_error_event_raises_in_every_client() -> None:
+    """It has the documented members and the `error` by which official clients raise."""
+    raw = RESPONSES.error_event(HeldForReviewError("held"))
+    assert raw.startswith(b"event: error\ndata: ")
+    [event] = read(raw)
+    told = json.loads(event.data or "")
+    assert (told["type"], told["code"], told["message"]) == ("error", "held_for_review", "held")
+    assert told["error"]["code"] == "held_for_review"
+    assert ResponsesAssembler().add(event).is_error
+
+
+def test_a_failure_tells_no_call() -> None:
+    """What came to be before a failure is marked as a call's part, and can be left out."""
+    response = {**response_to({"model": "failed", "input": "x"}, "resp_1")}
+    response["output"] = [function_call("secret")]
+    sight = ResponsesAssembler().add(read(b"".join(events_of(response)))[-1])
+    assert (sight.is_error, sight.calls_tool) == (True, True)
+    assert b"secret" not in (sight.bare or b"secret")
+    assert b"oops" in (sight.bare or b"")
+
+
+# Answers
+
+
+def test_the_answer_is_a_chat_message() -> None:
+    """Reasoning, texts, refusals and all calls stand where chat completions have them."""
+    response = {
+        "status": "completed",
+        "output": [*output_of("many", "Yes."), message("no", "refusal"), function_call("x")],
+    }
+    [choice] = RESPONSES.choices(response)
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message["content"] == "Yes."
+    assert choice.message["reasoning_content"] == "I think."
+    assert choice.message["refusal"] == "no"
+    called = [c.get("function") or c.get("custom") for c in choice.message["tool_calls"]]
+    assert called == [
+        {"name": "run_sql", "input": "select 1"},
+        {"name": "shell_call", "arguments": '{"action":{"commands":["ls"]}}'},
+        {"name": "send_email", "arguments": '{"to":"a"}'},
+        {"name": "get_weather", "arguments": '{"city": "x"}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"status": "completed"}, "stop"),
+        ({}, "stop"),
+        ({"status": "incomplete"}, "unknown"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, None),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "new"}}, "new"),
+    ],
+)
+def test_finish_reasons_are_those_of_chat(facts: Json, reason: str | None) -> None:
+    """Policies find the words of chat completions, and new ones as they are."""
+    [choice] = RESPONSES.choices({"output": [], **facts})
+    assert choice.finish_reason == (reason or "content_filter")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("queued", "background"),
+        ("in_progress", "background"),
+        ("failed", "upstream_error"),
+        ("cancelled", "upstream_error"),
+    ],
+)
+def test_what_is_no_answer_says_why(status: str, reason: str) -> None:
+    """A response that is not there yet, or failed, is no answer, and says where half of one is."""
+    for output, part in (([], None), ([message("x")], "output")):
+        with pytest.raises(NoAnswerError) as raised:
+            RESPONSES.choices({"status": status, "output": output})
+        assert (raised.value.reason, raised.value.part) == (reason, part)
+
+
+# Questions
+
+
+def test_items_become_chat_messages() -> None:
+    """Calls of a turn belong to one message, results to `tool`; reasoning says nothing."""
+    given_items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+        message("Looking."),
+        function_call("a"),
+        {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
+        {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "x"}]},
+    ]
+    told = chat_messages(given_items)
+    assert [m["role"] for m in told] == ["user", "assistant", "tool", "tool"]
+    assert [c["type"] for c in told[1]["tool_calls"]] == ["function", "custom"]
+    assert (told[2]["content"], told[3]["content"]) == ("rain", '[{"stdout":"x"}]')
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({"type": "item_reference", "id": "x"}, "item_reference"),
+        ({"id": "x"}, "item_reference"),
+        ({"type": "compaction", "encrypted_content": "x"}, "compaction"),
+        ({"role": "user", "content": [{"type": "input_audio"}]}, "audio"),
+        ({"type": "function_call_output", "output": [{"type": "input_file"}]}, "file"),
+        ({"type": "brand_new"}, "unknown_item"),
+    ],
+)
+def test_items_beyond_text_cannot_be_scored(item: Json, reason: str) -> None:
+    """Files and what only upstream knows have no number, and a word that says why."""
+    with pytest.raises(NotScorableError) as raised:
+        RESPONSES.question({"input": [{"role": "user", "content": "Hi"}, item]})
+    assert raised.value.reason == reason
+
+
+@pytest.mark.parametrize("given_input", [None, 7, {}, [7], []])
+def test_an_unreadable_input_is_not_scorable(given_input: Any) -> None:
+    """What is no input is upstream's to refuse, and has no number."""
+    with pytest.raises(NotScorableError) as raised:
+        RESPONSES.question({"input": given_input})
+    assert raised.value.reason == "input"
+
+
+def test_hosted_tools_are_not_offered_functions() -> None:
+    """Functions, custom tools and those in a namespace are in the question; hosted ones are not."""
+    tools = [
+        {"type": "web_search"},
+        {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]},
+        {"type": "custom", "name": "c"},
+    ]
+    question = RESPONSES.question({"input": "Hi", "tools": tools})
+    assert question.text.endswith('[{"name": "f"}, {"name": "c"}]')
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=9))
+def test_what_is_kept_of_a_conversation_asks_the_same(turns: list[tuple[str, str]]) -> None:
+    """A remembered, shortened conversation gives the question of the whole one."""
+    whole = [{"role": role, "content": text * 60} for role, text in turns]
+    assert RESPONSES.question({"input": recent(whole)}) == RESPONSES.question({"input": whole})
+
+
+def test_files_are_not_kept() -> None:
+    """Of an image that came along only the type is remembered: a later question still has one."""
+    image = {"type": "input_image", "image_url": "data:" + "x" * 9_000}
+    kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
+    assert len(json.dumps(kept)) < 200
+    assert list(RESPONSES.question({"input": kept}).images) == [{"type": "input_image"}]
+
+
+def test_where_an_image_is_is_kept() -> None:
+    """An image under a URL can be looked at again by a later question of the conversation."""
+    image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}
+    kept = recent([{"role": "user", "content": [image]}, {"role": "user", "content": "y"}])
+    [found] = RESPONSES.question({"input": kept}).images
+    assert found == {"type": "input_image", "image_url": "https://example.org/a.png"}
+
+
+def test_screenshots_and_generated_images_belong_to_the_question() -> None:
+    """What a tool showed the model before it answered is among the images, in its order."""
+    items = [
+        {"role": "user", "content": "Hi"},
+        {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AAAA"},
+        {
+            "type": "computer_call_output",
+            "call_id": "c",
+            "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,BBBB"},
+        },
+    ]
+    drawn, shown = RESPONSES.question({"input": items}).images
+    assert drawn["source"]["data"] == "AAAA"
+    assert shown["image_url"].endswith("BBBB")
+
+
+def test_a_long_past_is_not_kept() -> None:
+    """Neither many turns before the last question nor many calls after it are all remembered."""
+    turns = [{"role": "user", "content": "y" * 900} for _ in range(50)]
+    results = [{"type": "function_call_output", "output": "z" * 900} for _ in range(50)]
+    whole = [*turns, *results]
+    assert len(recent(whole)) < 30
+    assert RESPONSES.question({"input": recent(whole)}) == RESPONSES.question({"input": whole})
+
+
+def test_the_last_question_is_the_users() -> None:
+    """A reviewer sees what the user said last, not what a tool gave back."""
+    given_items = [*as_items("Where?"), function_call("x"), {"type": "function_call_output"}]
+    assert RESPONSES.last_question({"input": given_items}) == "Where?"
+    assert RESPONSES.last_question({"input": "Why?"}) == "Why?"
+    assert RESPONSES.last_question({}) == ""
+
+
+def test_the_end_of_arguments_may_name_the_call() -> None:
+    """OpenAI's `function_call_arguments.done` has name and arguments beside its type; they count
+    where the output has the same call, and are unreadable where it has another."""
+    response = response_to({"model": "tools", "input": "x"}, "resp_1")
+    call = next(item for item in response["output"] if item["type"] == "function_call")
+    for name, is_unread in (("get_weather", False), ("send_money", True)):
+        done = {
+            "type": "response.function_call_arguments.done",
+            "item_id": call["id"],
+            "output_index": 1,
+            "name": name,
+            "arguments": call["arguments"],
+        }
+        events = read(b"".join(events_of(response)))
+        events.insert(-2, Event(b"", json.dumps(done)))
+        assembler = ResponsesAssembler()
+        assert any([assembler.add(event).is_unread for event in events]) is is_unread

@@ -1,0 +1,690 @@
+"""Held tool calls are bound to their request: found by it, released once, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import UnprocessableEntityError
+
+from policies import Facts, parse_policy
+from policies import decide as decide_on
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
+from proxy.gate.key_hash import hash_key
+from proxy.holds.binding import Approvals, digest_of_calls, digest_of_request
+from proxy.store.reviews.held_replies import REJECTED, RELEASED, Store
+from proxy.wire.http import Request
+from proxy.wire.json_splice import parse_json_object
+from tests.conftest import StartProxy
+from tests.proxy.actions.test_actions import ACTION, WEATHER, decide, held_rows, policy
+from tests.proxy.holds.test_holds import REVIEW_ID, make_late, verdict
+from tests.proxy.store.test_store import REPLY
+from tests.running import messages_client
+from tests.running.live_proxy import (
+    LiveProxy,
+    error_of,
+    events_in,
+    post_raw,
+    question,
+    without_member,
+)
+from tests.servers.faulty_upstream import FaultyUpstream
+from tests.servers.messages_upstream import MessagesUpstream
+from tests.servers.responses_upstream import ResponsesUpstream
+
+Json = dict[str, Any]
+HOLD = policy("{hold: {expires: 1h}}")
+
+
+def asked(text: str, **fields: Any) -> Json:
+    """A question that the upstream answers with a call."""
+    return question(text, "tools", tools=[WEATHER], **fields)
+
+
+def ask(proxy: LiveProxy, body: Json, **headers: str) -> httpx.Response:
+    return proxy.http.post("/v1/chat/completions", json=body, headers=headers)
+
+
+def hold(proxy: LiveProxy, body: Json, state: str = "", **headers: str) -> str:
+    """The review id of the reply, which is held and then decided on."""
+    response = ask(proxy, body, **headers)
+    id: str = response.headers[REVIEW_ID]
+    if state:
+        assert decide(proxy, id, state)
+    return id
+
+
+def row_of(proxy: LiveProxy, id: str) -> Json:
+    [row] = [row for row in held_rows(proxy) if row["id"] == id]
+    return row
+
+
+def change(proxy: LiveProxy, id: str, column: str, value: Any) -> None:
+    with sqlite3.connect(proxy.store_path) as database:
+        database.execute(f"UPDATE held_replies SET {column} = ? WHERE id = ?", (value, id))
+    database.close()
+
+
+@pytest.fixture
+def holding(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=HOLD)
+
+
+# The same request again
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_released_call_is_given_to_who_asks_again(
+    holding: LiveProxy, upstream: FaultyUpstream, is_stream: bool, n: int
+) -> None:
+    """The same request, sent again, gets the released calls without a second call upstream."""
+    body = asked(f"first {is_stream} p=0.1", stream=is_stream, n=n)
+    client = holding.openai.chat.completions
+    with pytest.raises(UnprocessableEntityError) as caught:
+        client.create(**body)
+    id = caught.value.response.headers[REVIEW_ID]
+    assert decide(holding, id, RELEASED)
+    if is_stream:
+        chunks = [choice for chunk in client.create(**body) for choice in chunk.choices]
+        calls = [c for choice in chunks for c in choice.delta.tool_calls or []]
+        assert [choice.finish_reason for choice in chunks if choice.finish_reason] == [
+            "tool_calls"
+        ] * n
+    else:
+        calls = [c for choice in client.create(**body).choices for c in choice.message.tool_calls]
+    told = [json.loads(call.function.arguments) for call in calls]
+    assert told == [{"city": f"first {is_stream} p=0.1", "number": 0}] * n
+    assert len(upstream.requests) == 1
+
+
+def test_the_bytes_are_those_that_were_stored(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """Without our member they are upstream's, to the last byte; headers say what became of it."""
+    body = asked("bytes p=0.1")
+    id = hold(holding, body, RELEASED)
+    got = holding.post_raw(body)
+    told = post_raw(f"{upstream.base_url}/chat/completions", body)
+    assert without_member(got.body) == told.body
+    assert (got.headers[ACTION], got.headers[REVIEW_ID]) == ("deliver", id)
+    assert got.headers["x-pinocchio-confidence"] == "0.1000"
+    assert got.headers["x-pinocchio-policy"].startswith("desk/unsure@")
+    member = json.loads(got.body)["pinocchio"]
+    assert (member["review_id"], member["confidence"]) == (id, 0.1)
+
+
+def test_while_it_is_held_it_is_the_same_error(
+    holding: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """Who asks again gets the same review id, and neither upstream nor the queue hears of it."""
+    body = asked("waiting p=0.1")
+    first, *others = [ask(holding, body) for _ in range(3)]
+    for other in others:
+        assert (other.status_code, error_of(other)) == (422, error_of(first))
+        assert other.headers[REVIEW_ID] == first.headers[REVIEW_ID]
+        assert other.headers["x-should-retry"] == "false"
+    assert len(upstream.requests) == 1
+    assert len([row for row in held_rows(holding) if row["question"] == "waiting p=0.1"]) == 1
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_while_it_is_held_it_is_the_same_placeholder(
+    start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
+) -> None:
+    """With `reply: placeholder` it is the same id as before, streamed or not."""
+    proxy = start_proxy(policy=policy("{hold: {reply: placeholder}}"))
+    body = asked(f"p=0.1 {is_stream}", stream=is_stream)
+    replies = [ask(proxy, body) for _ in range(2)]
+    objects = [events_in(r.content) if is_stream else [r.json()] for r in replies]
+    assert len({told["id"] for listed in objects for told in listed}) == 1
+    assert "content_filter" in replies[1].text
+    assert len(upstream.requests) == 1
+
+
+def test_who_asks_again_may_wait_too(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
+    """With `reply: wait` the second request hears of the verdict as well."""
+    proxy = start_proxy(policy=policy("{hold: {reply: wait, wait: 1s, otherwise: error}}"))
+    body = asked("patient p=0.1")
+    assert ask(proxy, body).status_code == 422
+    with verdict(proxy, "patient p=0.1", RELEASED):
+        released = ask(proxy, body)
+    assert released.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert len(upstream.requests) == 1
+
+
+def test_what_a_reviewer_rejects_stays_rejected(
+    holding: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """The same request gets an error with a code until the hold would have expired."""
+    body = asked("rejected p=0.1")
+    id = hold(holding, body, REJECTED)
+    for _ in range(2):
+        again = ask(holding, body)
+        assert (again.status_code, error_of(again)["code"]) == (422, "held_reply_rejected")
+        assert again.headers[REVIEW_ID] == id
+    assert len(upstream.requests) == 1
+    make_late(holding, id)
+    assert error_of(ask(holding, body))["code"] == "held_for_review"
+    assert len(upstream.requests) == 2
+
+
+# Once
+
+
+def test_a_release_counts_once(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """It can be read again for a minute; after that the request is a new one, and held anew."""
+    body = asked("once p=0.1")
+    id = hold(holding, body, RELEASED)
+    assert [ask(holding, body).status_code for _ in range(3)] == [200] * 3
+    assert len(upstream.requests) == 1
+    change(holding, id, "taken_at", time.time() - 61)
+    again = ask(holding, body)
+    assert (again.status_code, len(upstream.requests)) == (422, 2)
+    assert again.headers[REVIEW_ID] != id
+
+
+def test_fetching_counts_too(holding: LiveProxy) -> None:
+    """A call that was fetched by its id is not given to who asks again, and the other way round."""
+    body = asked("fetched p=0.1")
+    id = hold(holding, body, RELEASED)
+    place = f"/v1/chat/completions/{id}"
+    assert holding.http.get(place).status_code == 200
+    assert holding.http.get(place).status_code == 200
+    change(holding, id, "taken_at", time.time() - 61)
+    taken = holding.http.get(place)
+    assert (taken.status_code, error_of(taken)["code"]) == (404, "held_reply_taken")
+    assert ask(holding, body).status_code == 422
+
+
+def test_it_survives_the_proxy(
+    start_proxy: StartProxy, upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """A proxy that is started anew, with the same store and policy, gives what was released."""
+    body = asked("restart p=0.1")
+    ids = []
+    for state in ("", RELEASED):
+        proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD)
+        ids.append(hold(proxy, body, state))
+        proxy.stop()
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD)
+    released = ask(proxy, body)
+    proxy.stop()
+    assert (released.status_code, len(set(ids))) == (200, 1)
+    assert len(upstream.requests) == 1
+
+
+# Nothing else
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"messages": [{"role": "user", "content": "other p=0.1"}]},
+        {"tools": [WEATHER, WEATHER]},
+        {"temperature": 0.5},
+        {"n": 2},
+        {"user": "somebody else"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_another_request_gets_none_of_it(
+    holding: LiveProxy, upstream: FaultyUpstream, other: Json
+) -> None:
+    """Whatever is asked for differently goes upstream and is judged for itself."""
+    body = asked(f"mine {other} p=0.1")
+    id = hold(holding, body, RELEASED)
+    response = ask(holding, body | other)
+    assert response.status_code == 422
+    assert response.headers[REVIEW_ID] != id
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_streamed_or_not_it_is_the_same_call(
+    holding: LiveProxy, upstream: FaultyUpstream, is_stream: bool
+) -> None:
+    """An agent that goes on without streaming, or with it, finds the one hold, then the call."""
+    body = asked(f"streamed {is_stream} p=0.1", stream=is_stream)
+    other = {**body, "stream": not is_stream}
+    id = hold(holding, body)
+    again = ask(holding, other)
+    assert again.headers[REVIEW_ID] == id
+    assert hold(holding, other, RELEASED) == id
+    released = ask(holding, other)
+    assert released.status_code == 200
+    assert b"get_weather" in released.content
+    assert released.headers["content-type"].startswith(
+        "application/json" if is_stream else "text/event-stream"
+    )
+    assert len(upstream.requests) == 1
+
+
+def test_a_rule_on_streams_keeps_them_apart(start_proxy: StartProxy) -> None:
+    """Where a rule looks at it, a stream is another request."""
+    rules = "{name: s, when: {stream: true, tools: any}, then: hold}, "
+    rules += "{name: t, when: {tools: any}, then: hold}"
+    proxy = start_proxy(policy=f"{{version: 1, name: p, rules: [{rules}], default: deliver}}")
+    body = asked("apart p=0.1")
+    for _ in range(2):
+        assert ask(proxy, body).status_code == 422
+        assert b"held_for_review" in ask(proxy, {**body, "stream": True}).content
+    assert len(held_rows(proxy)) == 2
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer sk-other"},
+        {"x-pinocchio-domain": "law"},
+        {"x-pinocchio-tags": "beta"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_another_client_gets_none_of_it(
+    holding: LiveProxy, upstream: FaultyUpstream, headers: dict[str, str]
+) -> None:
+    """Another key, or other facts that rules look at, are another request."""
+    body = asked(f"mine {headers} p=0.1")
+    id = hold(holding, body, RELEASED)
+    response = ask(holding, body, **headers)
+    assert response.status_code == 422
+    assert response.headers[REVIEW_ID] != id
+
+
+def test_layout_and_ids_of_calls_do_not_matter(
+    holding: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """The same request in another layout, with other ids for the calls before it, is the same."""
+
+    def body(id: str) -> Json:
+        call = {"id": id, "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+        turns: list[Json] = [
+            {"role": "user", "content": "layout p=0.1"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id, "content": "it is p=0.1"},
+        ]
+        return {"model": "tools", "tools": [WEATHER], "messages": turns}
+
+    id = hold(holding, body("call_a"), RELEASED)
+    reordered = dict(reversed(body("call_b").items()))
+    raw = holding.post_raw(json.dumps(reordered, indent=3).encode())
+    assert (raw.status, raw.headers[REVIEW_ID]) == (200, id)
+
+
+def test_a_changed_rule_ends_an_approval(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """Where the rule, or one above it, is another by now, the request is judged anew."""
+    body = asked("rule p=0.1")
+    changed = [
+        HOLD.replace("below: 0.3", "below: 0.4"),
+        HOLD.replace("expires: 1h", "expires: 2h"),
+        HOLD.replace("rules: [", "rules: [{name: new, when: {n: 2}, then: hold}, "),
+    ]
+    for number, later in enumerate(changed):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ids = []
+        for text in (HOLD, later):
+            proxy = LiveProxy(upstream.base_url, folder, policy=text)
+            ids.append(hold(proxy, body))
+            decide(proxy, ids[-1], RELEASED)
+            proxy.stop()
+        assert ids[0] != ids[1]
+
+
+def test_a_rule_below_ends_no_approval(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """What cannot have had a part in the decision may change."""
+    later = HOLD.replace("}}}]", "}}}, {name: more, when: {n: 7}, then: block}]")
+    assert later != HOLD
+    body = asked("below p=0.1")
+    ids = []
+    for text in (HOLD, later):
+        proxy = LiveProxy(upstream.base_url, tmp_path, policy=text)
+        ids.append(hold(proxy, body))
+        proxy.stop()
+    assert ids[0] == ids[1]
+
+
+def test_an_approval_expires(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """What was released and not asked for in time is held anew, and gone under its id."""
+    body = asked("expired p=0.1")
+    id = hold(holding, body, RELEASED)
+    make_late(holding, id)
+    gone = holding.http.get(f"/v1/chat/completions/{id}")
+    assert (gone.status_code, error_of(gone)["code"]) == (404, "held_reply_expired")
+    assert ask(holding, body).headers[REVIEW_ID] != id
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("on_expiry", "status", "code", "calls"),
+    [
+        ("reject", 422, "held_for_review", 2),
+        ("deliver", 200, None, 1),
+        ("block", 422, "blocked_by_policy", 1),
+    ],
+)
+def test_who_asks_again_after_the_expiry(
+    start_proxy: StartProxy,
+    upstream: FaultyUpstream,
+    on_expiry: str,
+    status: int,
+    code: str | None,
+    calls: int,
+) -> None:
+    """A reply that expired is released, blocked, or asked for anew, as the policy says."""
+    proxy = start_proxy(policy=policy(f"{{hold: {{expires: 1h, on_expiry: {on_expiry}}}}}"))
+    body = asked("late p=0.1")
+    make_late(proxy, hold(proxy, body))
+    again = ask(proxy, body)
+    assert (again.status_code, len(upstream.requests)) == (status, calls)
+    if code:
+        assert error_of(again)["code"] == code
+    else:
+        assert again.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_other_calls_than_those_approved_do_not_come_out(holding: LiveProxy) -> None:
+    """Where the stored bytes call something else by now, nothing of them goes out."""
+    body = asked("changed p=0.1")
+    id = hold(holding, body, RELEASED)
+    reply = row_of(holding, id)["reply"]
+    change(holding, id, "reply", reply.replace(b"changed p=0.1", b"evil p=0.1"))
+    fetched = holding.http.get(f"/v1/chat/completions/{id}")
+    assert (fetched.status_code, error_of(fetched)["code"]) == (404, "held_reply_taken")
+    again = ask(holding, body)
+    assert again.headers[REVIEW_ID] != id
+    assert "evil" not in fetched.text + again.text
+
+
+def test_a_store_that_fails_keeps_no_sure_call_waiting(
+    upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Where nobody can look up what was held, a sure call is delivered and an unsure one is not."""
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD)
+    with sqlite3.connect(proxy.store_path) as database:
+        database.execute("DROP TABLE held_replies")
+    database.close()
+    sure, unsure = ask(proxy, asked("p=0.9")), ask(proxy, asked("secret p=0.1"))
+    proxy.stop()
+    assert sure.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert (unsure.status_code, error_of(unsure)["code"]) == (503, "store_unavailable")
+    assert "secret" not in unsure.text
+
+
+def test_text_is_bound_to_nothing(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """The same question in words may be asked twice and is held twice."""
+    ids = {ask(holding, question("text p=0.1", tools=[WEATHER])).json()["id"] for _ in range(2)}
+    assert len(ids) == 2
+    assert len(upstream.requests) == 2
+
+
+# What it costs
+
+
+def approvals(text: str, path: Path) -> Approvals:
+    return Approvals([parse_policy(text, "p.yaml")], Store(f"sqlite:///{path}/held.db"))
+
+
+def request_of(body: bytes, format: Format = CHAT) -> CompletionRequest:
+    return CompletionRequest(format, body, parse_json_object(body), "", is_stream=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        policy("clarify", on_score_error="deliver"),
+        policy("hold", mode="shadow"),
+        policy("{annotate: {label: x}}", on_score_error="block"),
+    ],
+)
+def test_a_policy_that_cannot_hold_looks_nothing_up(tmp_path: Path, text: str) -> None:
+    """Where nothing can be held there is no digest, and so no query."""
+    tools = json.dumps(asked("x")).encode()
+    assert approvals(text, tmp_path).request_digest(request_of(tools), "") is None
+
+
+def test_a_request_without_tools_looks_nothing_up(tmp_path: Path) -> None:
+    """Without tools no call can be held."""
+    holds = approvals(HOLD, tmp_path)
+    assert holds.request_digest(request_of(json.dumps(asked("x")).encode()), "") is not None
+    assert holds.request_digest(request_of(json.dumps(question("x")).encode()), "") is None
+
+
+def test_the_lookup_uses_its_index(holding: LiveProxy) -> None:
+    """The query for a request's digest scans no table."""
+    with sqlite3.connect(holding.store_path) as database:
+        query = "SELECT * FROM held_replies WHERE request_digest = 'x' AND key_hash = 'y'"
+        plan = str(list(database.execute(f"EXPLAIN QUERY PLAN {query}")))
+    database.close()
+    assert "USING INDEX ix_held_replies_request_digest" in plan
+
+
+# Who asks
+
+
+@pytest.mark.parametrize("field", ["api-key", "x-api-key", "authorization", "x-goog-api-key"])
+def test_an_approval_is_that_of_the_key_in_any_field(
+    holding: LiveProxy, upstream: FaultyUpstream, field: str
+) -> None:
+    """Another key in the same field gets neither the call nor the held reply under its id."""
+    body = asked(f"{field} p=0.1")
+
+    def post(key: str) -> httpx.Response:
+        url = f"{holding.base_url}/chat/completions"
+        return httpx.post(url, json=body, headers={field: key}, trust_env=False)
+
+    id = post("key-of-ada").headers[REVIEW_ID]
+    assert decide(holding, id, RELEASED)
+    assert post("key-of-bob").headers[REVIEW_ID] != id
+    fetched = f"{holding.base_url}/chat/completions/{id}"
+    for key, status in (("key-of-bob", 404), ("key-of-ada", 200)):
+        got = httpx.get(fetched, headers={field: key}, trust_env=False)
+        assert got.status_code == status
+    assert post("key-of-ada").headers[REVIEW_ID] == id
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize("query", ["key=ada", "api-key=ada", "access_token=ada"])
+def test_a_key_in_the_query_counts_too(holding: LiveProxy, query: str) -> None:
+    request = Request("POST", "/v1/x", query, [])
+    other = Request("POST", "/v1/x", query.replace("ada", "bob"), [])
+    assert hash_key(request) != hash_key(other)
+
+
+def test_two_keys_are_another_client_than_one_of_them() -> None:
+    """Where several stand in a request nobody knows which of them upstream goes by."""
+    both = [(b"authorization", b"Bearer dummy"), (b"x-api-key", b"ada")]
+    hashes = {
+        hash_key(Request("POST", "/", "", fields))
+        for fields in (both, both[:1], both[1:], [both[0], (b"x-api-key", b"bob")], [])
+    }
+    assert len(hashes) == 5
+
+
+def test_who_presents_no_key_gets_no_approval(holding: LiveProxy, upstream: FaultyUpstream) -> None:
+    """Everybody without a key looks alike: the call that one was allowed is asked for anew."""
+    body, url = asked("nobody p=0.1"), f"{holding.base_url}/chat/completions"
+    id = httpx.post(url, json=body, trust_env=False).headers[REVIEW_ID]
+    assert decide(holding, id, RELEASED)
+    again = httpx.post(url, json=body, trust_env=False)
+    assert (again.status_code, again.headers[REVIEW_ID] != id) == (422, True)
+    assert len(upstream.requests) == 2
+
+
+# The digests
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (b'{"a":1,"b":[1,2]}', b'{ "b": [1, 2], "a": 1 }', True),
+        (b'{"a":1}', b'{"a":2}', False),
+        (b'{"a":"1"}', b'{"a":1}', False),
+        (b'{"input":[{"call_id":"x"},{"call_id":"y"}]}',
+         b'{"input":[{"call_id":"p"},{"call_id":"q"}]}', True),
+        (b'{"input":[{"call_id":"x"},{"call_id":"y"}]}',
+         b'{"input":[{"call_id":"p"},{"call_id":"p"}]}', False),
+        (b'{"input":[{"type":"item_reference","id":"x"}]}',
+         b'{"input":[{"type":"item_reference","id":"y"}]}', False),
+        (b'{"input":[{"id":"msg_ORDER_1"}]}', b'{"input":[{"id":"msg_ORDER_2"}]}', False),
+        (b'{"input":[{"id":"a","call_id":"c"}]}', b'{"input":[{"id":"b","call_id":"c"}]}', False),
+        (b'{"input":[{"type":"image_generation_call","id":"x"}]}',
+         b'{"input":[{"type":"image_generation_call","id":"y"}]}', False),
+        (b'{"input":[{"type":"reasoning","id":"x","summary":[]}]}',
+         b'{"input":[{"type":"reasoning","id":"y","summary":[]}]}', False),
+        (b'{"input":[{"type":"message","id":"x","content":"a"}]}',
+         b'{"input":[{"type":"message","id":"y","content":"a"}]}', False),
+        (b'{"input":[{"type":"function_call_output","call_id":"x","output":"a"}]}',
+         b'{"input":[{"type":"function_call_output","call_id":"y","output":"a"}]}', False),
+        (b'{"input":[{"type":"function_call","id":"f","call_id":"x"},'
+         b'{"type":"function_call_output","call_id":"x","output":"a"}]}',
+         b'{"input":[{"type":"function_call","id":"g","call_id":"y"},'
+         b'{"type":"function_call_output","call_id":"y","output":"a"}]}', True),
+        (b'{"messages":[{"tool_calls":[{"id":"x"}]},{"role":"tool","tool_call_id":"x"}]}',
+         b'{"messages":[{"tool_calls":[{"id":"y"}]},{"role":"tool","tool_call_id":"y"}]}', True),
+        (b'{"messages":[{"role":"tool","tool_call_id":"x"}]}',
+         b'{"messages":[{"role":"tool","tool_call_id":"y"}]}', False),
+        (b'{"messages":[1],"messages":[2]}', b'{"messages":[3],"messages":[2]}', False),
+        (b'{"messages":[{"content":[{"type":"tool_use","id":"x","input":{"id":"1"}}]}]}',
+         b'{"messages":[{"content":[{"type":"tool_use","id":"y","input":{"id":"1"}}]}]}', True),
+        (b'{"messages":[{"content":[{"type":"tool_use","id":"x","input":{"id":"1"}}]}]}',
+         b'{"messages":[{"content":[{"type":"tool_use","id":"x","input":{"id":"2"}}]}]}', False),
+        (b'{"messages":[{"content":"\\ud83c"}]}', b'{"messages":[{"content":"\\ud83d"}]}', False),
+        (b'{"x":123456789012345678901234567890}', b'{"x":123456789012345678901234567891}', False),
+        (b'{"messages":"x"}', b'{"messages":["x"]}', False),
+        (b'{"x":0.1}', b'{"x":0.10000000000000000001}', False),
+        (b'{"messages":[1,null,{"content":7}]}', b'{"messages":[1,null,{"content":8}]}', False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("format", [CHAT, RESPONSES, MESSAGES])
+def test_the_digest_is_of_what_is_asked(
+    format: Format, one: bytes, other: bytes, is_same: bool
+) -> None:
+    """Layout and the ids of calls do not count, everything else does."""
+    digests = [digest_of_request(request_of(body, format)) for body in (one, other)]
+    assert None not in digests
+    assert (digests[0] == digests[1]) is is_same
+
+
+@pytest.mark.parametrize("growing", ["conversation", "container"])
+def test_what_upstream_adds_to_is_bound_to_nothing(growing: str) -> None:
+    """The same request may be about something else by now."""
+    asked_in = {"input": "x", growing: "c-1"}
+    assert digest_of_request(request_of(json.dumps(asked_in).encode(), RESPONSES)) is None
+
+
+def test_the_digest_is_of_where_it_is_asked() -> None:
+    """The surface and the query of a request are part of it."""
+    digests = {
+        digest_of_request(request_of(b'{"a":1}', format), [query])
+        for format in (CHAT, MESSAGES)
+        for query in ("", "x=1")
+    }
+    assert len(digests) == 4
+
+
+def test_what_is_nested_too_deeply_is_bound_to_nothing() -> None:
+    """No digest, and so no binding, rather than a failure."""
+    body = b'{"a":%b1%b}' % (b"[" * 1_000, b"]" * 1_000)
+    assert digest_of_request(replace(request_of(b"{}"), body=body)) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', True),
+        ('{"a": 1}', '{"a": 2}', False),
+        ("not JSON", "not  JSON", False),
+        ("[[[", "[[[", True),
+    ],
+)
+def test_arguments_are_compared_by_what_they_say(one: str, other: str, is_same: bool) -> None:
+    """The digest of a call's arguments is of their canonical JSON; of none, of the text."""
+
+    def reply(arguments: str) -> bytes:
+        call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+        return json.dumps({"choices": [{"message": {"tool_calls": [call]}}]}).encode()
+
+    digests = [digest_of_calls(CHAT, reply(arguments)) for arguments in (one, other)]
+    assert (digests[0] == digests[1]) is is_same
+    assert json.loads(digests[0])[0]["tool"] == "f"
+
+
+async def test_policies_that_decide_together_approve_together(tmp_path: Path) -> None:
+    """Where another policy decides too by now, or is another, an approval does not count."""
+    store = Store(f"sqlite:///{tmp_path}/held.db")
+    await store.open()
+    mine = parse_policy(HOLD, "p.yaml")
+    strict = parse_policy(HOLD.replace("desk", "strict"), "p.yaml")
+    laxer = parse_policy(HOLD.replace("desk", "strict").replace("0.3", "0.2"), "p.yaml")
+    request = request_of(json.dumps(asked("x")).encode())
+    both = Approvals([mine, strict], store)
+    digest = both.request_digest(request, "")
+    assert digest is not None
+    held = both.bound(REPLY, decide_on(mine, Facts(0.1, "m")), CHAT, digest)
+    await store.hold(replace(held, state=RELEASED))
+    alone, changed = Approvals([mine], store), Approvals([mine, laxer], store)
+    assert alone.request_digest(request, "") != digest
+    assert await changed.find(CHAT, digest, REPLY.key_hash) is None
+    earlier = await both.find(CHAT, digest, REPLY.key_hash)
+    assert earlier is not None
+    assert (earlier.held.id, earlier.decision.policy) == (REPLY.id, "desk")
+    await store.aclose()
+
+
+# The other formats
+
+
+@pytest.fixture(scope="module")
+def anthropic() -> Iterator[MessagesUpstream]:
+    with MessagesUpstream() as upstream:
+        yield upstream
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_messages_are_released_to_who_asks_again(
+    anthropic: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory, is_stream: bool
+) -> None:
+    """On `/v1/messages` the same request gets the released message, without a second call."""
+    anthropic.forget()
+    body = messages_client.asked("p=0.1", "tools", stream=is_stream, tools=messages_client.TOOLS)
+    with messages_client.proxies_before(anthropic, tmp_path_factory) as start:
+        proxy = start(policy=HOLD)
+        held = [messages_client.ask(proxy, body) for _ in range(2)]
+        ids = {reply.headers[REVIEW_ID] for reply in held}
+        assert ([reply.status for reply in held], len(ids)) == ([422, 422], 1)
+        messages_client.decide(proxy, ids.pop(), RELEASED)
+        got = messages_client.ask(proxy, body)
+    message = messages_client.accumulated(got.body) if is_stream else json.loads(got.body)
+    assert [block["type"] for block in message["content"]] == ["text", "tool_use", "tool_use"]
+    assert message["content"][1]["input"] == {"city": "p=0.1", "nested": {"n": [0, None]}}
+    assert len(anthropic.requests) == 1
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_responses_are_released_to_who_asks_again(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
+) -> None:
+    """On `/v1/responses` the same request gets the released items, without a second call."""
+    proxy = start_responses(policy=HOLD)
+    tool: Any = {"type": "function", "name": "get_weather", "parameters": {}, "strict": False}
+    text = f"p=0.1 {is_stream}"
+    client = proxy.openai.responses
+    ids = set()
+    for _ in range(2):
+        with pytest.raises(UnprocessableEntityError) as caught:
+            client.create(model="tools", input=text, tools=[tool], stream=is_stream)
+        ids.add(caught.value.response.headers[REVIEW_ID])
+    [id] = ids
+    decide(proxy, id, RELEASED)
+    got: Any = client.create(model="tools", input=text, tools=[tool], stream=is_stream)
+    response = list(got)[-1].response if is_stream else got
+    assert "function_call" in [item.type for item in response.output]
+    assert len(responses_upstream.received) == 1

@@ -1,0 +1,360 @@
+"""What upstream keeps: it belongs to the key that made it, and shows nothing that is withheld."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.wire.named_ids import Place, ids_in_body, place_in
+from tests.conftest import StartProxy
+from tests.running.client_keys import OWN_KEY, bearer, make_key, wait_until_known
+from tests.running.live_proxy import LiveProxy, error_of, question
+from tests.running.responses_requests import UNSURE
+from tests.servers.responses_upstream import ResponsesUpstream
+from tests.servers.storing_upstream import StoringUpstream
+
+HOLD = "{version: 1, name: strict, on_score_error: deliver, default: {hold: {queue: q}}}"
+UNSURE_HELD = """
+version: 1
+name: strict
+rules: [{name: unsure, when: {confidence: {below: 0.5}}, then: hold}]
+default: deliver
+"""
+KEYS: dict[str, Any] = {"keys": "required", "upstream": {"api_key": OWN_KEY}}
+SECRET = "secret p=0.2"
+Start = Callable[..., LiveProxy]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[StoringUpstream]:
+    with StoringUpstream() as found:
+        yield found
+
+
+@pytest.fixture
+def start(upstream: StoringUpstream, tmp_path: Path) -> Iterator[Start]:
+    started: list[LiveProxy] = []
+
+    def begin(**options: Any) -> LiveProxy:
+        folder = tmp_path / str(options.pop("folder", len(started)))
+        folder.mkdir(exist_ok=True)
+        started.append(LiveProxy(upstream.base_url, folder, **options))
+        return started[-1]
+
+    yield begin
+    for proxy in started:
+        proxy.stop()
+
+
+OPEN: list[httpx.Client] = []
+
+
+@pytest.fixture(autouse=True)
+def closed_clients() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def client(proxy: LiveProxy, **fields: Any) -> httpx.Client:
+    """A client with a key of its own."""
+    secret, _ = make_key(proxy.store_path, **fields)
+    wait_until_known(proxy.base_url, secret)
+    OPEN.append(httpx.Client(base_url=proxy.base_url, headers=bearer(secret), trust_env=False))
+    return OPEN[-1]
+
+
+def code_of(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, error_of(response)["code"]
+
+
+# What a policy withheld
+
+
+def test_a_held_completion_is_not_read_from_upstreams_store(
+    start: Start, upstream: StoringUpstream
+) -> None:
+    """Neither in the list, nor by upstream's id, nor after a restart; other answers are there."""
+    proxy = start(policy=UNSURE_HELD, folder="same")
+    held = proxy.ask(SECRET, store=True).json()["id"]
+    theirs = [each["id"] for each in upstream.kept.values() if "choices" in each][-1]
+    mine = proxy.ask("sure p=0.9", store=True).json()["id"]
+    for _ in range(2):
+        listed = proxy.http.get("/v1/chat/completions").json()["data"]
+        assert mine in [each["id"] for each in listed]
+        assert theirs not in [each["id"] for each in listed]
+        assert proxy.http.get(f"/v1/chat/completions/{theirs}").json()["id"] == held
+        assert "secret" not in proxy.http.post(f"/v1/chat/completions/{theirs}", json={}).text
+        assert "secret" not in proxy.http.get(f"/v1/chat/completions/{theirs}/messages").text
+        assert proxy.http.get(f"/v1/chat/completions/{mine}").json()["id"] == mine
+        proxy.stop()
+        proxy = start(policy=UNSURE_HELD, folder="same")
+
+
+def test_a_completion_of_unknown_standing_is_not_read(
+    start: Start, upstream: StoringUpstream
+) -> None:
+    """Where a policy is enforced: nobody knows what it would have decided."""
+    body = question(SECRET, "ok", store=True)
+    id = httpx.post(f"{upstream.base_url}/chat/completions", json=body).json()["id"]
+    assert start().http.get(f"/v1/chat/completions/{id}").json()["id"] == id
+    strict = start(policy=UNSURE_HELD)
+    assert code_of(strict.http.get(f"/v1/chat/completions/{id}")) == (404, "unknown_id")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/v1/conversations/c-1/items", "read_undecided"),
+        ("GET", "/v1/conversations/c-1/items/i-1", "read_undecided"),
+        ("GET", "/v1//Conversations/c-1//items/", "read_undecided"),
+        ("GET", "/v1/responses/resp_1/input_items", "read_undecided"),
+        ("POST", "/v1/batches", "batch_undecided"),
+        ("POST", "/v1/messages/batches", "batch_undecided"),
+    ],
+)
+def test_what_cannot_be_decided_on_is_refused(
+    start: Start, upstream: StoringUpstream, method: str, path: str, code: str
+) -> None:
+    """Items show answers that a policy may hold, and so do batches; without one both go through."""
+    observing, strict = start(), start(policy=HOLD)
+    assert observing.http.request(method, path, json={}).status_code == 200
+    upstream.forget()
+    response = strict.http.request(method, path, json={})
+    body = response.json()["error"]
+    assert (response.status_code, body["code"]) == (400, code)
+    assert upstream.requests == []
+
+
+def test_a_held_response_is_not_gone_on_with(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """Whose text a model would repeat."""
+    proxy = start_responses(policy=UNSURE % ("hold", "hold"))
+    proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET})
+    theirs = [*responses_upstream.stored][-1]
+    again = {"model": "ok", "input": "repeat it p=0.9", "previous_response_id": theirs}
+    assert code_of(proxy.http.post("/v1/responses", json=again)) == (404, "unknown_id")
+
+
+def test_a_held_response_stays_held_over_a_restart(
+    responses_upstream: ResponsesUpstream, tmp_path: Path
+) -> None:
+    """Under upstream's id too, though what was asked is forgotten."""
+    policy = UNSURE_HELD.replace("default: deliver", "default: deliver\non_score_error: deliver")
+    proxy = LiveProxy(responses_upstream.base_url, tmp_path, policy=policy)
+    held = proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET}).json()["id"]
+    theirs = [*responses_upstream.stored][-1]
+    proxy.stop()
+    again = LiveProxy(responses_upstream.base_url, tmp_path, policy=policy)
+    got = again.http.get(f"/v1/responses/{theirs}")
+    again.stop()
+    assert got.json()["id"] == held
+    assert "secret" not in got.text
+
+
+# Whose it is
+
+
+@pytest.fixture
+def proxy(start: Start) -> LiveProxy:
+    return start(**KEYS)
+
+
+def test_what_a_key_made_is_its_own(proxy: LiveProxy) -> None:
+    """Another key can neither read, change, delete, list nor name it."""
+    ada, bob = client(proxy), client(proxy)
+    tried = 0
+    for collection in ("files", "vector_stores", "conversations", "fine_tuning/jobs", "batches"):
+        id = ada.post(f"/{collection}", json={"purpose": "x"}).json()["id"]
+        assert ada.get(f"/{collection}/{id}").json()["id"] == id
+        assert id in [each["id"] for each in ada.get(f"/{collection}").json()["data"]]
+        assert bob.get(f"/{collection}").json()["data"] == []
+        for method, path in (
+            *(("GET", ""), ("DELETE", ""), ("GET", "/content"), ("POST", "/cancel")),
+            *(("HEAD", ""), ("POST", "")),
+        ):
+            for spelled in (f"/{collection}/{id}{path}", f"//{collection}/{id}/{path}?x=1"):
+                assert bob.request(method, proxy.base_url + spelled).status_code == 404
+                tried += 1
+        assert ada.delete(f"/{collection}/{id}").json()["deleted"]
+    assert tried == 60
+
+
+def test_files_of_a_batch_belong_to_its_key(proxy: LiveProxy) -> None:
+    """Upstream makes them later, and says so in the batch."""
+    ada, bob = client(proxy), client(proxy)
+    made = ada.post("/batches", json={}).json()
+    assert ada.get(f"/files/{made['output_file_id']}").status_code == 200
+    assert code_of(bob.get(f"/files/{made['output_file_id']}")) == (404, "unknown_id")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"input_file_id": "%s"}',
+        '{"input_file_id": "%s", "input_file_id": "file-x"}',
+        '{"input_file_id": "file-x", "input_file_id": "%s"}',
+        '{"input\\u005ffile_id": "%s"}',
+        '{"tools": [{"vector_store_ids": ["%s"]}]}',
+        '{"conversation": {"id": "%s"}}',
+        '{"input": [{"id": "%s"}]}',
+        '{"input": [{"type": "item_reference", "id": "%s"}]}',
+    ],
+)
+def test_a_body_names_no_id_of_another_key(
+    proxy: LiveProxy, upstream: StoringUpstream, body: str
+) -> None:
+    """On every surface, however the member is written; with its own it goes on."""
+    ada, bob = client(proxy), client(proxy)
+    id = ada.post("/files", json={}).json()["id"]
+    chat = body[:-1] + ', "model": "ok", "messages": [{"role": "user", "content": "p=0.9"}]}'
+    upstream.forget()
+    for path, text in (("/batches", body), ("/chat/completions", chat)):
+        refused = bob.post(path, content=text % id, headers={"content-type": "application/json"})
+        assert code_of(refused) == (404, "unknown_id")
+    assert upstream.requests == []
+    if "file-x" not in body:
+        assert ada.post("/batches", content=body % id).status_code == 200
+
+
+def test_what_nobody_is_known_to_have_made_can_be_shared(
+    start: Start, upstream: StoringUpstream
+) -> None:
+    """A store that the operator made elsewhere is there for all where the configuration says so."""
+    id = httpx.post(f"{upstream.base_url}/vector_stores", json={}).json()["id"]
+    closed, sharing = start(**KEYS), start(**KEYS, shared_ids=(id[:-1] + "*",))
+    assert code_of(client(closed).get(f"/vector_stores/{id}")) == (404, "unknown_id")
+    bob = client(sharing)
+    assert bob.get(f"/vector_stores/{id}").json()["id"] == id
+    assert id in [each["id"] for each in bob.get("/vector_stores").json()["data"]]
+
+
+def test_ids_are_known_after_a_restart(start: Start) -> None:
+    """The store has whose they are."""
+    proxy = start(**KEYS, folder="same")
+    ada, bob = client(proxy), client(proxy)
+    id = ada.post("/files", json={}).json()["id"]
+    proxy.stop()
+    proxy = start(**KEYS, folder="same")
+    ada.base_url = bob.base_url = proxy.base_url
+    assert ada.get(f"/files/{id}").status_code == 200
+    assert bob.get(f"/files/{id}").status_code == 404
+
+
+def test_a_response_is_fetched_by_the_key_that_made_it(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """Another team, whose policy delivers, does not read what the first one's holds."""
+    strict = {"teams": {"a": {"policy": "finance"}, "b": {}}}
+    proxy = start_responses(**KEYS, **strict)
+    ada, bob = client(proxy, team="a"), client(proxy, team="b")
+    ada.post("/responses", json={"model": "ok", "input": SECRET})
+    theirs = [*responses_upstream.stored][-1]
+    assert "secret" not in ada.get(f"/responses/{theirs}").text
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""), ("GET", "/input_items")):
+        assert code_of(bob.request(method, f"/responses/{theirs}{path}"))[0] == 404
+    going_on = {"model": "ok", "input": "p=0.9", "previous_response_id": theirs}
+    assert code_of(bob.post("/responses", json=going_on)) == (404, "unknown_id")
+
+
+def test_a_background_stream_is_its_keys_from_its_first_event(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """A client that leaves it can come back."""
+    proxy = start_responses(**KEYS)
+    ada, bob = client(proxy), client(proxy)
+    asked = {"model": "split", "input": "p=0.9", "stream": True, "background": True}
+    with ada.stream("POST", "/responses", json=asked) as stream:
+        next(stream.iter_raw())
+        time.sleep(0.05)
+        id = [*responses_upstream.stored][-1]
+    assert ada.get(f"/responses/{id}").status_code == 200
+    assert bob.get(f"/responses/{id}").status_code == 404
+
+
+# Without keys and policies
+
+
+def test_an_observing_proxy_refuses_nothing(start: Start, upstream: StoringUpstream) -> None:
+    """Whose key it is that goes upstream is the client's business."""
+    observing = start()
+    id = httpx.post(f"{upstream.base_url}/files", json={}).json()["id"]
+    assert observing.http.get(f"/v1/files/{id}").json() == upstream.kept[f"/files/{id}"]
+
+
+# Surfaces
+
+
+def test_surfaces_can_be_switched_off(start: Start, upstream: StoringUpstream) -> None:
+    """For all, for a team, and for a key, which has the last word; whatever the spelling."""
+    teams = {"narrow": {"surfaces": ["chat"]}, "wide": {}}
+    proxy = start(**KEYS, teams=teams, surfaces=("chat", "models"))
+    wide, narrow = client(proxy, team="wide"), client(proxy, team="narrow")
+    own = client(proxy, team="narrow", surfaces="chat,embeddings,models")
+    assert wide.get("/models").status_code == 200
+    assert own.post("/embeddings", json={}).status_code == 200
+    upstream.forget()
+    tried = 0
+    for path in (
+        "/files",
+        "//files",
+        "/Files",
+        "/files/",
+        "/%66iles",
+        "/files.json",
+        "/strange",
+        "/",
+    ):
+        for each in (wide, narrow, own):
+            assert code_of(each.get(proxy.base_url + path)) == (403, "surface_off")
+            tried += 1
+    assert code_of(narrow.get("/models")) == (403, "surface_off")
+    assert code_of(narrow.post("/embeddings", json={})) == (403, "surface_off")
+    assert upstream.requests == []
+    assert tried == 24
+    assert narrow.post("/chat/completions", json=question("p=0.9", "ok")).status_code == 200
+
+
+def test_surfaces_hold_without_keys(start: Start) -> None:
+    proxy = start(surfaces=("chat",))
+    assert proxy.ask("p=0.9").status_code == 200
+    assert code_of(proxy.http.get("/v1/files")) == (403, "surface_off")
+
+
+# Reading requests
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("v1 files", Place(("files",))),
+        ("v1 files f", Place(("files",), "f")),
+        ("V1 Chat Completions X messages", Place(("chat", "completions"), "X", ("messages",))),
+        ("v1 fine_tuning jobs j events", Place(("fine_tuning", "jobs"), "j", ("events",))),
+        ("v1 threads runs", Place(("threads",), None, ("runs",))),
+        ("v1 embeddings", Place(None)),
+        ("v1", Place(None)),
+    ],
+)
+def test_a_path_says_where_it_goes(path: str, place: Place) -> None:
+    assert place_in(path.split()) == place
+
+
+def test_texts_name_nothing() -> None:
+    """What stands in a message, an argument, a schema or in metadata is no reference."""
+    schema = {"type": "object", "properties": {"file_id": {"type": "string"}}}
+    body = {
+        "messages": [{"role": "user", "content": '{"file_id": "a"}', "tool_call_id": "b"}],
+        "tools": [{"function": {"name": "f", "parameters": schema}}],
+        "metadata": {"file_id": "c"},
+        "input": [{"type": "message", "id": "d", "content": "e"}],
+    }
+    assert asyncio.run(ids_in_body(json.dumps(body).encode())) == set()

@@ -1,0 +1,164 @@
+"""Drift in the store: what monitors read, when they raise an alarm, and what follows from it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibrator.metrics.metrics import Floats
+from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions
+from proxy.learning.drift import look, standing, weekly
+from proxy.learning.drift_watch import DriftWatch
+from proxy.store.verdicts.drift import (
+    Monitor,
+    MonitorKey,
+    Position,
+    distrusted,
+    forget_monitors,
+    read_monitors,
+    write_monitors,
+)
+from proxy.store.verdicts.verdicts import Findings
+from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident
+from tests.running.live_proxy import until
+
+
+def harder(rng: np.random.Generator, count: int) -> Floats:
+    """Questions of another kind: right half of the time instead of two thirds."""
+    return rng.beta(2, 2.2, count)
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> Traffic:
+    return Traffic(tmp_path, seed=2)
+
+
+def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> None:
+    """The alarm names the model and the reply; the other model's monitor stays calm."""
+    for _ in range(5):
+        traffic.pass_by(200, 2, model="old")
+        traffic.pass_by(200, 2, model="new")
+    findings = Findings(traffic.url)
+    assert look(findings.engine) == []
+    start = len(traffic.ids)
+    traffic.pass_by(300, 2, model="new", truth=harder)
+    [alarm] = look(findings.engine)
+    assert alarm.key == MonitorKey("scores", CALIBRATOR, "new")
+    assert alarm.request_id in traffic.ids[start:]
+    assert "model new" in alarm.text
+    assert look(findings.engine) == []  # told once
+    by_model = {each.key.model: each for each in standing(findings.engine)}
+    assert by_model["old"].alarm is None
+    assert (by_model["old"].seen, by_model["new"].alarm) == (1_000, alarm)
+    findings.close()
+
+
+def test_many_new_replies_are_looked_at_evenly(traffic: Traffic) -> None:
+    """A look of about 100 takes a tenth of a thousand, and none of them again."""
+    traffic.pass_by(1_000, 2)
+    findings = Findings(traffic.url)
+    look(findings.engine, most=100)
+    [only] = standing(findings.engine)
+    look(findings.engine)
+    assert standing(findings.engine) == [only]
+    findings.close()
+    assert 70 <= only.seen <= 130
+
+
+def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None:
+    """Of two that read the same stretch one writes; on both databases."""
+    findings = Findings(store_url)
+    key = MonitorKey("calibration", "c", "", "")
+    first = Monitor(key, 1, {"a": 1}, 5.0, "req_1")
+    after = Position("req_1", 1)
+    assert write_monitors(findings.engine, [first], Position(), after)
+    assert not write_monitors(findings.engine, [Monitor(key, 9, {})], Position(), after)
+    assert read_monitors(findings.engine) == ([first], after)
+    assert distrusted(findings.engine) == {"c"}
+    assert write_monitors(findings.engine, [Monitor(key, 2, {})], after, Position("req_2", 1))
+    assert forget_monitors(findings.engine) == 1
+    assert read_monitors(findings.engine) == ([], Position("req_2", 1))
+    findings.close()
+
+
+def test_this_week_is_compared_with_the_weeks_before(traffic: Traffic) -> None:
+    """KS and PSI of three weeks of one kind of traffic and one of another."""
+    traffic.pass_by(1_500, 20.9)
+    traffic.pass_by(500, 7, truth=harder)
+    findings = Findings(traffic.url)
+    [week] = weekly(findings.engine)
+    findings.close()
+    assert (week.distance.before, week.distance.now) == pytest.approx((1_500, 500), abs=10)
+    assert week.distance.reading == "large"
+    assert week.distance.ks_p < 1e-6
+
+
+def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
+    """An overconfident calibrator is found out by its audited verdicts, which distrusts it; a
+    reset begins anew."""
+    traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
+    traffic.label()
+    done = traffic.run("drift")
+    assert done.returncode == 3
+    assert "are too high" in done.stdout
+    findings = Findings(traffic.url)
+    assert distrusted(findings.engine) == {CALIBRATOR}
+    assert traffic.run("drift", "--reset").returncode == 0
+    assert distrusted(findings.engine) == set()
+    assert look(findings.engine) == []
+    findings.close()
+
+
+def test_the_alarm_of_a_calibrator_that_was_mended_is_past(traffic: Traffic) -> None:
+    """Once another version scores, the alarm is still listed, and is not current."""
+    traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
+    traffic.label()
+    findings = Findings(traffic.url)
+    look(findings.engine)
+    found = Recalibration("platt", Platt(0.3, 0.0), labels=250)
+    RecalibrationVersions(traffic.current.parent).promote(found, {})
+    traffic.pass_by(20, 1)
+    [calibration, scores] = standing(findings.engine)
+    findings.close()
+    assert calibration.alarm is not None
+    assert (calibration.is_current, scores.is_current) == (False, True)
+
+
+def test_held_verdicts_are_no_evidence_of_drift(traffic: Traffic) -> None:
+    """Reviewers choose what they look at: only audited replies are counted."""
+    traffic.pass_by(100, 7, held=1.0)
+    assert traffic.label() == 100
+    findings = Findings(traffic.url)
+    look(findings.engine)
+    assert [each.key.kind for each in standing(findings.engine)] == ["scores"]
+    findings.close()
+
+
+def test_the_proxys_watch_finds_it_too(traffic: Traffic) -> None:
+    """A thread looks at the record, tells an alarm once and counts it."""
+    traffic.pass_by(600, 7)
+    traffic.pass_by(400, 7, truth=harder)
+    watch = DriftWatch(traffic.url, every_s=0.01)
+    watch.start()
+    until(lambda: watch.alarms)
+    time.sleep(0.1)
+    watch.stop()
+    assert watch.alarms == 1
+
+
+def test_the_watch_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
+    """It tries again; nothing else hears of it."""
+    watch = DriftWatch(f"sqlite:///{tmp_path / 'no' / 'store.db'}", every_s=0.01)
+    watch.start()
+    time.sleep(0.1)
+    watch.stop()
+    assert watch.alarms == 0
+
+
+def test_the_simulated_calibrator_is_too_sure() -> None:
+    """What the other tests rely on: it says 0.90 where 0.70 are right."""
+    assert overconfident(np.array([0.7]))[0] == pytest.approx(0.90, abs=0.005)

@@ -1,0 +1,267 @@
+"""`pinocchio serve --scorer-only`: one calibrator over HTTP, for several processes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from calibrator import CalibratorError, Item, NotScorableError, Score
+from proxy.errors import ExitStatus, StartupError
+from proxy.scoring.engines.protocol import items_body, read_items
+from proxy.scoring.server.app import serve_scorer
+from tests.running.live_proxy import SlowScorer, WordScorer, error_of, until
+from tests.servers.engine_servers import ServedApp, live_scoring_server
+
+HERE = "127.0.0.1"
+SCORE, SCORER = "/pinocchio/v1/score", "/pinocchio/v1/scorer"
+PIXEL = base64.b64encode(b"\x89PNG picture").decode()
+
+
+class PickyScorer(WordScorer):
+    """As its parent; some answers have no score."""
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        for item in items:
+            if item.answer == "odd":
+                raise RuntimeError(f"cannot score {item.answer!r}")
+            if item.answer == "spoken":
+                raise NotScorableError("audio", "the answer is spoken")
+        return [Score(2.0, 2.0) if i.answer == "two" else self._score(i.answer) for i in items]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServedApp]:
+    calibrator = {"checkpoint": "fake:0.5", "max_queue": 256}
+    limits = {"max_body": "10KB"}
+    with live_scoring_server(PickyScorer(), calibrator=calibrator, limits=limits) as found:
+        yield found
+
+
+@contextmanager
+def queueing(scorer: SlowScorer, timeout_s: float) -> Iterator[ServedApp]:
+    """A server with room for two items in its queue."""
+    section: Any = {"checkpoint": "fake:0.5", "max_queue": 2, "timeout_s": timeout_s}
+    with live_scoring_server(scorer, calibrator=section) as server:
+        yield server
+
+
+def scores_in(reply: httpx.Response) -> list[Any]:
+    scores: list[Any] = reply.json()["scores"]
+    return scores
+
+
+def ask(server: ServedApp, *answers: str, **fields: Any) -> httpx.Response:
+    items = [{"question": "why?", "answer": answer, **fields} for answer in answers]
+    return httpx.post(server.url + SCORE, json={"items": items})
+
+
+def test_one_score_for_each_item(server: ServedApp) -> None:
+    """Scores come in the order of the items, with the calibrator that gave them."""
+    assert httpx.get(server.url + SCORER).json() == {
+        "calibrator": "words@1",
+        "reads_images": False,
+        "reads_tool_use": False,
+    }
+    found = ask(server, "p=0.1", "p=0.9 truncated").json()
+    assert found == {
+        "calibrator": "words@1",
+        "scores": [
+            {"score": 0.1, "confidence": 0.1, "is_truncated": False},
+            {"score": 0.9, "confidence": 0.9, "is_truncated": True},
+        ],
+    }
+
+
+def test_an_item_without_a_score_does_not_take_others_along(server: ServedApp) -> None:
+    """Each item has its own score or its own reason, and no reason repeats the text."""
+    *scores, last = ask(server, "p=0.1", "odd", "spoken", "two", "p=0.2").json()["scores"]
+    assert (scores[0]["score"], last["score"]) == (0.1, 0.2)
+    assert [each["error"]["reason"] for each in scores[1:]] == [
+        "scorer_failed",
+        "audio",
+        "scorer_failed",
+    ]
+    assert "odd" not in str(scores)
+
+
+def test_a_text_calibrator_is_shown_no_question_without_its_image(server: ServedApp) -> None:
+    """An item with images gets the reason `image` from a calibrator that looks at none."""
+    items = [
+        {"question": "what is this?", "answer": "p=0.9", "images": [PIXEL]},
+        {"question": "what is this?", "answer": "p=0.3"},
+    ]
+    first, second = httpx.post(server.url + SCORE, json={"items": items}).json()["scores"]
+    assert first["error"]["reason"] == "image"
+    assert second["score"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 400, "JSON"),
+        (b"[]", 400, "object"),
+        ({}, 400, "'items' must be a list"),
+        ({"items": []}, 400, "'items' must be a list"),
+        ({"items": ["x"]}, 400, "items[0] must be an object"),
+        ({"items": [{"question": "q"}]}, 400, "items[0].answer must be a string"),
+        ({"items": [{"question": "q", "answer": 5}]}, 400, "items[0].answer must be a string"),
+        (
+            {"items": [{"question": "q", "answer": "a", "model": "x"}]},
+            400,
+            "items[0] has an unknown field 'model'",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "domain": 1}]},
+            400,
+            "items[0].domain must be a string",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "images": ["%"]}]},
+            400,
+            "items[0].images holds no base64",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "images": "x"}]},
+            400,
+            "items[0].images must be a list",
+        ),
+        ({"items": [{"question": "q", "answer": "a"}], "model": "x"}, 400, "unknown field 'model'"),
+        ({"items": [{"question": "q" * 11_000, "answer": "a"}]}, 413, "10240"),
+        ({"items": [{"question": "", "answer": ""}] * 300}, 413, "300 items, 256 are allowed"),
+    ],
+)
+def test_a_body_that_cannot_be_read(server: ServedApp, body: Any, status: int, said: str) -> None:
+    """A mistake is 400, too much is 413, in OpenAI's envelope with what and where; nothing else."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    reply = httpx.post(server.url + SCORE, content=content)
+    assert (reply.status_code, error_of(reply)["type"]) == (status, "invalid_request_error")
+    assert said in error_of(reply)["message"]
+
+
+def test_a_full_queue() -> None:
+    """What does not fit is refused as a whole, at once, with the time to come again."""
+    scorer = SlowScorer()
+    with queueing(scorer, timeout_s=10) as server:
+        asked = [begin_to_ask(server, "p=0.1")]
+        until(lambda: scorer.has_begun.is_set())
+        asked.append(begin_to_ask(server, "p=0.2", "p=0.3"))
+        refused = ask(server, "p=0.4")
+        scorer.proceed.set()
+        found = [answer_on(connection) for connection in asked]
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert error_of(refused)["code"] == "rate_limit_exceeded"
+    assert [each["score"] for answer in found for each in answer["scores"]] == [0.1, 0.2, 0.3]
+
+
+def begin_to_ask(server: ServedApp, *answers: str) -> HTTPConnection:
+    """Returns when the server has the request, without its answer."""
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection.request("POST", SCORE, items_body([Item("why?", answer) for answer in answers]))
+    for _ in range(2):  # what is answered came later
+        httpx.get(f"{server.url}/livez")
+    return connection
+
+
+def answer_on(connection: HTTPConnection) -> Any:
+    with closing(connection):
+        return json.loads(connection.getresponse().read())
+
+
+def test_what_takes_too_long() -> None:
+    """An item that has no score when time is up says so."""
+    scorer = SlowScorer()
+    with queueing(scorer, timeout_s=0.05) as server:
+        found = scores_in(ask(server, "a"))
+        scorer.proceed.set()
+    assert found == [{"error": {"message": "time was up", "reason": "deadline"}}]
+
+
+def test_while_the_calibrator_loads() -> None:
+    """Until there is a calibrator the answer is 503; the server is alive, but not ready."""
+
+    def load() -> WordScorer:
+        raise CalibratorError("no weights")
+
+    with live_scoring_server(load) as server:
+        assert httpx.get(f"{server.url}/livez").status_code == 200
+        assert httpx.get(f"{server.url}/readyz").status_code == 503
+        for reply in (httpx.get(server.url + SCORER), ask(server, "a")):
+            assert (reply.status_code, error_of(reply)["code"]) == (503, "calibrator_loading")
+
+
+def test_only_with_its_token() -> None:
+    """With a token nobody is answered without it, but for the probes."""
+    with live_scoring_server(WordScorer(), scorer={"token": "sesame"}) as server:
+        for key in (None, "Bearer", "Bearer sesam", "sesame!"):
+            reply = httpx.get(server.url + SCORER, headers={"authorization": key} if key else {})
+            assert (reply.status_code, error_of(reply)["code"]) == (401, "invalid_api_key")
+        let_in = httpx.get(server.url + SCORER, headers={"authorization": "Bearer sesame"})
+        assert let_in.status_code == 200
+
+
+def test_without_a_token_only_this_machine_is_answered(server: ServedApp) -> None:
+    """A page in a browser that calls loopback by another name is refused."""
+    reply = httpx.get(server.url + SCORER, headers={"host": "evil.example"})
+    assert (reply.status_code, error_of(reply)["code"]) == (403, "host_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", SCORE), ("POST", SCORER), ("GET", "/"), ("POST", "/v1/responses")]
+)
+def test_there_is_nothing_else(server: ServedApp, method: str, path: str) -> None:
+    """A scoring server is no proxy: any other path or method is 404."""
+    reply = httpx.request(method, server.url + path)
+    assert (reply.status_code, error_of(reply)["code"]) == (404, "unknown_url")
+
+
+def test_items_survive_the_way() -> None:
+    """What one end writes, the other reads: all of an item, and nothing more."""
+    items = [
+        Item("q ü \U0001f600", "a\0\n"),
+        Item("", "", "gpt", "gpqa", "law", (b"\x00\xff", b"")),
+    ]
+    assert read_items(items_body(items)) == items
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "status", "said"),
+    [
+        ("", "0.0.0.0", ExitStatus.UNSAFE, "scorer.token"),
+        ("calibrator: {checkpoint: none}", HERE, ExitStatus.UNUSABLE_INPUT, "nothing to score"),
+        (
+            "calibrator: {engine: {kind: scorer, base_url: 'http://127.0.0.1:1'}}",
+            HERE,
+            ExitStatus.UNUSABLE_INPUT,
+            "asks another one",
+        ),
+        (
+            "calibrator: {recalibration: current}",
+            HERE,
+            ExitStatus.UNUSABLE_INPUT,
+            "for the proxies",
+        ),
+        (
+            "calibrator: {checkpoint: /no/such}",
+            HERE,
+            ExitStatus.CHECKPOINT_MISSING,
+            "/no/such",
+        ),
+    ],
+)
+def test_mistakes_at_the_start(
+    tmp_path: Path, text: str, host: str, status: ExitStatus, said: str
+) -> None:
+    """A scoring server that cannot work, or would be open to everybody, does not start."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text(text)
+    with pytest.raises(StartupError, match=said) as caught:
+        serve_scorer(path, host, 0, print)
+    assert caught.value.status is status

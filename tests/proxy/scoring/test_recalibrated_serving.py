@@ -1,0 +1,218 @@
+"""A recalibration file in the configuration: what the proxy then says (paper N01, N05)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions
+from policies import InvalidDocumentError
+from proxy.config.sections import load_config
+from tests.running.live_proxy import ProxyProcess, question, run_cli, until
+from tests.servers.faulty_upstream import FaultyUpstream
+
+BY_MODEL = Recalibration("platt", Platt(1.0, -1.0), "model", {"ok-2099": Platt(1.0, 2.0)}, 100)
+BY_DOMAIN = Recalibration("platt", Platt(1.0, -1.0), "domain", {"law": Platt(1.0, 2.0)}, 100)
+LAW = pytest.approx(BY_DOMAIN.groups["law"].apply(0.5), abs=1e-4)
+POOLED = pytest.approx(BY_DOMAIN.pooled.apply(0.5), abs=1e-4)
+CALIBRATOR = "calibrator: {checkpoint: 'fake:0.5', recalibration: recalibration.json}\n"
+
+
+def config_of(folder: Path, upstream: FaultyUpstream) -> str:
+    return (
+        f"upstreams: {{faulty: {{base_url: '{upstream.base_url}', api_key: sk-faulty}}}}\n"
+        "models:\n- {match: 'law-*', upstream: faulty, domain: Law}\n"
+        "- {match: '*', upstream: faulty}\n"
+        f"store: sqlite:///{folder}/held.db\n{CALIBRATOR}"
+    )
+
+
+def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float, str, float]:
+    """The confidence and the calibrator in the headers, and the confidence in the body."""
+    reply = httpx.post(
+        f"{proxy.base_url}/chat/completions",
+        json=question("why?", model),
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        timeout=20,
+    )
+    assert reply.status_code == 200
+    (choice,) = reply.json()["pinocchio"]["choices"]
+    confidence = float(reply.headers["x-pinocchio-confidence"])
+    return confidence, reply.headers["x-pinocchio-calibrator"], choice["confidence"]
+
+
+def other_calibrators() -> str:
+    """The file of a recalibration that was fitted for another calibrator."""
+    found = Recalibration("platt", Platt(), labels=100, calibrator="embedded@1234")
+    return json.dumps({"name": found.name, **found.as_dict()})
+
+
+@pytest.fixture(scope="module")
+def by_domain(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ProxyProcess]:
+    folder = tmp_path_factory.mktemp("recalibrated")
+    BY_DOMAIN.save(folder / "recalibration.json")
+    with ProxyProcess(folder, config_of(folder, running_upstream)) as process:
+        yield process
+
+
+def test_the_confidence_is_the_recalibrated_one(by_domain: ProxyProcess) -> None:
+    """Header and body carry the corrected number; the header names calibrator and correction."""
+    confidence, name, in_body = asked(by_domain)
+    assert confidence == pytest.approx(BY_DOMAIN.apply(0.5), abs=1e-4)
+    assert in_body == pytest.approx(confidence, abs=1e-4)
+    assert name == f"fake:0.5+{BY_DOMAIN.name}"
+
+
+def test_the_domain_of_a_route_has_its_own_curve(by_domain: ProxyProcess) -> None:
+    """N05: what the operator says a model is asked about picks the curve, in any case."""
+    law, _, _ = asked(by_domain, "law-1", x_faulty="ok")
+    assert law == LAW
+    assert asked(by_domain, "law-1", x_faulty="ok", x_pinocchio_domain="physics")[0] == LAW
+
+
+@pytest.mark.parametrize("told", ["law", "Law", "physics", ""])
+def test_a_client_picks_no_curve(by_domain: ProxyProcess, told: str) -> None:
+    """Or any client could choose its own confidence, and with it what becomes of the reply."""
+    assert asked(by_domain, x_pinocchio_domain=told) == asked(by_domain)
+
+
+def test_a_client_picks_a_curve_where_clients_are_trusted(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """`client_domains: true`; the route's domain still stands before the client's."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream).replace(
+        "{checkpoint", "{client_domains: true, checkpoint"
+    )
+    with ProxyProcess(tmp_path, config) as process:
+        assert asked(process, x_pinocchio_domain="LAW")[0] == LAW
+        assert asked(process, x_pinocchio_domain="physics") == asked(process)
+        assert asked(process, "law-1", x_faulty="ok", x_pinocchio_domain="physics")[0] == LAW
+
+
+def test_the_domain_of_a_team_has_its_own_curve(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """It stands before that of the route; rules see it, and the record keeps it."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream)
+    config += "keys: required\nteams: {lawyers: {domain: law}, physicists: {domain: physics}}\n"
+    path = tmp_path / "proxy.yaml"
+    path.write_text(config)
+    keys = {
+        team: run_cli("keys", "create", "--team", team, "--config", str(path)).stdout.split()[-1]
+        for team in ("lawyers", "physicists")
+    }
+    with ProxyProcess(tmp_path, config) as process:
+        told = {"x_pinocchio_domain": "other"}
+        assert asked(process, authorization=f"Bearer {keys['lawyers']}", **told)[0] == LAW
+        other = asked(process, "law-1", x_faulty="ok", authorization=f"Bearer {keys['physicists']}")
+        assert other[0] == POOLED
+    with closing(sqlite3.connect(tmp_path / "held.db")) as record:
+        facts = [row[0] for row in record.execute("SELECT facts FROM exchanges ORDER BY rowid")]
+    assert ['"law"' in facts[0], '"other"' in facts[0], '"physics"' in facts[1]] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_curves_that_no_reply_can_get_are_told(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """A recalibration by domain goes on to work, with its pooled curve, and a warning says so."""
+    BY_DOMAIN.save(tmp_path / "recalibration.json")
+    config = config_of(tmp_path, running_upstream).replace(", domain: Law", "")
+    with ProxyProcess(tmp_path, config) as process:
+        assert asked(process, "law-1", x_faulty="ok", x_pinocchio_domain="law")[0] == POOLED
+        assert process.lines("recalibration_without_domains")
+    checked = run_cli("check", "--config", str(tmp_path / "proxy.yaml"))
+    assert "warning: " in checked.stdout
+    assert "nothing says which domain a reply has" in checked.stdout
+
+
+def test_a_model_has_its_own_curve(running_upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """N02: the name that the answering model gives itself picks the curve."""
+    BY_MODEL.save(tmp_path / "recalibration.json")
+    with ProxyProcess(tmp_path, config_of(tmp_path, running_upstream)) as process:
+        own, name, _ = asked(process)
+    assert own == pytest.approx(BY_MODEL.groups["ok-2099"].apply(0.5), abs=1e-4)
+    assert name == f"fake:0.5+{BY_MODEL.name}"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "there is no recalibration"),
+        ("{}", "is no recalibration of this version"),
+        (other_calibrators(), "was fitted for embedded@1234, not for fake:0.5"),
+        (json.dumps({**BY_MODEL.as_dict(), "name": "platt@00000000"}), "was changed by hand"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_at_start(
+    content: str | None, sentence: str, running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Nothing is served under a recalibration that is not what was fitted; `check` says so too."""
+    if content is not None:
+        (tmp_path / "recalibration.json").write_text(content)
+    path = tmp_path / "proxy.yaml"
+    path.write_text(config_of(tmp_path, running_upstream))
+    for command in (["serve", "--port", "0"], ["check"]):
+        done = run_cli(*command, "--config", str(path))
+        assert done.returncode != 0
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_promoted_recalibration_counts_from_the_next_request_on(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Promoting and taking back need no restart; the record keeps what was corrected."""
+    config = config_of(tmp_path, running_upstream)
+    versions = RecalibrationVersions(tmp_path / "recalibrations")
+    with ProxyProcess(tmp_path, config.replace(".json", "s/current")) as process:
+        assert asked(process)[:2] == (0.5, "fake:0.5")  # none was promoted yet
+        versions.promote(BY_DOMAIN, {})
+        until(lambda: asked(process)[1] != "fake:0.5")
+        mended = asked(process)
+        assert mended[1] == f"fake:0.5+{BY_DOMAIN.name}"
+        assert mended[0] == pytest.approx(BY_DOMAIN.apply(0.5), abs=1e-4)
+        versions.roll_back()
+        until(lambda: asked(process)[1] == "fake:0.5")
+        (tmp_path / "recalibrations" / "current").write_text("no-such-file.json")
+        until(lambda: process.lines("configuration_refused"))
+        assert asked(process)[1] == "fake:0.5"
+    with closing(sqlite3.connect(tmp_path / "held.db")) as record:
+        rows = set(record.execute("SELECT calibrator, confidence, score FROM exchanges"))
+    assert rows == {
+        ("fake:0.5", 0.5, None),
+        (f"fake:0.5+{BY_DOMAIN.name}", BY_DOMAIN.apply(0.5), 0.5),
+    }
+
+
+def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+    """As a policy's name, it does not depend on where the proxy is started from."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text(CALIBRATOR)
+    assert load_config(path).calibrator.recalibration == tmp_path / "recalibration.json"
+    path.write_text("calibrator: {recalibration: /etc/r.json}\n")
+    assert load_config(path).calibrator.recalibration == Path("/etc/r.json")
+    path.write_text("calibrator: {checkpoint: 'fake:0.5'}\n")
+    assert load_config(path).calibrator.recalibration is None
+
+
+def test_nothing_cannot_be_recalibrated(tmp_path: Path) -> None:
+    """A recalibration of no calibrator is a contradiction, told with its line."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text("calibrator:\n  checkpoint: none\n  recalibration: r.json\n")
+    with pytest.raises(InvalidDocumentError, match="gives no number to recalibrate"):
+        load_config(path)

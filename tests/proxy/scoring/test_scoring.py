@@ -1,0 +1,234 @@
+"""The proxy's hold on a scorer: every fault costs a number and has its word, none a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from calibrator import Item, NotScorableError, Question, Score, Scorer
+from proxy.formats import Choice
+from proxy.scoring.scoring import NICENESS, Confidence, Scoring, Status
+from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
+
+
+def choices(*texts: str) -> list[Choice]:
+    return [Choice(i, {"role": "assistant", "content": text}) for i, text in enumerate(texts)]
+
+
+def asked() -> Question:
+    return Question("why?")
+
+
+@asynccontextmanager
+async def scoring_with(scorer: Scorer, **options: Any) -> AsyncIterator[Scoring]:
+    scoring = Scoring(lambda: scorer, **options)
+    scoring.start()
+    await asyncio.to_thread(until, lambda: scoring.is_ready)
+    yield scoring
+    scoring.close()
+
+
+async def test_one_confidence_for_each_choice() -> None:
+    """The confidences come in the order of the choices, with the scorer's name known."""
+    async with scoring_with(WordScorer()) as scoring:
+        found = await scoring.score(asked, choices("p=0.1", "p=0.9 truncated"), "gpt")
+        assert scoring.name == "words@1"
+        assert await scoring.score(asked, [], "gpt") == []
+    assert found == [Confidence(0.1, Status.SCORED), Confidence(0.9, Status.TRUNCATED)]
+
+
+async def test_the_scorer_gets_text() -> None:
+    """Question, answer and the answering model's name are what the scorer sees."""
+    scorer = WordScorer()
+    async with scoring_with(scorer) as scoring:
+        await scoring.score(asked, choices("p=0.1"), "gpt")
+    assert scorer.seen[-1] == Item("why?", "p=0.1", "gpt")
+
+
+async def test_the_event_loop_is_not_blocked() -> None:
+    """While the scorer computes, the event loop goes on."""
+    scorer = SlowScorer()
+    async with scoring_with(scorer) as scoring:
+        waiting = asyncio.create_task(scoring.score(asked, choices("p=0.1"), "gpt"))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        scorer.proceed.set()
+        assert (await waiting)[0].value == 0.1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+async def test_the_event_loop_goes_first() -> None:
+    """Where both share a core the scorer's thread waits for the event loop's, not the reverse."""
+
+    def priority_of(thread: threading.Thread) -> int:
+        assert thread.native_id is not None
+        return os.getpriority(os.PRIO_PROCESS, thread.native_id)
+
+    own = priority_of(threading.current_thread())
+    before = set(threading.enumerate())
+    async with scoring_with(WordScorer()):
+        started = {each.name: each for each in threading.enumerate() if each not in before}
+        assert priority_of(started["scorer"]) == min(19, own + NICENESS)
+        assert priority_of(threading.current_thread()) == own
+
+
+async def test_the_deadline() -> None:
+    """What is not scored after `timeout_s` is a timeout, and nobody waits longer."""
+    scorer = SlowScorer()
+    async with scoring_with(scorer, timeout_s=0.05) as scoring:
+        started = time.perf_counter()
+        found = await scoring.score(asked, choices("p=0.1"), "gpt")
+        assert time.perf_counter() - started < 2
+        scorer.proceed.set()
+    assert found == [Confidence(None, Status.TIMEOUT, "deadline")]
+
+
+async def test_what_nobody_waits_for_is_not_scored() -> None:
+    """A score that timed out, or whose request was cancelled, costs the scorer nothing more."""
+    scorer = SlowScorer()
+    async with scoring_with(scorer, timeout_s=0.05) as scoring:
+        first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
+        await asyncio.sleep(0.01)
+        late = asyncio.create_task(scoring.score(asked, choices("late"), "gpt"))
+        left = asyncio.create_task(scoring.score(asked, choices("left"), "gpt"))
+        await asyncio.sleep(0.01)
+        left.cancel()
+        await asyncio.gather(first, late)
+        scorer.proceed.set()
+        await scoring.score(asked, choices("p=0.1"), "gpt")
+    assert [item.answer for item in scorer.seen] == ["warm-up", "first", "p=0.1"]
+
+
+async def test_a_full_queue() -> None:
+    """What the queue cannot take is refused as a whole, at once."""
+    async with scoring_with(WordScorer(), max_queue=2) as scoring:
+        assert (
+            await scoring.score(asked, choices("a", "b", "c"), "gpt")
+            == [Confidence(None, Status.SKIPPED, "queue_full")] * 3
+        )
+        assert len(await scoring.score(asked, choices("a", "b"), "gpt")) == 2
+
+
+async def test_one_bad_answer_does_not_take_others_along() -> None:
+    """Where one answer makes the scorer fail, the others of its batch are scored."""
+
+    class Picky(WordScorer):
+        def score_batch(self, items: Sequence[Item]) -> list[Score]:
+            if any("bad" in item.answer for item in items):
+                raise ValueError("bad")
+            return super().score_batch(items)
+
+    async with scoring_with(Picky()) as scoring:
+        found = await scoring.score(asked, choices("p=0.1", "bad", "p=0.3"), "gpt")
+    assert [confidence.value for confidence in found] == [0.1, None, 0.3]
+    assert found[1] == Confidence(None, Status.ERROR, "scorer_failed")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (NotScorableError("image", "an image"), Confidence(None, Status.NOT_SUPPORTED, "image")),
+        (RecursionError("deep"), Confidence(None, Status.ERROR, "scorer_failed")),
+        (KeyError("odd"), Confidence(None, Status.ERROR, "scorer_failed")),
+    ],
+)
+async def test_questions_that_cannot_be_read(error: Exception, expected: Confidence) -> None:
+    """Whatever reading the question raises becomes a status; nothing is raised."""
+
+    def unreadable() -> str:
+        raise error
+
+    async with scoring_with(WordScorer()) as scoring:
+        assert await scoring.score(unreadable, choices("a"), "gpt") == [expected]
+
+
+async def test_answers_that_cannot_be_read() -> None:
+    """An answer of an unknown shape becomes a status; nothing is raised."""
+    async with scoring_with(WordScorer()) as scoring:
+        for content in (5, {"a": 1}, [5], True):
+            [found] = await scoring.score(asked, [Choice(0, {"content": content})], "gpt")
+            assert found == Confidence(None, Status.NOT_SUPPORTED, "content")
+
+
+async def test_before_the_scorer_is_there() -> None:
+    """While the scorer loads, everything is `loading` and nothing waits."""
+    is_loaded = threading.Event()
+
+    def load() -> Scorer:
+        is_loaded.wait(10)
+        return WordScorer()
+
+    scoring = Scoring(load)
+    scoring.start()
+    assert await scoring.score(asked, choices("a"), "gpt") == [
+        Confidence(None, Status.LOADING, "calibrator_loading")
+    ]
+    assert (scoring.is_ready, scoring.name) == (False, None)
+    is_loaded.set()
+    await asyncio.to_thread(until, lambda: scoring.is_ready)
+    scoring.close()
+
+
+def failing_load() -> Scorer:
+    raise OSError("gone")
+
+
+@pytest.mark.parametrize("load", [failing_load, lambda: Unusable("broken")])
+async def test_a_scorer_that_cannot_be_used(load: Callable[[], Scorer]) -> None:
+    """A scorer that does not load, or fails its first batch, is an error from then on."""
+    scoring = Scoring(load)
+    scoring.start()
+    failed = [Confidence(None, Status.ERROR, "calibrator_failed")]
+    deadline = time.monotonic() + 10
+    while await scoring.score(asked, choices("a"), "gpt") != failed:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+    assert not scoring.is_ready
+    scoring.close()
+
+
+class Unusable(WordScorer):
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        raise RuntimeError("no")
+
+
+async def test_without_a_scorer() -> None:
+    """Where none is configured, everything is skipped and nothing is waited for."""
+    scoring = Scoring(None)
+    scoring.start()
+    assert scoring.is_ready
+    assert await scoring.score(asked, choices("a"), "gpt") == [
+        Confidence(None, Status.SKIPPED, "no_calibrator")
+    ]
+    scoring.close()
+
+
+async def test_closing_while_something_waits() -> None:
+    """Who waits while the proxy stops gets a status, not an exception."""
+    scorer = SlowScorer()
+    async with scoring_with(scorer) as scoring:
+        first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
+        await asyncio.sleep(0.02)
+        second = asyncio.create_task(scoring.score(asked, choices("second"), "gpt"))
+        await asyncio.sleep(0.02)
+        threading.Timer(0.05, scorer.proceed.set).start()
+        await asyncio.to_thread(scoring.close)
+        assert (await first)[0].value == 0.5
+        assert await second == [Confidence(None, Status.ERROR, "scorer_closed")]
+        [after] = await scoring.score(asked, choices("after"), "gpt")
+    assert after.status is Status.ERROR
+
+
+async def test_a_failing_scorer() -> None:
+    """A scorer that raises is an error for each answer."""
+    async with scoring_with(FailingScorer()) as scoring:
+        found = await scoring.score(asked, choices("a", "b"), "gpt")
+    assert found == [Confidence(None, Status.ERROR, "scorer_failed")] * 2

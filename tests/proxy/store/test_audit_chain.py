@@ -1,0 +1,452 @@
+"""The chain over the record: whoever changes, removes or inserts a row is found out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from proxy.commands.audit import cli
+from proxy.exchange.exchange import new_request_id
+from proxy.store.chain.chain import KEY_VARIABLE, audit_chain, key_file, mac_of
+from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.database import open_engine
+from proxy.store.record.writer import Records
+from proxy.store.reviews.held_replies import REJECTED, RELEASED, Store
+from proxy.store.reviews.queue import ReviewQueue
+from proxy.store.tables import path_of
+from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.proxy.store.test_records import row
+from tests.proxy.store.test_store import REPLY
+from tests.running.databases import execute
+from tests.running.live_proxy import ROOT, environment, run_cli, until
+from tests.running.postgres import PostgresServer
+from tests.running.reviewing import decide, expire
+
+BODY = b'{"id": "x"}'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chain_key() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY_VARIABLE, "a key of the tests")
+        yield
+
+
+@pytest.fixture(scope="module")
+def originals() -> dict[str, str]:
+    """The stores that tests have copies of, by the kind of database."""
+    return {}
+
+
+@pytest.fixture
+def url(
+    store_url: str, originals: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> str:
+    """A store in which something happened, `live`; each test has a copy of its own."""
+    kind = store_url.partition(":")[0]
+    if kind not in originals:
+        originals[kind] = store_url
+        live(store_url)
+    if path := path_of(originals[kind]):
+        shutil.copy(path, tmp_path / "copy.db")
+        return f"sqlite:///{tmp_path}/copy.db"
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    return postgres.new_database(like=originals[kind])
+
+
+def live(url: str) -> None:
+    """Exchanges, holds and verdicts, a withdrawal, a key."""
+    record(url, 5)
+    asyncio.run(review(url))
+    queue = ReviewQueue(url)
+    held = queue.get("d")
+    assert held is not None
+    assert queue.decide(held, RELEASED, "ada", is_correct=True, revised=b"{}", note="edited")
+    queue.close()
+    findings = Findings(url)
+    for reviewer in ("ada", "bob", "ada"):
+        findings.give_verdict("req_1", True, reviewer)
+    findings.withdraw(Withdrawal("g", "p", "all", "scores_drifted", 1.0))
+    findings.withdraw(Withdrawal("g", "p", "all", "verdicts", 2.0))
+    findings.close()
+    keys = KeyStore(url)
+    keys.add(ClientKey("key_1", "d" * 64, 1.0))
+    keys.revoke("key_1")
+    keys.revoke("key_2")
+    keys.close()
+
+
+def record(url: str, count: int) -> list[str]:
+    """Records exchanges; gives their ids."""
+    records = Records(url, every_s=0.01)
+    records.open()
+    ids = [new_request_id() for _ in range(count)]
+    for id in ids:
+        records.add(row(id, is_stream=1, confidence=1, model="ä"))
+    records.close()
+    return ids
+
+
+async def review(url: str) -> None:
+    """Four replies: one handed out, one rejected, one that expires, one that waits."""
+    store = Store(url)
+    await store.open()
+    for id in "abcd":
+        expires_at = 4e9 if id != "c" else time.time() - 1
+        held = replace(REPLY, id=id, reply=BODY, expires_at=expires_at, request_id="req_2")
+        await store.hold(held)
+    assert decide(store.url, "a", RELEASED)
+    assert [await store.take("a", 60) for _ in range(2)] == [True, True]
+    assert decide(store.url, "b", REJECTED)
+    assert not decide(store.url, "b", RELEASED)
+    expire(url)
+    await store.aclose()
+
+
+@pytest.fixture
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Result]:
+    """`pinocchio audit ..` on the test's store."""
+    its = "url" if "url" in request.fixturenames else "store_url"
+    (tmp_path / "proxy.yaml").write_text(f"store: {request.getfixturevalue(its)}\n")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--config", str(tmp_path / "proxy.yaml")])
+
+    return run
+
+
+Run = Callable[..., Result]
+
+
+def test_what_nobody_changed_is_intact(url: str, run: Run) -> None:
+    """Every event has its entry, every row is covered, and the head is what `head` prints."""
+    done = run("verify", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["is_intact"], told["breaks"]) == (0, True, []), done.output
+    tables = {"held_replies": 4, "exchanges": 5, "verdicts": 3, "client_keys": 1}
+    assert told["rows"] == {**tables, "withdrawn_grants": 1}
+    assert (told["earlier"], told["forgotten"]) == (0, 0)
+    kinds = [kind for (kind,) in execute(url, "SELECT kind FROM audit_chain ORDER BY sequence")]
+    assert kinds[:2] == ["begun", "recorded"]
+    held = ["held"] * 4 + ["decided", "taken", "decided", "expired", "labelled", "decided"]
+    later = [kind for kind in kinds if kind not in ("begun", "recorded")]
+    assert later == [*held, *["labelled"] * 3, "withdrawn", "key_made", "key_revoked"]
+    assert run("head").stdout.strip() == told["head"]
+    assert run("verify", "--head", told["head"]).exit_code == 0
+    assert "nothing was changed" in run("verify").stdout
+
+
+TAMPERING = {
+    "a changed exchange": (
+        "UPDATE exchanges SET confidence = 0.99 WHERE request_id = :id",
+        "row_changed exchanges",
+    ),
+    "a removed exchange": ("DELETE FROM exchanges WHERE request_id = :id", "row_missing exchanges"),
+    "an inserted exchange": (
+        "INSERT INTO exchanges (request_id, started_at, key_hash, path, is_stream, status, "
+        "total_ms, overhead_ms) SELECT 'req_0', started_at, key_hash, path, is_stream, status, "
+        "total_ms, overhead_ms FROM exchanges WHERE request_id = :id",
+        "row_inserted exchanges",
+    ),
+    "a changed decision": (
+        "UPDATE held_replies SET state = 'released' WHERE id = 'b'",
+        "row_changed held_replies",
+    ),
+    "a removed hold": ("DELETE FROM held_replies WHERE id = 'a'", "row_missing held_replies"),
+    "a changed label": (
+        "UPDATE verdicts SET is_correct = NOT is_correct WHERE reviewer = 'bob'",
+        "row_changed verdicts",
+    ),
+    "an inserted label": (
+        "INSERT INTO verdicts (id, request_id, is_correct, given_at) "
+        "SELECT 99, 'req_3', is_correct, 1 FROM verdicts WHERE reviewer = 'bob'",
+        "row_inserted verdicts",
+    ),
+    "a key that lives again": (
+        "UPDATE client_keys SET revoked_at = NULL",
+        "row_changed client_keys",
+    ),
+    "a removed withdrawal": ("DELETE FROM withdrawn_grants", "row_missing withdrawn_grants"),
+    "a removed entry": ("DELETE FROM audit_chain WHERE sequence = 4", "entry_missing "),
+    "a changed entry": (
+        "UPDATE audit_chain SET at = at + 1 WHERE sequence = 4",
+        "entry_changed held_replies",
+    ),
+    "a changed list": (
+        "UPDATE audit_chain SET covers = '{}' WHERE sequence = 4",
+        "entry_changed held_replies",
+    ),
+    "an emptied list": (
+        "UPDATE audit_chain SET covers = '' WHERE sequence = 2",
+        "entry_changed exchanges",
+    ),
+    "a history that begins later": ("DELETE FROM audit_chain WHERE sequence = 1", "entry_missing "),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERING)
+def test_tampering_is_found_and_named(url: str, run: Run, how: str) -> None:
+    """The first break names what was done and to what; the exit status is 1."""
+    statement, first = TAMPERING[how]
+    [(id,)] = execute(url, "SELECT max(request_id) FROM exchanges")
+    execute(url, statement, **({"id": id} if ":id" in statement else {}))
+    done = run("verify", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["is_intact"]) == (1, False)
+    assert " ".join((told["breaks"][0]["what"], told["breaks"][0]["of"])) == first
+    assert "BROKEN in" in run("verify").stdout
+
+
+def test_changed_bytes_are_found(url: str, run: Run) -> None:
+    """Of a held reply every byte counts."""
+    path = path_of(url)
+    other = "X'7B7D'" if path else r"'\x7b7d'"
+    execute(url, f"UPDATE held_replies SET reply = {other} WHERE id = 'a'")
+    done = run("verify")
+    assert done.exit_code == 1
+    assert "held_replies a, which it covers, was changed" in done.stdout
+
+
+def test_a_cut_tail_is_told_by_an_earlier_head(url: str, run: Run) -> None:
+    """Who removes the last rows with their entries is found out by a head that was kept."""
+    head = run("head").stdout.strip()
+    ids = record(url, 3)
+    later = run("head").stdout.strip()
+    execute(url, *(f"DELETE FROM exchanges WHERE request_id = '{id}'" for id in ids))
+    execute(url, f"DELETE FROM audit_chain WHERE sequence > {head.partition(':')[0]}")
+    assert run("verify").exit_code == 0, "nothing inside of the store can tell"
+    assert run("verify", "--head", head).exit_code == 0
+    done = run("verify", "--head", later)
+    assert done.exit_code == 1
+    assert "or another than the head that was told" in done.stdout
+    assert "BROKEN in 1 place\n" in done.stdout
+
+
+@pytest.mark.parametrize("head", ["foo", "", "7", "7:", "7:abc", f"-7:{'0' * 64}", f"7:{'0' * 65}"])
+def test_a_head_that_is_none_raises_no_alarm(url: str, run: Run, head: str) -> None:
+    """What nobody can have been told is a mistake of the person who typed it."""
+    done = run("verify", "--head", head)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}" in done.stderr
+
+
+def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run) -> None:
+    """Rows from before are covered once it begins: none can be swapped for another."""
+    ids = record(store_url, 4)
+    keys = KeyStore(store_url)
+    keys.add(ClientKey("key_old", "digest", 1.0))
+    keys.close()
+    execute(store_url, "DELETE FROM audit_chain")
+    record(store_url, 2)
+    done = run("verify")
+    assert done.exit_code == 0, done.output
+    assert "cover 1 of client_keys, 6 of exchanges" in done.stdout
+    execute(store_url, "UPDATE client_keys SET id = 'key_new', role = 'admin'")
+    execute(store_url, f"UPDATE exchanges SET request_id = 'req_0' WHERE request_id = '{ids[0]}'")
+    done = run("verify")
+    assert done.exit_code == 1
+    for told in ("client_keys key_old", "client_keys key_new", "exchanges req_0"):
+        assert told in done.stdout
+
+
+def test_what_is_newer_than_an_older_chain_is_not_from_before_it(store_url: str, run: Run) -> None:
+    """A chain of an earlier version counted what was there: only what is as old can be that."""
+    record(store_url, 3)
+    engine = open_engine(store_url)
+    with engine.begin() as connection:
+        connection.execute(audit_chain.delete())
+        old = {"sequence": 1, "at": time.time(), "kind": "begun", "of": "", "previous": ""}
+        covers = json.dumps({"exchanges": 3, "client_keys": 1})
+        entry = {**old, "covers": covers, "digest": hashlib.sha256(covers.encode()).hexdigest()}
+        key = os.environ[KEY_VARIABLE].encode()
+        connection.execute(audit_chain.insert().values(**entry, mac=mac_of(key, entry)))
+    engine.dispose()
+    assert run("verify").exit_code == 0
+    made_at = time.time() + 1
+    execute(
+        store_url,
+        "INSERT INTO client_keys (id, digest, created_at, role) "
+        f"VALUES ('key_1', 'd', {made_at}, 'admin')",
+    )
+    done = run("verify")
+    assert (done.exit_code, "client_keys key_1: no entry covers it" in done.stdout) == (1, True)
+
+
+def test_a_running_proxy_says_that_its_chain_begins_anew(
+    store_url: str, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It knew a last entry: where that is gone the log says so, and the chain itself does."""
+    records = Records(store_url, every_s=0.001)
+    records.open()
+    engine = open_engine(store_url)
+
+    def entries() -> int:
+        with engine.connect() as connection:
+            return len(connection.execute(audit_chain.select()).all())
+
+    records.add(tuple(row(new_request_id())))
+    until(entries)
+    with engine.begin() as connection:
+        connection.execute(audit_chain.delete())
+    records.add(tuple(row(new_request_id())))
+    until(entries)
+    records.close()
+    engine.dispose()
+    assert "audit_chain_cut" in capsys.readouterr().out
+    done = run("verify")
+    assert (done.exit_code, "it is gone, or another than the head" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("model", ["m\ud800", "m\0", "m" * 5_000_000])
+def test_no_name_keeps_an_exchange_out_of_the_record(store_url: str, run: Run, model: str) -> None:
+    """What a database cannot keep is kept as its escape, and covered."""
+    records = Records(store_url, every_s=0.001)
+    records.open()
+    values = row(id := new_request_id())
+    records.add(tuple(model if value == "gpt" else value for value in values))
+    records.close()
+    assert records.shed == 0
+    found = execute(store_url, f"SELECT model FROM exchanges WHERE request_id = '{id}'")
+    assert len(found) == 1
+    done = run("verify")
+    assert (done.exit_code, "cover 1 of exchanges" in done.stdout) == (0, True)
+
+
+def test_another_key_fits_nothing(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a key of his own nobody can make the chain anew."""
+    monkeypatch.setenv(KEY_VARIABLE, "another key")
+    told = json.loads(run("verify", "--json").stdout)
+    assert told["breaks"][0]["sequence"] == 1
+    assert told["count"] == told["entries"]
+
+
+WRITER = """
+import json, sys
+from proxy.store.record.writer import Records
+from proxy.store.reviews.queue import ReviewQueue
+records = Records(sys.argv[1], every_s=0.001, most_rows=3)
+records.open()
+for row in json.loads(sys.argv[2]):
+    records.add(tuple(row))
+records.close()
+"""
+
+
+def test_several_processes_write_one_chain(store_url: str, run: Run) -> None:
+    """Entries of processes that write at the same time follow one another."""
+    ids = [new_request_id() for _ in range(120)]
+    command = [sys.executable, "-c", WRITER, store_url]
+    env = environment() | {KEY_VARIABLE: os.environ[KEY_VARIABLE]}
+    record(store_url, 1)
+    processes = [
+        subprocess.Popen([*command, json.dumps([row(id) for id in some])], cwd=ROOT, env=env)
+        for some in (ids[:60], ids[60:])
+    ]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    told = json.loads(run("verify", "--json").stdout)
+    assert (told["is_intact"], told["rows"]) == (True, {"exchanges": 121})
+
+
+def test_without_a_key_sqlite_has_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random, for its owner alone, and the same the next time."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    url = f"sqlite:///{tmp_path}/held.db"
+    record(url, 1)
+    beside = key_file(tmp_path / "held.db")
+    key = beside.read_bytes()
+    assert (len(key), stat.S_IMODE(beside.stat().st_mode)) == (64, 0o600)
+    record(url, 1)
+    assert beside.read_bytes() == key
+    (tmp_path / "proxy.yaml").write_text(f"store: {url}\n")
+    arguments = ["verify", "--config", str(tmp_path / "proxy.yaml")]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    beside.unlink()
+    done = CliRunner().invoke(cli, arguments)
+    assert (done.exit_code, "there is no key" in done.stderr) == (2, True)
+
+
+def test_without_a_key_postgresql_has_no_chain(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is recorded is recorded all the same, and the log says what is missing."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    record(postgres_url, 2)
+    assert execute(postgres_url, "SELECT count(*) FROM exchanges") == [(2,)]
+    assert execute(postgres_url, "SELECT count(*) FROM audit_chain") == [(0,)]
+    assert "audit_chain_off" in capsys.readouterr().out
+
+
+def test_what_commands_print_has_no_lines_of_the_log(postgres_url: str, tmp_path: Path) -> None:
+    """That there is no chain is a warning on stderr; on stdout is the key alone."""
+    (tmp_path / "proxy.yaml").write_text(f"store: {postgres_url}\n")
+    done = run_cli("keys", "create", "--json", "--config", str(tmp_path / "proxy.yaml"))
+    assert json.loads(done.stdout).keys() == {"id", "key"}
+    assert "audit_chain_off" in done.stderr
+
+
+def verified(url: str, tmp_path: Path, *options: str) -> Result:
+    (tmp_path / "proxy.yaml").write_text(f"store: {url}\n")
+    arguments = ["verify", "--config", str(tmp_path / "proxy.yaml"), *options]
+    return CliRunner().invoke(cli, arguments)
+
+
+def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was recorded without a key is covered from then on."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    record(postgres_url, 30)
+    monkeypatch.setenv(KEY_VARIABLE, "later")
+    before = verified(postgres_url, tmp_path)
+    assert (before.exit_code, "BROKEN" in before.stdout) == (0, False)
+    assert "no entry yet" in before.stdout
+    assert "does not cover the 30 rows" in before.stdout
+    record(postgres_url, 2)
+    after = verified(postgres_url, tmp_path)
+    assert after.exit_code == 0
+    assert "cover 32 of exchanges" in after.stdout
+    assert "nothing was changed" in after.stdout
+
+
+def test_another_key_says_from_when_it_verifies(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of entries made with the key before, it knows nothing; who knows how many says so."""
+    record(store_url, 3)
+    monkeypatch.setenv(KEY_VARIABLE, "another")
+    assert "BROKEN" in verified(store_url, tmp_path).stdout, "a key that made no entry is wrong"
+    record(store_url, 1)
+    found = verified(store_url, tmp_path)
+    assert (found.exit_code, "BROKEN" in found.stdout) == (1, False)
+    assert "this key has been in use since entry 3, 20" in found.stdout
+    accepted = verified(store_url, tmp_path, "--other-key", "2")
+    assert (accepted.exit_code, "nothing was changed since entry 3" in accepted.stdout) == (0, True)
+    execute(store_url, "UPDATE exchanges SET model = 'other'")
+    assert "BROKEN in 4 places" in verified(store_url, tmp_path, "--other-key", "2").stdout
+
+
+def test_a_chain_that_was_emptied_is_no_chain_that_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key beside the database was made for its first entry."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    url = f"sqlite:///{tmp_path}/held.db"
+    record(url, 2)
+    execute(url, "DELETE FROM audit_chain")
+    found = verified(url, tmp_path)
+    assert (found.exit_code, "BROKEN" in found.stdout) == (1, True)

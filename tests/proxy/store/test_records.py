@@ -1,0 +1,136 @@
+"""The record of exchanges: a row each, in the order of time, and no reply waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxy.exchange.exchange import new_request_id
+from proxy.store.record.writer import COLUMNS, Records, Row
+from tests.conftest import StartProxy
+from tests.running.databases import execute
+from tests.running.live_proxy import LiveProxy, until
+from tests.servers.faulty_upstream import FaultyUpstream
+
+
+def row(id: str, **values: Any) -> Row:
+    told = {
+        "request_id": id,
+        "started_at": time.time(),
+        "key_hash": "",
+        "path": "/v1/chat/completions",
+        "is_stream": False,
+        "status": 200,
+        "total_ms": 1.0,
+        "overhead_ms": 0.5,
+    } | values
+    return tuple(told.get(name) for name in COLUMNS)
+
+
+def recorded(url: str, what: str = "*") -> list[Any]:
+    return execute(url, f"SELECT {what} FROM exchanges ORDER BY request_id")
+
+
+@pytest.fixture
+def records(store_url: str) -> Iterator[Records]:
+    made = Records(store_url, every_s=0.01)
+    made.open()
+    yield made
+    made.close()
+
+
+def test_every_row_is_written(records: Records, store_url: str) -> None:
+    """More rows than fit one statement or one transaction arrive, in their order."""
+    ids = [f"req_f{number:06}" for number in range(4_321)]
+    for id in ids:
+        records.add(row(id))
+    records.close()
+    assert [found for (found,) in recorded(store_url, "request_id")] == ids
+    assert records.shed == 0
+
+
+def test_close_writes_what_is_queued(store_url: str) -> None:
+    """What was recorded when the proxy is told to stop is not lost."""
+    records = Records(store_url, every_s=60)
+    records.open()
+    records.add(row("req_f1"))
+    records.close()
+    assert recorded(store_url, "request_id") == [("req_f1",)]
+
+
+def test_a_row_that_cannot_be_written_is_lost_alone(records: Records, store_url: str) -> None:
+    """An id that is there already takes no other row along; half a surrogate pair is escaped."""
+    for id, model in (("req_f1", "a"), ("req_f2", "\ud800"), ("req_f1", "b"), ("req_f3", "c")):
+        records.add(row(id, model=model))
+    records.close()
+    kept = [("req_f1", "a"), ("req_f2", "\\ud800"), ("req_f3", "c")]
+    assert recorded(store_url, "request_id, model") == kept
+    assert records.shed == 1
+
+
+def test_rows_beyond_the_queue_are_shed(store_url: str) -> None:
+    """A database that cannot keep up costs rows, counted, and no memory."""
+    records = Records(store_url, max_queue=5, every_s=60)
+    for number in range(8):
+        records.add(row(f"req_f{number}"))
+    assert records.shed == 3
+    records.open()
+    records.close()
+    assert len(recorded(store_url)) == 5
+
+
+def test_request_ids_are_ordered_and_unguessable() -> None:
+    """A later id is a greater one, so that the record grows at its end; no two are alike."""
+    first = new_request_id()
+    time.sleep(0.002)
+    ids = [new_request_id() for _ in range(2_000)]
+    assert len({id[16:] for id in ids}) == len(ids)
+    assert all(id > first for id in ids)
+    assert {len(id) for id in ids} == {36}
+
+
+def test_an_exchange_is_recorded_with_what_the_client_was_told(
+    start_proxy: StartProxy, upstream: FaultyUpstream, store_url: str
+) -> None:
+    """Replies, streams, errors and other surfaces each have a row; no text and no key is in it."""
+    proxy = start_proxy(store=store_url)
+    told = proxy.ask("secret p=0.2").headers
+    proxy.ask("p=0.9", stream=True)
+    proxy.ask("x", "status-429")
+    proxy.ask("x", "hang-up")
+    proxy.http.post("/v1/embeddings", json={"model": "ok"})
+    wanted = "path, model, is_stream, status, error, confidence, "
+    wanted += "confidence_status, action"
+    until(lambda: len(recorded(store_url)) == 5)
+    chat = "/v1/chat/completions"
+    rows = [
+        (*row[:5], row[5] and round(row[5], 4), *row[6:]) for row in recorded(store_url, wanted)
+    ]
+    assert sorted(rows, key=str) == sorted(
+        [
+            (chat, "ok", False, 200, None, 0.2, "scored", "deliver"),
+            (chat, "ok", True, 200, None, 0.9, "scored", "deliver"),
+            (chat, "status-429", 0, 429, None, None, "skipped", "deliver"),
+            (chat, "hang-up", 0, 502, "upstream_broke_off", None, None, None),
+            ("/v1/embeddings", None, 0, 200, None, None, "not_supported", "deliver"),
+        ],
+        key=str,
+    )
+    [(would, policy)] = [
+        (would, policy)
+        for id, would, policy in recorded(store_url, "request_id, would_action, policy")
+        if id == told["x-pinocchio-request-id"]
+    ]
+    assert (would, policy) == ("hold", told["x-pinocchio-policy"])
+    assert "secret" not in str(recorded(store_url))
+
+
+def test_records_can_be_switched_off(start_proxy: StartProxy, store_url: str) -> None:
+    """With `records: {keep_days: 0}` nothing is kept."""
+    proxy: LiveProxy = start_proxy(records={"keep_days": 0}, store=store_url)
+    assert proxy.ask("p=0.9").status_code == 200
+    time.sleep(0.5)
+    assert recorded(store_url) == []

@@ -1,0 +1,163 @@
+"""What pages show of the record: exact while there is little, bounded when there is much."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from proxy.store.database import open_engine
+from proxy.store.record.statistics import (
+    MOST_OF_A_SLICE,
+    Asked,
+    Window,
+    calibrator_in_force,
+    labelled,
+    latest,
+    names,
+    sample,
+)
+from proxy.store.record.writer import COLUMNS, exchanges
+from proxy.store.verdicts.verdicts import Findings
+from tests.running.databases import execute
+
+NOW = 1_795_000_000.0
+DAY_S = 86_400
+PLAIN: dict[str, Any] = {
+    "upstream": "u",
+    "key_hash": "k",
+    "path": "/v1/chat/completions",
+    "is_stream": False,
+    "status": 200,
+    "total_ms": 1.0,
+    "overhead_ms": 0.1,
+    "calibrator": "embedded@1",
+}
+
+
+@pytest.fixture
+def engine(store_url: str) -> Iterator[sa.Engine]:
+    found = open_engine(store_url)
+    yield found
+    found.dispose()
+
+
+def recorded(engine: sa.Engine, count: int, at: float = NOW, **facts: Any) -> list[str]:
+    """So many exchanges, a millisecond apart, the last at `at`; their ids in order."""
+    rows = []
+    for number in range(count):
+        started_at = at - (count - 1 - number) / 1_000
+        id = f"req_{round(started_at * 1_000):012x}{secrets.token_hex(10)}"
+        told = {"request_id": id, "started_at": started_at, **PLAIN, **facts}
+        rows.append(dict.fromkeys(COLUMNS) | told)
+    with engine.begin() as connection:
+        connection.execute(exchanges.insert(), rows)
+    return [row["request_id"] for row in rows]
+
+
+def test_little_traffic_is_shown_whole(engine: sa.Engine) -> None:
+    """Every exchange is there, in its slice, and stands for itself."""
+    recorded(engine, 3, NOW - 24.5 * DAY_S, model="a", confidence=0.2)
+    recorded(engine, 5, NOW - 0.5 * DAY_S, model="b", team="t", confidence=0.8)
+    recorded(engine, 7, NOW - 40 * DAY_S)
+    found = sample(engine, Window(NOW - 30 * DAY_S, NOW))
+    assert (found.total, found.is_exact) == (8, True)
+    assert {(row.at, row.model, row.weight) for row in found.rows} == {(5, "a", 1), (29, "b", 1)}
+    assert names(found.rows) == (["b", "a"], ["t"])
+    assert found.a_day == pytest.approx(8 / 24.5, rel=1e-6)
+
+
+def test_much_traffic_is_counted_and_sampled(engine: sa.Engine) -> None:
+    """A slice gives as many as are looked at, each standing for its share of all."""
+    recorded(engine, 3 * MOST_OF_A_SLICE, NOW - 60, confidence=0.5)
+    recorded(engine, 10, NOW - 10 * DAY_S)
+    found = sample(engine, Window(NOW - 30 * DAY_S, NOW))
+    assert (found.total, len(found.rows)) == (3 * MOST_OF_A_SLICE + 10, MOST_OF_A_SLICE + 10)
+    assert sum(row.weight for row in found.rows) == pytest.approx(found.total)
+    assert not found.is_exact
+
+
+@pytest.mark.parametrize(("window", "hours"), [(1, 0.1), (7, 5), (30, 12)])
+def test_minutes_of_traffic_say_nothing_about_a_day(
+    engine: sa.Engine, window: int, hours: float
+) -> None:
+    """Whatever the window, and wherever its slices begin: as a replay has it."""
+    recorded(engine, 3, NOW - hours * DAY_S / 24)
+    assert sample(engine, Window(NOW - window * DAY_S, NOW)).a_day is None
+    recorded(engine, 3, NOW - 0.95 * DAY_S)
+    assert sample(engine, Window(NOW - window * DAY_S, NOW)).a_day == pytest.approx(6 / 0.95)
+
+
+def test_an_empty_record_is_no_error(engine: sa.Engine) -> None:
+    found = sample(engine, Window(NOW - DAY_S, NOW))
+    assert (found.total, found.rows, found.a_day) == (0, (), None)
+    assert (latest(engine), labelled(engine, 0), calibrator_in_force(engine)) == ([], [], None)
+
+
+def test_the_latest_come_first_and_can_be_narrowed(engine: sa.Engine) -> None:
+    """By model, team or action, and to those after one that is known."""
+    ids = recorded(engine, 3, NOW - 1, model="a", team="t", action="deliver")
+    more = recorded(engine, 2, NOW, model="b", action="hold")
+    assert [each.request_id for each in latest(engine)] == [*reversed(more), *reversed(ids)]
+    assert [each.request_id for each in latest(engine, Asked(model="a"), limit=2)] == ids[:0:-1]
+    assert latest(engine, Asked(team="t", action="hold")) == []
+    assert [each.request_id for each in latest(engine, after=more[0])] == [more[1]]
+    assert calibrator_in_force(engine) == "embedded@1"
+
+
+def held(url: str, id: str, **columns: Any) -> None:
+    row: dict[str, Any] = {"id": id, "key_hash": "k", "state": "released", "queue": "q"}
+    row |= {"model": "m", "policy": "p", "question": "?", "reply": b"{}", "on_expiry": "reject"}
+    row |= {"created_at": NOW, "expires_at": NOW, **columns}
+    given = ", ".join(f":{name}" for name in row)
+    execute(url, f"INSERT INTO held_replies ({', '.join(row)}) VALUES ({given})", **row)
+
+
+def test_who_decided_stands_beside_a_held_reply(engine: sa.Engine, store_url: str) -> None:
+    recorded(engine, 1, review_id="h1", action="hold")
+    held(store_url, "h1", kind="hold", decided_by="ada")
+    [seen] = latest(engine)
+    assert (seen.decided_by, seen.state) == ("ada", "released")
+
+
+def test_the_latest_label_counts_with_the_reason_for_it(engine: sa.Engine, store_url: str) -> None:
+    """Of a held reply, of one that was audited with its share, of one that nobody drew; what has
+    no confidence is left out."""
+    kept, drawn, other, unscored = recorded(engine, 4, confidence=0.7, model="m")
+    with engine.begin() as connection:
+        of = exchanges.update()
+        connection.execute(of.where(exchanges.c.request_id == kept).values(review_id="h1"))
+        connection.execute(of.where(exchanges.c.request_id == unscored).values(confidence=None))
+    held(store_url, "h1", kind="hold", request_id=kept)
+    held(store_url, "audit_1", kind="audit", request_id=drawn, share=0.02)
+    findings = Findings(store_url)
+    for id in (kept, drawn, other, unscored):
+        findings.give_verdict(id, is_correct=False, reviewer="ada")
+    findings.give_verdict(kept, is_correct=True, reviewer="ben")
+    findings.close()
+    found = {(each.stratum, each.share, each.is_correct) for each in labelled(engine, 0)}
+    assert found == {("held", None, True), ("audited", 0.02, False), ("other", None, False)}
+    assert labelled(engine, time.time() + 60) == []
+
+
+@pytest.mark.slow
+def test_a_million_exchanges_are_no_wait(tmp_path: Any) -> None:
+    """Every question of a page is answered within 300 ms of CPU."""
+    engine = open_engine(f"sqlite:///{tmp_path}/held.db", is_durable=False)
+    for part in range(20):
+        recorded(engine, 50_000, NOW - part * DAY_S, confidence=0.5, model="a", team="t")
+    for ask in (
+        lambda: sample(engine, Window(NOW - 30 * DAY_S, NOW)),
+        lambda: latest(engine),
+        lambda: latest(engine, Asked(model="nobody")),
+        lambda: labelled(engine, 0),
+    ):
+        ask()
+        began = time.process_time()
+        ask()
+        assert time.process_time() - began < 0.3
+    engine.dispose()

@@ -1,0 +1,429 @@
+"""What one stream may cost: bytes on their way, memory, time; and a hundred of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+import pytest
+
+from proxy.completions.live_stream import LiveStream
+from proxy.errors import UpstreamBrokenError
+from proxy.exchange.outcome import Outcome
+from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Assembler, Choice, Format
+from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.scoring import Status
+from proxy.wire.sse import Event
+from tests.builders.scripted_streams import (
+    TEXT,
+    RawStream,
+    ScriptedUpstream,
+    asked,
+    call,
+    chunk,
+    email,
+    finish,
+    proxies_before,
+    recorded,
+    result,
+    streamed,
+    text,
+)
+from tests.conftest import StartProxy
+from tests.running.live_proxy import ROOT, LiveProxy, WordScorer, events_in, members_in
+from tests.servers.faulty_upstream import DONE, Cut, Step, Wait
+
+MB = 2**20
+LONG = 56 * MB
+ON_THEIR_WAY = 24 * MB  # in the buffers of two systems, and a little of ours
+SMALL = {"max_body": MB}
+SPEECH = "/v1/audio/speech"
+HOLD = "{version: 1, name: all, default: hold}"
+TOOLS = """
+version: 1
+name: tools
+rules: [{name: unsure calls, when: {tools: any, confidence: {below: 0.3}}, then: block}]
+default: deliver
+"""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ScriptedUpstream]:
+    with ScriptedUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def upstream(running: ScriptedUpstream) -> ScriptedUpstream:
+    running.forget()
+    return running
+
+
+@pytest.fixture(scope="module")
+def start(
+    running: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartProxy]:
+    with proxies_before(running, tmp_path_factory) as start:
+        yield start
+
+
+class Counted:
+    """Steps of a stream; `taken` counts the bytes that the upstream could hand over."""
+
+    def __init__(self, steps: Iterable[bytes]) -> None:
+        self._steps = steps
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[Step]:
+        for step in self._steps:
+            self.taken += len(step)
+            yield step
+
+    def wait_until_still(self) -> int:
+        """How much was taken when nothing more is, for a while."""
+        before, deadline = -1, time.monotonic() + 20
+        while before != self.taken:
+            assert time.monotonic() < deadline, "it never stops"
+            before = self.taken
+            time.sleep(0.25)
+        return before
+
+
+def pieces_of(size: int, piece: int = 2**16) -> list[bytes]:
+    """A stream of about `size` bytes, from the role to [DONE]."""
+    one = chunk({"content": "x" * (piece - 200)})
+    return [*text(), *[one] * (size // len(one)), finish(), DONE]
+
+
+# Back-pressure
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("/v1/chat/completions", {}),
+        ("/v1/chat/completions", {"limits": SMALL}),
+        ("/v1/chat/completions", {"policy": TOOLS}),
+        ("/v1/chat/completions", {"upstream": {"http_client": "aiohttp"}}),
+        (SPEECH, {}),
+    ],
+    ids=["passthrough", "too long to be kept", "buffer_tools", "aiohttp", "relayed"],
+)
+def test_a_slow_client_stops_upstream(
+    start: StartProxy, upstream: ScriptedUpstream, path: str, options: Any
+) -> None:
+    """Upstream gets rid of no more than buffers hold until its client reads; nothing is lost."""
+    proxy = start(attach={"body": False}, **options)
+    told = pieces_of(LONG)
+    upstream.steps = counted = Counted(told)
+    with RawStream(proxy.port, asked(), path, receive_bytes=2**16) as stream:
+        stream.head()
+        assert counted.wait_until_still() < ON_THEIR_WAY
+        upstream.by_model = {"other": [*TEXT, finish(), DONE]}
+        assert streamed(proxy, asked(model="other")).is_whole  # nobody else waits
+        body = stream.rest()
+    assert stream.is_whole
+    assert body == b"".join(told)
+    assert len(body) > 50 * MB
+
+
+def test_a_slow_client_that_leaves(start: StartProxy, upstream: ScriptedUpstream) -> None:
+    """A client that has stopped reading and then closes ends the call upstream within 2 s."""
+    proxy = start(attach={"body": False})
+    upstream.steps = counted = Counted(pieces_of(LONG))
+    with RawStream(proxy.port, asked(), receive_bytes=2**16) as stream:
+        stream.head()
+        counted.wait_until_still()
+        received = upstream.last
+    assert received.is_cut_off(within_s=2)
+    id = stream.fields["x-pinocchio-request-id"]
+    assert result(proxy, id)["reason"] == "client_left"
+    assert recorded(proxy, id)["reason"] == "client_left"
+
+
+# Memory
+
+
+def test_a_long_stream_is_delivered_unscored(start: StartProxy, upstream: ScriptedUpstream) -> None:
+    """What is longer than `limits.max_body` arrives byte for byte, labelled, and is not scored."""
+    scorer = WordScorer("words@long")
+    proxy = start(limits=SMALL, scorer=scorer)
+    upstream.steps = pieces_of(3 * MB, 1_000)
+    got = streamed(proxy)
+    assert bytes(got.seen) == upstream.said
+    id = got.fields["x-pinocchio-request-id"]
+    for told in (result(proxy, id)["status"], recorded(proxy, id)["confidence_status"]):
+        assert told == "skipped"
+    assert result(proxy, id)["reason"] == recorded(proxy, id)["reason"] == "too_long"
+    assert [item.answer for item in scorer.seen] == ["warm-up"]
+
+
+def test_a_long_stream_that_breaks_off(start: StartProxy, upstream: ScriptedUpstream) -> None:
+    """What is not looked into any more breaks off as upstream did: nothing makes it look whole."""
+    told = pieces_of(2 * MB, 1_000)[:-2]
+    upstream.steps = [*told, Cut()]
+    got = streamed(start(limits=SMALL))
+    assert bytes(got.seen) == b"".join(told)
+    assert not got.is_whole
+
+
+def test_a_long_stream_that_had_to_be_decided_on(
+    start: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """A buffered stream beyond `limits.max_body` is an error, and upstream is left."""
+    upstream.steps = [*pieces_of(2 * MB), Wait()]
+    got = streamed(start(policy=HOLD, limits=SMALL))
+    assert got.status == 502
+    assert json.loads(got.seen)["error"]["code"] == "upstream_broke_off"
+    assert b"limits.max_body" in got.seen
+    assert upstream.is_left()
+
+
+def test_a_long_stream_whose_calls_had_to_be_decided_on(
+    start: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """Where calls wait, a stream beyond `limits.max_body` ends in an error event without them."""
+    proxy = start(policy=TOOLS, limits=SMALL)
+    calls = [*email("0.9"), *[call("f", "y" * 1_000)[1]] * 2_000]
+    upstream.steps = [*TEXT, *calls, Wait()]
+    got = streamed(proxy)
+    told = bytes(got.seen)
+    assert told.startswith(b"".join(TEXT))
+    [error] = events_in(told.removeprefix(b"".join(TEXT)).replace(b": ping\n\n", b""))
+    assert error["error"]["code"] == "upstream_broke_off"
+    assert got.is_whole
+    assert upstream.is_left()
+    row = recorded(proxy, got.fields["x-pinocchio-request-id"])
+    assert row["reason"] == "too_long"
+
+
+@pytest.mark.parametrize("policy", [None, HOLD, TOOLS], ids=["observe", "hold", "tools"])
+def test_one_gigantic_event(
+    start: StartProxy, upstream: ScriptedUpstream, policy: str | None
+) -> None:
+    """An event of 17 MB goes through where nothing has to be decided, else it is an error."""
+    giant = [b"data: {", *[b"x" * MB] * 17, b"}\n\n"]
+    upstream.steps = [*TEXT, *giant, finish(), DONE]
+    proxy = start(policy=policy) if policy else start()
+    got = streamed(proxy)
+    body = bytes(got.seen)
+    if policy == HOLD:
+        assert (got.status, json.loads(body)["error"]["code"]) == (502, "upstream_broke_off")
+    elif policy == TOOLS:
+        assert body.startswith(b"".join(TEXT) + b'data: {"error"')
+        assert len(body) < 2_000
+    else:
+        assert body == upstream.said
+        id = got.fields["x-pinocchio-request-id"]
+        assert result(proxy, id)["reason"] == "too_long"
+
+
+# One stream without sockets
+
+
+def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
+    """A live stream whose choices are found sure, and whose calls are delivered."""
+
+    async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
+        return Outcome("req_1", Status.SCORED, confidence=0.9)
+
+    async def settle(_: object, withheld: list[Event], finishes: frozenset[int]) -> bytes:
+        return b"".join(event.raw for event in withheld)
+
+    return LiveStream(
+        format,
+        judge,
+        Outcome("req_1", Status.PENDING),
+        Deadlines(5),
+        attach=False,
+        max_bytes=max_bytes,
+        settle=settle if settles else None,
+    )
+
+
+async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
+    """Relays the parts; how many bytes came out."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    size = 0
+    async for piece in stream.relay(chunks(), nullcontext()):
+        size += len(piece)
+    return size
+
+
+def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
+    """The bytes that came out, and the most that was kept meanwhile."""
+    tracemalloc.start()
+    try:
+        return asyncio.run(play(stream, parts)), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
+def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
+    """Of a stream far beyond `max_bytes` no more is kept than some times that."""
+    one, count = chunk({"content": "x" * 100}), 50_000
+    stream = live(max_bytes=MB, settles=settles)
+    size, peak = peak_of(stream, (one for _ in range(count)))
+    assert (size == len(one) * count) is not settles
+    assert peak < 4 * MB
+    assert stream.reason == "too_long"
+
+
+def test_an_event_in_single_bytes_is_kept_once() -> None:
+    """An event that arrives byte by byte costs its own size, not its number of parts."""
+    program = (
+        "from tests.proxy.streams.test_stream_limits import kept_of_an_event; "
+        "print(*kept_of_an_event())"
+    )
+    command = [sys.executable, "-c", program]  # where no thread of another test takes anything
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    whole, peak = map(int, done.stdout.split())
+    assert peak < 2 * whole  # 100,000 parts would take four times that
+
+
+def kept_of_an_event() -> tuple[int, int]:
+    """The most that was kept of an event that came as one, and in single bytes."""
+    event = b"data: " + b"x" * 100_000 + b"\n\n"
+    _, whole = peak_of(live(), [event])
+    size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
+    assert size == len(event)
+    return whole, peak
+
+
+def test_a_broken_stream_that_is_not_kept_raises() -> None:
+    """Where nothing can be told within the bytes, the break itself is passed on."""
+
+    def parts() -> Iterator[bytes]:
+        yield from [b"data: " + b"x" * MB] * 2
+        raise UpstreamBrokenError("it broke off")
+
+    with pytest.raises(UpstreamBrokenError):
+        asyncio.run(play(live(max_bytes=MB), parts()))
+
+
+# Time
+
+
+def _named(data: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (data["type"].encode(), json.dumps(data).encode())
+
+
+def _responses(kind: str, **facts: Any) -> bytes:
+    return _named({"type": f"response.{kind}", "output_index": 0, **facts})
+
+
+SAYS = {"id": "m", "type": "message", "role": "assistant", "content": []}
+CALLS = {"id": "c", "type": "function_call", "name": "f", "arguments": ""}
+BLOCK = {"type": "content_block_delta", "index": 0}
+DELTAS: dict[str, tuple[Format, list[bytes], bytes, list[bytes]]] = {  # beginning, delta, end
+    "chat": (CHAT, [*TEXT], chunk({"content": "y"}), [finish(), DONE]),
+    "chat reasoning": (CHAT, [*TEXT], chunk({"reasoning_content": "y"}), [finish(), DONE]),
+    "chat calls": (CHAT, call("f"), call("f", "y")[1], [finish("tool_calls"), DONE]),
+    "chat choices": (
+        CHAT,
+        [finish(index=n) for n in range(1, 20)],
+        chunk({"content": "y"}),
+        [finish(), DONE],
+    ),
+    "completions": (
+        COMPLETIONS,
+        [],
+        b'data: {"choices":[{"index":0,"text":"y"}]}\n\n',
+        [b'data: {"choices":[{"index":0,"text":"","finish_reason":"stop"}]}\n\n', DONE],
+    ),
+    "messages": (
+        MESSAGES,
+        [
+            _named({"type": "message_start", "message": {"content": []}}),
+            _named({**BLOCK, "type": "content_block_start"} | {"content_block": {"type": "text"}}),
+        ],
+        _named(BLOCK | {"delta": {"type": "text_delta", "text": "y"}}),
+        [_named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})],
+    ),
+    "responses": (
+        RESPONSES,
+        [_responses("output_item.added", item=SAYS)],
+        _responses("output_text.delta", content_index=0, delta="y"),
+        [_responses("completed", response={"status": "completed", "output": []})],
+    ),
+    "responses calls": (
+        RESPONSES,
+        [_responses("output_item.added", item=CALLS)],
+        _responses("function_call_arguments.delta", delta="y"),
+        [_responses("completed", response={"status": "completed", "output": []})],
+    ),
+}
+FEW, MANY = 10_000, 80_000
+
+
+@pytest.mark.parametrize("name", DELTAS)
+@pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
+def test_many_deltas_cost_linear_time(name: str, settles: bool) -> None:
+    """Eight times the deltas, each of them a part of its own, cost about eight times the CPU."""
+    format, beginning, delta, end = DELTAS[name]
+
+    def cost(count: int) -> float:
+        stream = live(format, settles=settles)
+        parts = [*beginning, *[delta] * count, *end]
+        gc.disable()  # it would go through what other tests have left
+        started = time.process_time()
+        assert asyncio.run(play(stream, parts)) == sum(map(len, parts))
+        took_s = time.process_time() - started
+        gc.enable()
+        return took_s
+
+    few = min(cost(FEW), cost(FEW))
+    assert cost(MANY) < 3 * (MANY / FEW) * few + 0.2
+
+
+def test_200_000_deltas(start: StartProxy, upstream: ScriptedUpstream) -> None:
+    """A stream of 200,000 tiny deltas arrives whole and scored, in a bounded time."""
+    proxy = start()
+    many = chunk({"content": "y"}) * 100  # as many as a busy connection brings at once
+    upstream.steps = [*TEXT, *[many] * 2_000, chunk({"content": " p=0.7"}), finish(), DONE]
+    started = time.monotonic()
+    got = streamed(proxy, asked())
+    assert time.monotonic() - started < 60
+    assert got.is_whole
+    tail = bytes(got.seen[-2_000:])
+    [member] = members_in(tail[tail.index(b"\n\n") + 2 :])
+    assert (member["confidence"], member["status"]) == (0.7, "scored")
+    assert len(got.seen) > 200_000 * len(chunk({"content": "y"}))
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("policy", [None, TOOLS], ids=["passthrough", "buffer_tools"])
+def test_a_hundred_streams_at_once(
+    start: StartProxy, upstream: ScriptedUpstream, policy: str | None
+) -> None:
+    """A hundred open streams all have their first text before any ends, and all end scored."""
+    proxy: LiveProxy = start(policy=policy) if policy else start()
+    upstream.steps = [*TEXT, Wait(), *email("0.9"), finish("tool_calls"), DONE]
+    with ExitStack() as opened:
+        streams = [opened.enter_context(RawStream(proxy.port, asked())) for _ in range(100)]
+        for stream in streams:
+            stream.until(b"look. ")
+        for request in upstream.requests:
+            request.proceed()
+        for stream in streams:
+            [member] = members_in(stream.rest())
+            assert (member["confidence"], stream.is_whole) == (0.9, True)
+    ids = {stream.fields["x-pinocchio-request-id"] for stream in streams}
+    assert len(ids) == len(streams)
+    assert all(recorded(proxy, id)["confidence"] == 0.9 for id in ids)

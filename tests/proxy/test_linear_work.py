@@ -1,0 +1,317 @@
+"""Nothing that a client or an upstream sends takes more than linear work.
+
+Each case is some megabytes that a stranger can send in a second or two. What is quadratic takes
+minutes of them; what is linear, a second.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from calibrator import NotScorableError
+from proxy.exchange.answer import Answer
+from proxy.formats import CHAT, COMPLETIONS, FORMATS, MESSAGES, RESPONSES, Format, NoAnswerError
+from proxy.formats.called import tool_calls
+from proxy.wire.headers import to_client, to_upstream
+from proxy.wire.json_splice import add_inner_member, json_object, replace_member, with_member
+from proxy.wire.sse import EventReader, event_bytes
+
+MANY = 40_000
+MOST_S = 6.0  # of CPU; what is linear takes a tenth of it
+Json = dict[str, Any]
+CALL = {"name": "f", "arguments": "{}"}
+
+
+def each(make: Callable[[int], Any], count: int = MANY) -> list[Any]:
+    return [make(number) for number in range(count)]
+
+
+REQUESTS: Mapping[str, tuple[Format, Json]] = {
+    "messages": (CHAT, {"messages": each(lambda n: {"role": "user", "content": "x"})}),
+    "turns of calls": (
+        CHAT,
+        {"messages": each(lambda n: {"role": "assistant", "tool_calls": [{"function": CALL}]})},
+    ),
+    "parts": (
+        CHAT,
+        {"messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]},
+    ),
+    "tools": (
+        CHAT,
+        {
+            "messages": [{"role": "user", "content": "x"}],
+            "tools": each(lambda n: {"type": "function", "function": {"name": f"f{n}"}}),
+        },
+    ),
+    "calls of one turn": (
+        CHAT,
+        {"messages": [{"role": "assistant", "tool_calls": each(lambda n: {"function": CALL})}]},
+    ),
+    "prompts": (COMPLETIONS, {"prompt": each(lambda n: "x")}),
+    "items": (RESPONSES, {"input": each(lambda n: {"role": "user", "content": "x"})}),
+    "calls in items": (
+        RESPONSES,
+        {"input": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL}, 60_000)},
+    ),
+    "results in items": (
+        RESPONSES,
+        {"input": each(lambda n: {"type": "function_call_output", "output": "x"})},
+    ),
+    "namespaces": (
+        RESPONSES,
+        {
+            "input": "x",
+            "tools": each(lambda n: {"type": "namespace", "tools": [{"type": "function"}]}),
+        },
+    ),
+    "blocks": (
+        MESSAGES,
+        {"messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]},
+    ),
+    "uses and results": (
+        MESSAGES,
+        {
+            "messages": each(
+                lambda n: {
+                    "role": "user" if n % 2 else "assistant",
+                    "content": [{"type": "tool_result" if n % 2 else "tool_use", "content": "x"}],
+                }
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_are_read_in_linear_time(name: str) -> None:
+    """The question of a request with very many of something."""
+    format, payload = REQUESTS[name]
+    body = json.dumps(payload).encode()
+
+    def read() -> None:
+        asked = json_object(body) or {}
+        format.last_question(asked)
+        try:
+            question = format.question(asked)
+        except NotScorableError:
+            return
+        assert question.text is not None
+        question.tool_use({"tool_calls": [{"function": CALL}]})
+
+    takes_little(read)
+
+
+def chunk(**part: Any) -> bytes:
+    return event_bytes(json.dumps({"choices": [{"index": 0, **part}]}).encode())
+
+
+def named(**event: Any) -> bytes:
+    return event_bytes(json.dumps(event).encode())
+
+
+STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
+    "calls in one delta": (
+        CHAT,
+        [chunk(delta={"tool_calls": each(lambda n: {"index": n, "function": CALL})})],
+    ),
+    "calls without an index": (
+        CHAT,
+        [chunk(delta={"tool_calls": each(lambda n: {"id": str(n), "function": CALL})})],
+    ),
+    "calls in many deltas": (
+        CHAT,
+        each(lambda n: chunk(delta={"tool_calls": [{"index": n, "function": CALL}]})),
+    ),
+    "arguments of one call": (
+        CHAT,
+        each(lambda n: chunk(delta={"tool_calls": [{"index": 0, "function": CALL}]})),
+    ),
+    "choices": (
+        CHAT,
+        each(lambda n: chunk(index=n, delta={"content": "x"}, finish_reason="stop")),
+    ),
+    "choices in one event": (
+        CHAT,
+        [named(choices=each(lambda n: {"index": n, "delta": {"content": "x"}}))],
+    ),
+    "texts": (COMPLETIONS, each(lambda n: chunk(index=n, text="x", finish_reason="stop"))),
+    "logprobs": (CHAT, each(lambda n: chunk(delta={}, logprobs={"content": [{"token": "x"}]}))),
+    "names": (CHAT, [chunk(delta={f"m{n}": "x" for n in range(MANY)})] * 3),
+    "added": (
+        RESPONSES,
+        each(
+            lambda n: named(
+                type="response.output_item.added",
+                output_index=n,
+                item={"type": "function_call", "call_id": str(n), **CALL},
+            )
+        ),
+    ),
+    "deltas": (
+        RESPONSES,
+        each(
+            lambda n: named(
+                type="response.function_call_arguments.delta", output_index=n % 7, delta="x"
+            )
+        ),
+    ),
+    "blocks": (
+        MESSAGES,
+        [
+            named(type="message_start", message={"content": []}),
+            *each(
+                lambda n: named(
+                    type="content_block_start", index=n, content_block={"type": "tool_use"}
+                )
+            ),
+        ],
+    ),
+    "block deltas": (
+        MESSAGES,
+        [
+            named(type="message_start", message={"content": []}),
+            named(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+            *each(
+                lambda n: named(
+                    type="content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}
+                )
+            ),
+        ],
+    ),
+    "message starts": (
+        MESSAGES,
+        [named(type="message_start", message={"content": each(lambda n: {"type": "text"})})],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_are_put_together_in_linear_time(name: str) -> None:
+    """Very many events, or very much of something in one, and the answer of them."""
+    format, events = STREAMS[name]
+
+    def read() -> None:
+        reader, assembler = EventReader(), format.assembler()
+        for event in reader.feed(b"".join(events)):
+            sight = assembler.add(event)
+            if sight.finished:
+                assembler.choices(sight.finished)
+        for choice in assembler.choices():
+            tool_calls(choice.message)
+        completion = assembler.completion()
+        if completion.get("choices"):
+            assembler.continued(completion, {})
+
+    takes_little(read)
+
+
+ANSWERS: Mapping[str, tuple[Format, Json]] = {
+    "choices": (
+        CHAT,
+        {
+            "choices": each(
+                lambda n: {"index": n, "message": {"content": "x"}, "finish_reason": "s"}
+            )
+        },
+    ),
+    "calls": (
+        CHAT,
+        {"choices": [{"message": {"tool_calls": each(lambda n: {"function": CALL})}}]},
+    ),
+    "items": (
+        RESPONSES,
+        {"output": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL})},
+    ),
+    "texts in items": (
+        RESPONSES,
+        {
+            "output": each(
+                lambda n: {"type": "message", "content": [{"type": "output_text", "text": "x"}]}
+            )
+        },
+    ),
+    "unknown items": (RESPONSES, {"output": each(lambda n: {"type": "x"})}),
+    "blocks": (
+        MESSAGES,
+        {"type": "message", "content": each(lambda n: {"type": "tool_use", "name": "f"})},
+    ),
+    "texts": (
+        MESSAGES,
+        {"type": "message", "content": each(lambda n: {"type": "text", "text": "x"})},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_read_in_linear_time(name: str) -> None:
+    """A whole answer with very many of something: its calls, and what may stand for it."""
+    format, completion = ANSWERS[name]
+    body = json.dumps({"id": "x", "model": "m", **completion}).encode()
+
+    def read() -> None:
+        read = json_object(body) or {}
+        choices = format.choices(read)
+        answer = Answer(200, [], read, choices, body)
+        assert answer.has_tool_calls in (True, False)
+        format.restated(read, "x", "stop")
+        format.noticed(read, "x")
+
+    takes_little(read)
+
+
+BYTES: Mapping[str, Callable[[], object]] = {
+    "named fields to upstream": lambda: to_upstream(fields()),
+    "named fields to clients": lambda: to_client(fields()),
+    "a member many times": lambda: replace_member(
+        b'{"model":"a",' + b'"model":"a",' * 300_000 + b'"x":1}', "model", "b"
+    ),
+    "blanks": lambda: replace_member(b'{"a":1,' + b" " * 20_000_000 + b'"b":2}', "model", "b"),
+    "blanks at the end": lambda: with_member(b'{"a":1' + b" " * 40_000_000 + b"}", "m", {}),
+    "blanks behind the end": lambda: with_member(b'{"a":1}' + b"\n" * 40_000_000, "m", {}),
+    "blanks inside": lambda: add_inner_member(
+        b'{"response":{' + b" " * 8_000_000 + b"}}", "response", "m", {}
+    ),
+    "blank lines": lambda: EventReader().feed(b"\n\n" * 10_000_000),
+    "blank lines of CR": lambda: EventReader().feed(b"\r\r" * 10_000_000),
+    "comments": lambda: EventReader().feed(b":\n\n" * 1_000_000),
+    "a long event": lambda: fed(b"data: " + b"x" * 15_000_000, 16_384),
+    "lines": lambda: EventReader().feed(b"data: x\n" * 500_000 + b"\n"),
+}
+
+
+def fields() -> list[tuple[bytes, bytes]]:
+    names = [b"x%d" % number for number in range(MANY)]
+    return [(b"connection", b",".join(names)), *((name, b"") for name in names)]
+
+
+def fed(body: bytes, size: int) -> None:
+    reader = EventReader()
+    for at in range(0, len(body), size):
+        reader.feed(body[at : at + size])
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_are_walked_through_once(name: str) -> None:
+    """Header fields, the members of a body, its blanks, the lines of a stream."""
+    takes_little(BYTES[name])
+
+
+def takes_little(work: Callable[[], object]) -> None:
+    began = time.process_time()
+    work()
+    assert time.process_time() - began < MOST_S
+
+
+def test_every_format_is_tried() -> None:
+    """No format is left out of the tables."""
+    tables = (REQUESTS, STREAMS, ANSWERS)
+    assert {format.name for table in tables for format, _ in table.values()} == {
+        format.name for format in FORMATS
+    }
+    with pytest.raises(NoAnswerError):
+        RESPONSES.choices({"output": [], "status": "failed"})

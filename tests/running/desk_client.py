@@ -1,0 +1,76 @@
+"""A proxy with a review desk, and those who come to it: admins, reviewers, browsers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.store.client_keys import ClientKey, KeyStore, Role
+from tests.running.live_proxy import LiveProxy, error_of
+
+HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
+TOKEN = "an-admin-token-of-the-tests"
+DESK: dict[str, Any] = {"has_desk": True, "admin": {"token": TOKEN}}
+API = "/pinocchio/v1"
+
+
+def make_key(proxy: LiveProxy, role: Role, name: str, queues: str | None = None) -> str:
+    """A new key, as `pinocchio keys create` makes it."""
+    secret, store = new_secret(), KeyStore(proxy.config.store)
+    digest = digest_of(secret.encode())
+    store.add(ClientKey(new_key_id(), digest, time.time(), name=name, role=role, queues=queues))
+    store.close()
+    return secret
+
+
+def revoke_key(proxy: LiveProxy, name: str) -> None:
+    store = KeyStore(proxy.config.store)
+    [key] = [key for key in store.all() if key.name == name]
+    store.revoke(key.id)
+    store.close()
+
+
+def desk_url(proxy: LiveProxy) -> str:
+    assert proxy.admin is not None
+    return proxy.admin.url
+
+
+def stranger(proxy: LiveProxy, **headers: str) -> httpx.Client:
+    """A client of the desk that brings no secret."""
+    return httpx.Client(base_url=desk_url(proxy), headers=headers, trust_env=False, timeout=20)
+
+
+def browser(proxy: LiveProxy) -> httpx.Client:
+    """A client that keeps cookies and asks as the desk's own pages make browsers ask."""
+    same_site = {"sec-fetch-site": "same-origin", "origin": desk_url(proxy)}
+    return stranger(proxy, **same_site)
+
+
+@contextmanager
+def logged_in(proxy: LiveProxy, secret: str = TOKEN) -> Iterator[httpx.Client]:
+    with browser(proxy) as client:
+        assert client.post("/pinocchio/login", data={"token": secret}).status_code == 303
+        yield client
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {secret}"}
+
+
+def held_id(proxy: LiveProxy, text: str = "p=0.1", **fields: Any) -> str:
+    """The id of a reply that the proxy holds."""
+    return str(proxy.ask(text, **fields).headers["x-pinocchio-review-id"])
+
+
+def decide(proxy: LiveProxy, id: str, secret: str = TOKEN, **verdict: Any) -> httpx.Response:
+    url = f"{API}/reviews/{id}/verdict"
+    return proxy.desk.post(url, json=verdict, headers=bearer(secret))
+
+
+def code_of(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, error_of(response)["code"]

@@ -1,0 +1,421 @@
+"""A running proxy for end-to-end tests: real uvicorn, a real store, an injected scorer.
+
+`LiveProxy` runs on a thread of the test's process, `ProxyProcess` is `pinocchio serve` itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from openai import OpenAI
+
+from calibrator import Item, NotScorableError, Score, Scorer
+from policies import load_policy, parse_policy
+from proxy.app import create_app
+from proxy.config.sections import AdminConfig, Config
+from proxy.desk.listening import bind_admin
+from proxy.listener.sockets import server_settings
+
+ROOT = Path(__file__).parents[2]
+Json = dict[str, Any]
+START_TIMEOUT_S = 60  # other work may share the machine
+MEMBER = re.compile(rb',"pinocchio":\{.*\}(?=\}\s)|,"pinocchio":\{.*\}(?=\}$)')
+
+OBSERVE = """
+version: 1
+name: watch
+mode: shadow
+rules:
+  - {name: unsure, when: {confidence: {below: 0.3}}, then: hold}
+default: deliver
+"""
+
+
+# Scorers
+
+
+@dataclass
+class WordScorer:
+    """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing.
+
+    Of an answer that says "doubted" it tells that it is.
+    """
+
+    name: str = "words@1"
+    seen: list[Item] = field(default_factory=list)
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        self.seen += items
+        return [self._score(item.answer) for item in items]
+
+    def _score(self, answer: str) -> Score:
+        told = re.search(r"p=([0-9.]+)", answer)
+        value = float(told[1]) if told else 0.5
+        because = ("it is doubted",) if "doubted" in answer else ()
+        return Score(value, value, "truncated" in answer, because)
+
+
+@dataclass
+class SlowScorer(WordScorer):
+    """Scores nothing but the warm-up before `proceed` is set."""
+
+    proceed: threading.Event = field(default_factory=threading.Event)
+    has_begun: threading.Event = field(default_factory=threading.Event)
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        if items[0].answer != "warm-up":
+            self.has_begun.set()
+            self.proceed.wait(10)
+        return super().score_batch(items)
+
+
+@dataclass
+class FailingScorer(WordScorer):
+    """Raises, with the answer in its message, for every answer but the warm-up."""
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        if items[0].answer != "warm-up":
+            raise RuntimeError(f"cannot score {items[0].answer!r}")
+        return super().score_batch(items)
+
+
+@dataclass
+class SightedScorer(WordScorer):
+    """Reads images; of one that begins with `BM` it finds that it is none."""
+
+    reads_images: bool = True
+    name: str = "sighted@1"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        if any(image.startswith(b"BM") for item in items for image in item.images):
+            raise NotScorableError("image_format", "an image is damaged")
+        return super().score_batch(items)
+
+
+@dataclass
+class ShortScorer(WordScorer):
+    """Returns a score too few, but for the warm-up."""
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        scores = super().score_batch(items)
+        return scores if items[0].answer == "warm-up" else scores[1:]
+
+
+# Proxies
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+
+class LiveProxy:
+    """One proxy in front of one upstream; stays up until `stop`."""
+
+    def __init__(
+        self,
+        upstream_url: str,
+        folder: Path,
+        *,
+        policy: str | Path = OBSERVE,
+        scorer: Scorer | None = None,
+        load: Callable[[], Scorer] | None = None,
+        is_open: bool = True,
+        has_desk: bool = False,
+        waits: bool = True,  # until there is a calibrator
+        upstream: Mapping[str, Any] | None = None,
+        **sections: Any,
+    ) -> None:
+        self.store_path = folder / "held.db"
+        self.scorer = scorer or WordScorer()
+        self.config = config = Config.model_validate(
+            {
+                "upstreams": {
+                    "faulty": {"base_url": upstream_url, **(upstream or {})},
+                    "demo": {"demo": True},
+                },
+                "models": (
+                    {"match": "demo", "upstream": "demo"},
+                    {"match": "*", "upstream": "faulty"},
+                ),
+                "store": f"sqlite:///{self.store_path}",
+                **sections,
+            }
+        )
+        is_configured = {"checkpoint", "engine"} & sections.get("calibrator", {}).keys()
+        self.admin = bind_admin(AdminConfig(port=0, token=config.admin.token)) if has_desk else None
+        app = create_app(
+            config,
+            load_policy(policy) if isinstance(policy, Path) else parse_policy(policy, "test.yaml"),
+            load=load or (None if is_configured else lambda: self.scorer),
+            is_open=is_open,
+            admin=self.admin,
+        )
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._server = _Server(server_settings(app, config, grace_s=1))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True
+        )
+        self._thread.start()
+        assert self._server.is_up.wait(START_TIMEOUT_S)
+        if load is None and waits:
+            self.wait_until_ready()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        """A client that asks for no encoding, so that bodies are what was sent."""
+        headers = {"accept-encoding": "identity", "authorization": "Bearer sk-client"}
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=20)
+
+    @cached_property
+    def openai(self) -> OpenAI:
+        return OpenAI(base_url=self.base_url, api_key="sk-client", max_retries=0, timeout=20)
+
+    @cached_property
+    def desk(self) -> httpx.Client:
+        """A client of the review desk, with the configured token."""
+        assert self.admin is not None
+        token = self.config.admin.token.get_secret_value()
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.admin.url, headers=headers, trust_env=False, timeout=20)
+
+    def ask(
+        self, text: str = "p=0.9", model: str = "ok", headers: Any = None, **fields: Any
+    ) -> httpx.Response:
+        """Posts one question; the upstream's `ok` answers with its text."""
+        return self.http.post(
+            "/v1/chat/completions", json=question(text, model, **fields), headers=headers
+        )
+
+    def post_raw(self, body: bytes | Json, **headers: str) -> RawReply:
+        return post_raw(f"{self.base_url}/chat/completions", body, **headers)
+
+    def recorded(self, request_id: str, *columns: str) -> list[Any]:
+        """These columns of one exchange's record, which hold JSON, once it is written."""
+        query = f"SELECT {', '.join(columns)} FROM exchanges WHERE request_id = ?"
+
+        def rows() -> list[Any]:
+            with closing(sqlite3.connect(self.store_path)) as connection:
+                return connection.execute(query, (request_id,)).fetchall()
+
+        until(rows)
+        return [None if value is None else json.loads(value) for value in rows()[0]]
+
+    def wait_until_ready(self) -> None:
+        until(lambda: self.http.get("/readyz").status_code == 200)
+
+    def ask_to_stop(self) -> None:
+        self._server.should_exit = True
+        for client in ("http", "openai", "desk"):
+            if client in self.__dict__:
+                getattr(self, client).close()
+
+    def stop(self) -> None:
+        self.ask_to_stop()
+        self._thread.join(10)
+        self._listening.close()
+
+
+@contextmanager
+def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
+    """Starts a proxy by `make(**options)`, or gives the one that has these options; all of them
+    stop in the end."""
+    started: dict[str, LiveProxy] = {}
+
+    def start(**options: Any) -> LiveProxy:
+        key = repr(sorted(options.items()))
+        if key not in started:
+            started[key] = make(**options)
+        return started[key]
+
+    yield start
+    for proxy in started.values():
+        proxy.ask_to_stop()
+    for proxy in started.values():
+        proxy.stop()
+
+
+class ProxyProcess:
+    """`pinocchio serve` as a person starts it; a context that ends it."""
+
+    def __init__(self, folder: Path, config: str, *options: str) -> None:
+        path = folder / "proxy.yaml"
+        path.write_text(config)
+        self._folder = folder
+        command = ["-m", "pinocchio", "serve", "--config", str(path), "--port", "0", *options]
+        with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, *command],
+                stdout=stdout,
+                stderr=stderr,
+                cwd=ROOT,
+                env=environment() | {"PYTHONUNBUFFERED": "1"},
+            )
+        until(lambda: "\n" in self.stdout() or self._process.poll() is not None, START_TIMEOUT_S)
+        assert "listens on" in self.stdout(), self.stderr()
+        self.base_url = self.stdout().splitlines()[0].split()[-1]
+        self.port = httpx.URL(self.base_url).port
+        ready = self.base_url.removesuffix("/v1") + "/readyz"
+        until(lambda: httpx.get(ready).status_code == 200, START_TIMEOUT_S)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stdout(self) -> str:
+        """All that it has written to stdout so far."""
+        return (self._folder / "stdout").read_text()
+
+    def stderr(self) -> str:
+        """All that it has written to stderr so far."""
+        return (self._folder / "stderr").read_text()
+
+    def lines(self, event: str = "request") -> list[dict[str, Any]]:
+        """The log lines of one kind."""
+        lines = (line for line in self.stderr().splitlines() if line.startswith("{"))
+        return [line for line in map(json.loads, lines) if line["event"] == event]
+
+    def __enter__(self) -> ProxyProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self.wait(within_s=20)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, within_s: float) -> int:
+        """The exit status; raises TimeoutExpired."""
+        return self._process.wait(within_s)
+
+
+def run_cli(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+    """`pinocchio ARGUMENTS`, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "pinocchio", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment() | env,
+        timeout=60,
+    )
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def environment() -> dict[str, str]:
+    """The environment without keys, on one core."""
+    ours = {k for k in os.environ if k.startswith(("OPENAI_", "PINOCCHIO_"))} - {"PINOCCHIO_CACHE"}
+    kept = {k: v for k, v in os.environ.items() if k not in ours}
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+# Requests and what came back
+
+
+@contextmanager
+def streaming(
+    proxy: LiveProxy, text: str, model: str, **fields: Any
+) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+    """A stream as it arrives: its response, and its bytes part by part."""
+    body = question(text, model, stream=True, **fields)
+    with proxy.http.stream("POST", "/v1/chat/completions", json=body) as response:
+        yield response, response.iter_raw()
+
+
+def question(text: str, model: str = "ok", **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+
+
+@dataclass(frozen=True)
+class RawReply:
+    """A reply as it was on the wire, but for its framing."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+def post_raw(url: str, body: bytes | Json, **headers: str) -> RawReply:
+    """Posts and decodes nothing."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = {"content-type": "application/json", "authorization": "Bearer sk-client"}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    with httpx.stream("POST", url, content=content, headers=fields, timeout=20) as response:
+        return RawReply(response.status_code, response.headers, b"".join(response.iter_raw()))
+
+
+def without_member(body: bytes) -> bytes:
+    """The bytes without our `pinocchio` member, which stands before a last brace."""
+    return MEMBER.sub(b"", body)
+
+
+def events_in(stream: bytes) -> list[dict[str, Any]]:
+    """The chunks of a stream, without [DONE]; an error event is one of them."""
+    lines = [line for line in stream.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(line[6:]) for line in lines if line != b"data: [DONE]"]
+
+
+def members_in(stream: bytes) -> list[dict[str, Any]]:
+    return [chunk["pinocchio"] for chunk in events_in(stream) if "pinocchio" in chunk]
+
+
+def text_in(stream: bytes) -> str:
+    """The text of all deltas."""
+    deltas = (choice["delta"] for chunk in events_in(stream) for choice in chunk["choices"])
+    return "".join(delta.get("content") or "" for delta in deltas)
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """The error of our own envelope; fails where it is not ours or not whole."""
+    assert response.headers["x-pinocchio-error"] == "true"
+    assert response.headers["content-type"] == "application/json"
+    error: dict[str, Any] = response.json()["error"]
+    always = {"message", "type", "param", "code"}
+    assert always <= set(error) <= always | {"review_id", "note", "retry_after_s"}
+    assert error["message"]
+    return error
+
+
+def until(holds: Callable[[], object], within_s: float = 10) -> None:
+    """Waits for a condition; fails when it does not come true in time."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)

@@ -1,0 +1,123 @@
+"""A real PostgreSQL server for tests, on loopback, in a folder of its own.
+
+It refuses to run as root, so root starts it as another user. Each test gets a database of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from tests.running.live_proxy import free_port
+
+USER, PASSWORD = "pinocchio", "s3cret-canary"
+USERS = ("postgres", "nobody")  # that root starts it as
+WITHIN_S = 60
+FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+MISSING = "PostgreSQL is not installed; scripts/setup test says how (initdb, postgres)"
+
+
+class PostgresServer:
+    """Runs while it is a context; what it commits survives a loss of power if it `is_durable`."""
+
+    def __init__(self, *, is_durable: bool = False) -> None:
+        self._options = () if is_durable else FAST
+        self._numbers = count(1)
+
+    def __enter__(self) -> PostgresServer:
+        self._folder = Path(tempfile.mkdtemp(prefix="pinocchio-pg-"))
+        self._user = _other_user(self._folder) if os.geteuid() == 0 else None
+        try:
+            self._make()
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process: subprocess.Popen[bytes] | None = self.__dict__.get("_process")
+        if process is not None:
+            process.send_signal(signal.SIGINT)  # "fast": connections are cut
+            process.wait(WITHIN_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def new_database(self, like: str | None = None) -> str:
+        """The URL of an empty database, or of a copy of one that nobody is connected to."""
+        name, template = f"db{next(self._numbers)}", (like or "template1").rpartition("/")[2]
+        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+        return self._url(name)
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def _make(self) -> None:
+        password = self._folder / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o644)
+        command = [_program("initdb"), "-D", str(self._folder / "data"), "-U", USER, "--no-sync"]
+        command += ["--encoding=UTF8", "--locale=C", "-A", "scram-sha-256", "--pwfile"]
+        done = subprocess.run(
+            [*command, str(password)],
+            capture_output=True,
+            text=True,
+            user=self._user,
+            cwd=self._folder,
+            timeout=WITHIN_S,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def _start(self) -> None:
+        self.port = free_port()
+        told = [*self._options, "listen_addresses=127.0.0.1"]
+        told.append(f"unix_socket_directories={self._folder}")
+        command = [_program("postgres"), "-D", str(self._folder / "data"), "-p", str(self.port)]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *command,
+                    *(word for option in told for word in ("-c", option)),
+                ],
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self._folder,
+            )
+        deadline = time.monotonic() + WITHIN_S
+        while not self._answers():
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            assert time.monotonic() < deadline, "PostgreSQL does not answer"
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self._url("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _other_user(folder: Path) -> int:
+    """Hands the folder to a user that is not root."""
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = next(known[name] for name in USERS if name in known)
+    os.chown(folder, entry.pw_uid, entry.pw_gid)
+    return entry.pw_uid
+
+
+def _program(name: str) -> str:
+    """Debian keeps them where no PATH leads."""
+    beside = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *beside]))
+    assert found is not None, MISSING
+    return found

@@ -1,0 +1,41 @@
+"""Decisions and looks at the queue, as another process makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from proxy.store.retention import Retention
+from proxy.store.reviews.held_replies import HELD
+from proxy.store.reviews.queue import ReviewQueue
+
+
+@contextmanager
+def _queue(url: str) -> Iterator[ReviewQueue]:
+    queue = ReviewQueue(url)
+    try:
+        yield queue
+    finally:
+        queue.close()
+
+
+def decide(url: str, id: str, state: str, reviewer: str = "alice") -> bool:
+    """Whether the reply was there, still open, and is released or rejected now."""
+    with _queue(url) as queue:
+        held = queue.get(id)
+        return held is not None and queue.decide(held, state, reviewer) is not None
+
+
+def listed(url: str, state: str = HELD, limit: int = 100) -> list[str]:
+    """The ids on the first page."""
+    with _queue(url) as queue:
+        return [each.id for each in queue.page(state, limit)]
+
+
+def expire(url: str) -> None:
+    """Marks all that nobody decided in time."""
+    retention = Retention(url, keep_days=0, keep_content_days=30)
+    try:
+        retention.expire()
+    finally:
+        retention.close()
