@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from policies import Policy
 from proxy.completions.decide import Governing
-from proxy.completions.flow import Completions
 from proxy.completions.random_audit import audit_of
+from proxy.completions.services import Services
 from proxy.config.allowed_surfaces import check_surface
 from proxy.config.sections import AttachConfig, TeamConfig
 from proxy.config.setup import Setup, problem_of
@@ -42,9 +41,6 @@ from proxy.upstreams.router import Router
 from proxy.wire.caller import CALLER, TAKE, Caller
 from proxy.wire.http import ASGIApplication, Scope, raw_path_of
 from proxy.wire.spelling import names_in
-
-if TYPE_CHECKING:
-    pass
 
 PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
@@ -113,7 +109,7 @@ class Generation:
             if its_policy is policy and its_attach == attach:
                 return routes
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
-        completions = Completions(
+        services = Services(
             config,
             Governing((policy,), parts.traffic, self.router.route_of),
             self.setup.book,
@@ -132,10 +128,10 @@ class Generation:
             attach,
             parts.records,
             parts.conversations,
-            completions.ownership,
+            services.ownership,
             config.limits.max_body,
         )
-        routes = Routes(completions, surfaces)
+        routes = Routes(services, surfaces)
         self._routes.append((policy, attach, routes))
         return routes
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from proxy.completions.fetched_responses import fetch_response, fetched_id
-from proxy.completions.flow import Completions
+from proxy.completions.flow import handle
 from proxy.completions.generated_images import PATH as GENERATIONS
 from proxy.completions.generated_images import score_generated
+from proxy.completions.services import Services
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats import FORMATS, MESSAGES, Format
 from proxy.listener.endpoint import Endpoint
@@ -30,28 +31,28 @@ class Routes:
     upstream, so that no spelling leads past what is decided on.
     """
 
-    def __init__(self, completions: Completions, surfaces: Surfaces) -> None:
-        endpoint = partial(Endpoint, max_body=completions.config.limits.max_body)
-        self.is_enforced = completions.governing.is_enforced
-        self.needs_keys = completions.config.needs_keys
+    def __init__(self, services: Services, surfaces: Surfaces) -> None:
+        endpoint = partial(Endpoint, max_body=services.config.limits.max_body)
+        self.is_enforced = services.governing.is_enforced
+        self.needs_keys = services.config.needs_keys
         self.exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models)
         }
         self._scored: list[tuple[str, ASGIApplication, ASGIApplication]] = []
         for format in FORMATS:
             of_format = partial(endpoint, error_body=format.error_body)
-            scored = of_format(partial(completions.handle, format))
-            asked_oddly = of_format(partial(_other_method, completions, surfaces, format))
+            scored = of_format(partial(handle, format, services))
+            asked_oddly = of_format(partial(_other_method, services, surfaces, format))
             self._scored.append((f"/v1{format.path}", scored, asked_oddly))
             self.exact["POST", f"/v1{format.path}"] = scored
             self.exact["POST", f"/v1{format.path}/"] = scored
         self._generated: ASGIApplication | None = None
-        if completions.config.calibrator.images.score_generated:
-            self._generated = endpoint(partial(score_generated, completions, surfaces))
+        if services.config.calibrator.images.score_generated:
+            self._generated = endpoint(partial(score_generated, services, surfaces))
             self.exact["POST", GENERATIONS] = self._generated
         self._fetches = tuple({f"/v1{format.fetch_path}" for format in FORMATS})
         self._held = endpoint(surfaces.completion)
-        self._response = endpoint(partial(fetch_response, completions))
+        self._response = endpoint(partial(fetch_response, services))
         self._model = endpoint(surfaces.model)
         self._relay = endpoint(surfaces.relay)
         self._refused = endpoint(_refuse_spelling)
@@ -104,14 +105,14 @@ class Routes:
 
 
 async def _other_method(
-    completions: Completions, surfaces: Surfaces, format: Format, request: Request
+    services: Services, surfaces: Surfaces, format: Format, request: Request
 ) -> Reply:
     """A request for a completion by another method than POST: many servers do not look at it.
 
     Without a body it can be none.
     """
     if request.body:
-        return await completions.handle(format, request)
+        return await handle(format, services, request)
     return await surfaces.relay(request)
 
 

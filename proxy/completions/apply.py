@@ -1,115 +1,111 @@
-"""What a policy's action makes of an answer: the replies that are not upstream's own."""
+"""Makes a decision happen: a reply is delivered, held, blocked, or a question takes its place."""
 
 from __future__ import annotations
 
-from policies import Action, Block, Clarify, Deliver, Hold
-from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, RejectedError
-from proxy.exchange.answer import Answer
-from proxy.exchange.request import CompletionRequest
-from proxy.formats import Format, Json
-from proxy.holds.held import placeholder_for
-from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, HeldReply
-from proxy.wire.headers import REVIEW_ID
+from dataclasses import replace
+from typing import NoReturn
 
-RETRY_AFTER_S = 5  # to ask again for a call that waits; no call upstream is paid for that
-MOST_OF_A_NOTE = 500  # characters of it in a sentence; the error's `note` has all
-BLOCKED_TEXT = "A policy blocks this reply."
-REJECTED_TEXT = "A reviewer rejected this reply"
-NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
-EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
-
-
-def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
-    """Prose in place of a tool call or of JSON would be read as one; such holds are errors."""
-    reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
-    if reply is not None:
-        return reply == "error"
-    return answer.has_tool_calls or asked.format.wants_schema(asked.payload)
+from policies import Block, Clarify, Deliver, Hold
+from proxy.completions import replacements
+from proxy.completions.further_calls.clarify import written_question
+from proxy.completions.job import Job
+from proxy.errors import ProxyError, StoreError
+from proxy.exchange.answer import Answer, outgoing
+from proxy.exchange.outcome import Outcome
+from proxy.formats import Json
+from proxy.holds.held import comes_later, postpone
+from proxy.store.owned_ids import WITHHELD
+from proxy.store.reviews.held_replies import BLOCKED, RELEASED
+from proxy.wire.http import Reply
 
 
-def withheld_error(
-    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
-) -> ProxyError | None:
-    """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
+async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
+    """Return what the client gets: a reply, or the bytes with which its live stream goes on.
 
-    None where a placeholder stands for it.
+    Raises ProxyError where the decision is told as an error.
     """
-    if standing == HELD:
-        return held_error(held, asked.format) if wants_error(hold, answer, asked) else None
-    if standing == BLOCKED:
-        return _about(held, blocked_error())
-    if standing == REJECTED:
-        return rejected_error(held)
-    return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
+    if answer.is_out:
+        return answer.annotated_events(job.request.format, _member(job, outcome))
+    applied = outcome.decision.applied if outcome.decision else None
+    is_kept = type(applied) is Deliver and applied.notice is None
+    completion = None if is_kept else await _changed(job, answer, outcome)
+    if not isinstance(applied, Block | Clarify | Hold):
+        job.note_owner(answer.completion)
+    job.exchange.finish(outcome, answer.status)
+    if job.services.audit is not None:
+        job.services.audit.consider(job.exchange, job.request, outcome, answer.stored)
+    kept, body = outgoing(answer, job.request, completion, _member(job, outcome))
+    reply = Reply(answer.status, [*kept, *job.headers(outcome)], body)
+    return reply if job.stream is None else reply.whole()
 
 
-def withheld(standing: str, answer: Answer, format: Format, held: HeldReply) -> Json:
-    """What stands for it, also where an error can no longer be told."""
-    if standing == HELD:
-        return placeholder_for(answer, format, held.id)
-    texts = {BLOCKED: BLOCKED_TEXT, REJECTED: rejected_text(held)}
-    text = texts.get(standing, EXPIRED_TEXT)
-    return format.restated(answer.completion, text, "content_filter")
+def _member(job: Job, outcome: Outcome) -> Json | None:
+    return outcome.member() if job.services.config.attach.body else None
 
 
-def held_error(held: HeldReply, format: Format) -> ProxyError:
-    """Says where the reply will be; official clients neither retry nor pay for it again.
+async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
+    """Return what the action puts in the answer's place, None for the answer itself.
 
-    A bound call is also what the same request is answered with later, so it says when to ask.
+    Raises ProxyError where that is an error and the status can still say so.
     """
-    place = f"GET /v1{format.fetch_path}/{held.id}"
-    if not held.is_bound:
-        text = f"the reply is held for review; once released it is at {place}"
-        return _about(held, HeldForReviewError(text))
-    text = f"the reply is held for review; send the same request again later, or ask {place}"
-    error = _about(held, HeldForReviewError(text))
-    error.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
-    error.details["retry_after_s"] = RETRY_AFTER_S
-    return error
-
-
-def rejected_error(held: HeldReply) -> ProxyError:
-    """Says who asked why a reviewer said no, and how an agent goes on."""
-    text = f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
-    return _about(held, RejectedError(text))
-
-
-def rejected_text(held: HeldReply) -> str:
-    """The sentence with the reviewer's note, if there is one."""
-    if not held.note:
-        return f"{REJECTED_TEXT}."
-    note = held.note if len(held.note) <= MOST_OF_A_NOTE else f"{held.note[:MOST_OF_A_NOTE]}…"
-    return f"{REJECTED_TEXT}: {note.rstrip('.')}."
-
-
-def _about(held: HeldReply, error: ProxyError) -> ProxyError:
-    """The error with the review that it is about, in its headers and in its object."""
-    error.headers.append((REVIEW_ID, held.id.encode()))
-    error.details["review_id"] = held.id
-    if held.note and error.machine_code == RejectedError.code:
-        error.details["note"] = held.note
-    return error
-
-
-def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
-    message = block.message if block else None
-    return BlockedByPolicyError(message or "a policy blocks this reply")
-
-
-def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> Json | None:
-    """The answer with a question to the user in its place, or with a notice behind its text.
-
-    None to leave it: there is no text behind which a notice could stand, or it would break the
-    JSON that the client wants to parse, or be taken for a part of what an agent says.
-    """
+    action = outcome.decision.applied if outcome.decision else None
+    if isinstance(action, Hold):
+        return await _hold(job, answer, outcome, action)
+    if isinstance(action, Block | Clarify):
+        job.note_owner(answer.completion, WITHHELD)
     if isinstance(action, Clarify):
-        return asked.format.restated(answer.completion, action.text, "stop")
-    if isinstance(action, Deliver) and action.notice is not None:
-        is_prose = not answer.has_tool_calls and not asked.format.wants_schema(asked.payload)
-        return asked.format.noticed(answer.completion, action.notice) if is_prose else None
-    return None
+        action = await _clarify(job, answer, outcome, action)
+    if isinstance(action, Block):
+        _raise_in_time(job, outcome, replacements.blocked_error(action), answer)
+        return replacements.blocked(answer, job.request.format, action)
+    return replacements.changed(answer, job.request, action)
 
 
-def blocked(answer: Answer, format: Format, block: Block) -> Json:
-    """What stands for a blocked answer where the status could not tell it any more."""
-    return format.restated(answer.completion, block.message or BLOCKED_TEXT, "content_filter")
+async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
+    """Return the clarification as it is sent: with the policy's question, or one of a model's."""
+    question = None
+    if clarify.ask == "generate":
+        limit_s = job.services.config.limits.clarify_timeout_s
+        question = await written_question(job.further_calls(), clarify, answer, limit_s)
+    outcome.clarification = "template" if question is None else "generated"
+    return clarify if question is None else replace(clarify, text=question)
+
+
+async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
+    """Store an answer for a reviewer, and return what stands for it meanwhile.
+
+    Return None where it was released as it is by now. Raises ProxyError where an error stands for
+    it.
+    """
+    request, holding = job.request, job.services.holding
+    try:
+        held = job.earlier.held if job.earlier else None
+        held = held or await holding.hold(answer, request, outcome, hold, job.http, job.digest)
+        job.note_owner(answer.completion, held.id)
+        job.exchange.note_held(outcome, held.id)
+        standing, held = await holding.standing(held, request.format, hold)
+    except StoreError as error:
+        _raise(job, outcome, error)
+    outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
+    if standing == RELEASED:
+        return await holding.revised(held, answer)
+    refusal = replacements.withheld_error(standing, hold, answer, request, held)
+    if not job.is_status_out and comes_later(standing, hold, request, job.http):
+        postpone(answer, request.format, held.id)
+    elif refusal is not None:
+        _raise_in_time(job, outcome, refusal, answer)
+    return replacements.withheld(standing, answer, request.format, held)
+
+
+def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
+    """Raise the error, unless a JSON body has begun in which nothing could tell it."""
+    if answer.events is not None or not job.is_status_out:
+        _raise(job, outcome, error)
+
+
+def _raise(job: Job, outcome: Outcome, error: ProxyError) -> NoReturn:
+    """Raise an error that carries the outcome in its headers, as a reply would."""
+    job.exchange.stamp(outcome)
+    named = {name for name, _ in error.headers}
+    error.headers += [field for field in job.headers(outcome) if field[0] not in named]
+    raise error

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from policies import Decision, Escalate, strictest
-from proxy.completions.calls import Calls
+from proxy.completions.job import Job
 from proxy.exchange.answer import Answer
 from proxy.exchange.call import Call
+from proxy.exchange.outcome import Outcome
 
 
-async def escalate(
-    calls: Calls,
-    first: Call,
-    decision: Decision,
-    decided_again: Callable[[Answer, Decision], list[Decision]],
-) -> tuple[Call, list[Decision]]:
-    """The call whose reply is kept, and what is decided about each of its choices.
+async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, Outcome]:
+    """Return the reply that is kept, and what is decided on it.
 
-    `first` is the call whose reply `decision` escalates; `decided_again` is what becomes of a reply
-    that an escalation keeps (`policies.after_escalation`, for each choice). A call that fails
-    leaves what was kept. A model that was asked already is not asked once more, so no escalation
-    runs in a circle.
+    A call that fails leaves what was kept. A model that was asked already is not asked once more,
+    so no escalation runs in a circle.
     """
-    kept, decisions = first, [decision]
-    tried = {call.model for call in calls.exchange.calls}
+    decision = before.decision
+    if job.earlier or decision is None or not isinstance(decision.applied, Escalate):
+        return answer, before
+    calls = job.further_calls()
+    kept = first = calls.kept(answer)
+    decisions, tried = [decision], {call.model for call in job.exchange.calls}
     while isinstance(step := decision.applied, Escalate):
         if step.to not in tried:
             tried.add(step.to)
             call = await calls.ask(step.to)
             if _is_better(call, kept, step):
                 kept = call
-        decisions = decided_again(kept.whole, decision)
+        decisions = _decide_again(job, kept.whole, decision)
         decision = strictest(decisions)
     if kept is not first:
         begun = first.whole.continues  # a stream of which the client has the beginning
         kept.whole.continues, kept.whole.is_restarted = begun, begun is not None
         calls.keep(kept)
-    return kept, decisions
+        job.keep_for_followups(kept.whole.completion)
+    outcome = job.outcome(kept.whole, decisions)
+    outcome.facts, outcome.shadowed = before.facts, before.shadowed
+    outcome.escalated_from = first.model if kept.model != first.model else None
+    if outcome.action == "deliver":
+        outcome.action = "escalate"
+    return kept.whole, outcome
+
+
+def _decide_again(job: Job, answer: Answer, decision: Decision) -> list[Decision]:
+    """Return what becomes of each choice of a reply that an escalation keeps."""
+    facts = answer.facts(job.request, job.services.scoring.name)
+    return [job.services.governing.after_escalation(decision, each) for each in facts]
 
 
 def _is_better(call: Call, kept: Call, step: Escalate) -> bool:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from calibrator import Question, depiction
-from proxy.completions.flow import Completions
+from proxy.completions.services import Services
 from proxy.errors import UpstreamBrokenError
 from proxy.exchange.answer import is_event_stream, unscorable_reason
 from proxy.exchange.exchange import Exchange
@@ -29,7 +29,7 @@ from proxy.wire.json_splice import json_object, with_member
 PATH = "/v1/images/generations"
 
 
-async def score_generated(parts: Completions, surfaces: Surfaces, request: Request) -> Reply:
+async def score_generated(services: Services, surfaces: Surfaces, request: Request) -> Reply:
     """Raises ProxyError as a relay does, also for a reply larger than may be looked at."""
     exchange = Exchange(request, surfaces.records)
     with exchange:
@@ -39,15 +39,17 @@ async def score_generated(parts: Completions, surfaces: Surfaces, request: Reque
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or unscorable_reason(reply) or is_event_stream(reply):
             return surfaces.labelled(exchange, reply)
-        raw = await _read(parts, exchange, reply)
+        raw = await _read(services, exchange, reply)
         body = await _decoded(raw, reply)
         images = _images((json_object(body) or {}).get("data"))
         if not images:
             return surfaces.labelled(exchange, reply, raw)
         began = time.perf_counter()
-        confidences = await _confidences(parts, request, prompt, images, exchange.model or "")
+        confidences = await _confidences(services, request, prompt, images, exchange.model or "")
         exchange.scoring_s = time.perf_counter() - began
-        outcome = exchange.finish(_outcome(exchange, confidences, parts.scoring.name), reply.status)
+        outcome = exchange.finish(
+            _outcome(exchange, confidences, services.scoring.name), reply.status
+        )
         headers = to_client(reply.headers)
         if surfaces.attach.headers:
             headers = [*headers, *outcome.headers()]
@@ -57,10 +59,10 @@ async def score_generated(parts: Completions, surfaces: Surfaces, request: Reque
         return Reply(reply.status, headers, with_member(body, MEMBER, outcome.member()))
 
 
-async def _read(parts: Completions, exchange: Exchange, reply: UpstreamReply) -> bytes:
+async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:
     try:
         with exchange.in_upstream:
-            return await reply.read(parts.config.limits.max_body)
+            return await reply.read(services.config.limits.max_body)
     finally:
         await reply.aclose()
 
@@ -84,17 +86,17 @@ def _images(data: Any) -> list[Json]:
 
 
 async def _confidences(
-    parts: Completions, request: Request, prompt: str, images: list[Json], model: str
+    services: Services, request: Request, prompt: str, images: list[Json], model: str
 ) -> list[Confidence]:
     """One for each image, each with its own question."""
     text, answer = depiction(prompt)
     choice = Choice(0, {"role": "assistant", "content": answer})
     team = request.caller.team
-    domain = parts.domains.of_curve(model, team, request.header(DOMAIN))
+    domain = services.domains.of_curve(model, team, request.header(DOMAIN))
 
     async def score(image: Json) -> Confidence:
         question = Question(text, [image])
-        [found] = await parts.scoring.score(lambda: question, [choice], model, domain, team)
+        [found] = await services.scoring.score(lambda: question, [choice], model, domain, team)
         return found
 
     return await asyncio.gather(*map(score, images))

@@ -51,6 +51,7 @@ class Answer:
     confidences: list[Confidence] = field(default_factory=list)
     continues: Assembler | None = None  # the stream whose beginning the client has
     is_restarted: bool = False  # then its own events begin anew
+    is_out: bool = False  # the client has its text; only the event that finishes it waits
 
     @property
     def model(self) -> str | None:
@@ -116,11 +117,15 @@ class Answer:
         """The bytes for the client; with a member, it stands in the object or the finish events."""
         if self.events is None:
             return self.raw if member is None else with_member(self.body, MEMBER, member)
+        return self.annotated_events(format, member)
+
+    def annotated_events(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
+        """Return the bytes of a stream's events; a member stands in those that finish a choice."""
         return b"".join(
             format.annotated(event, member)
             if member is not None and position in self.finishes
             else event.raw
-            for position, event in enumerate(self.events)
+            for position, event in enumerate(self.events or ())
         )
 
 

@@ -117,6 +117,7 @@ class Exchange:
     outcome: Outcome | None = None
     conversation: str | None = None  # that it belongs to, see openings.py
     asked_again: AskedAgain | None = None  # where it asks for what is held already
+    is_finished: bool = False  # then its line and record are written, or about to be
 
     def __enter__(self) -> None:
         return None
@@ -124,6 +125,8 @@ class Exchange:
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
+        if self.is_finished:
+            return
         if isinstance(error, ProxyError):
             self.close(self.status or error.status, error.machine_code)
         elif isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -159,7 +162,7 @@ class Exchange:
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamps the outcome; line and record are written once the reply is on its way."""
         self.stamp(outcome)
-        self.status = status
+        self.status, self.is_finished = status, True
         asyncio.get_running_loop().call_soon(self.close, status)
         return outcome
 

@@ -34,6 +34,22 @@ class Deadlines:
     def discard(self, call: Callable[[], object]) -> None:
         self._due.pop(call, None)
 
+    async def wait_for(self, work: asyncio.Future[None]) -> None:
+        """Wait until the work is done, at most `after_s`; the work goes on."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        work.add_done_callback(end)
+        self.add(end, loop)
+        try:
+            await over
+        finally:
+            self.discard(end)
+
     def _set(self, due: float) -> None:
         assert self._loop is not None  # `add` has set it
         self._is_set = True

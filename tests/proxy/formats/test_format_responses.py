@@ -16,14 +16,12 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 
 from calibrator import NotScorableError
-from proxy.completions.live_stream import LiveStream
+from proxy.completions.call_upstream import live_pieces
+from proxy.completions.live_stream import Finished, LiveStream
 from proxy.errors import HeldForReviewError
-from proxy.exchange.outcome import Outcome
-from proxy.formats import RESPONSES, Assembler, Choice, NoAnswerError
+from proxy.formats import RESPONSES, Choice, NoAnswerError
 from proxy.formats.responses_items import as_items, chat_messages, recent
 from proxy.formats.responses_stream import ResponsesAssembler
-from proxy.scoring.deadlines import Deadlines
-from proxy.scoring.scoring import Status
 from proxy.wire.sse import DONE, Event, EventReader, event_bytes
 from tests.servers.responses_upstream import (
     events_of,
@@ -122,26 +120,17 @@ async def test_any_split_passes_live_with_the_same_bytes(
     stream = b"".join(events_of(response))
     judged: list[list[Choice]] = []
 
-    async def judge(choices: list[Choice], _: str | None) -> Outcome:
-        judged.append(choices)
-        return Outcome("req_1", Status.SCORED)
-
-    async def settle(assembler: Assembler, withheld: list[Event], _: frozenset[int]) -> bytes:
-        judged.append(assembler.choices())
-        return b"".join(event.raw for event in withheld)
-
-    live = LiveStream(
-        RESPONSES,
-        judge,
-        Outcome("req_1", Status.PENDING),
-        Deadlines(5),
-        attach=False,
-        max_bytes=2**20,
-        settle=settle if is_gated else None,
-    )
-    got = [part async for part in live.relay(split(stream, cuts), nullcontext())]
-    assert b"".join(got) == stream
-    await live.judgements()
+    live = LiveStream(RESPONSES, max_bytes=2**20, gates_calls=is_gated)
+    got = b""
+    async for piece in live_pieces(live, split(stream, cuts), nullcontext()):
+        if isinstance(piece, Finished):
+            judged.append(live.assembler.choices(piece.choices))
+            piece = piece.event.raw
+        got += piece if isinstance(piece, bytes) else b""
+    if live.withholds:
+        judged.append(live.assembler.choices())
+        got += b"".join(event.raw for event in live.withheld()[0])
+    assert got == stream
     assert judged == [RESPONSES.choices(response)]
 
 

@@ -15,13 +15,10 @@ from typing import Any
 
 import pytest
 
-from proxy.completions.live_stream import LiveStream
+from proxy.completions.call_upstream import live_pieces
+from proxy.completions.live_stream import Finished, LiveStream
 from proxy.errors import UpstreamBrokenError
-from proxy.exchange.outcome import Outcome
-from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Assembler, Choice, Format
-from proxy.scoring.deadlines import Deadlines
-from proxy.scoring.scoring import Status
-from proxy.wire.sse import Event
+from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Format
 from tests.builders.scripted_streams import (
     TEXT,
     RawStream,
@@ -231,22 +228,7 @@ def test_one_gigantic_event(
 
 def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
     """A live stream whose choices are found sure, and whose calls are delivered."""
-
-    async def judge(choices: list[Choice], assembler: Assembler) -> Outcome:
-        return Outcome("req_1", Status.SCORED, confidence=0.9)
-
-    async def settle(_: object, withheld: list[Event], finishes: frozenset[int]) -> bytes:
-        return b"".join(event.raw for event in withheld)
-
-    return LiveStream(
-        format,
-        judge,
-        Outcome("req_1", Status.PENDING),
-        Deadlines(5),
-        attach=False,
-        max_bytes=max_bytes,
-        settle=settle if settles else None,
-    )
+    return LiveStream(format, max_bytes=max_bytes, gates_calls=settles)
 
 
 async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
@@ -257,9 +239,14 @@ async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
             yield part
 
     size = 0
-    async for piece in stream.relay(chunks(), nullcontext()):
-        size += len(piece)
-    return size
+    async for piece in live_pieces(stream, chunks(), nullcontext()):
+        if isinstance(piece, Finished):
+            stream.assembler.choices(piece.choices)
+            size += len(piece.event.raw)
+        elif isinstance(piece, bytes):
+            size += len(piece)
+    withheld, _ = stream.withheld()
+    return size + sum(len(event.raw) for event in withheld)
 
 
 def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calibrator import NotScorableError, message_text
 from policies import Clarify
-from proxy.completions.calls import Calls
+from proxy.completions.further_calls.calls import Calls
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import CompletionRequest
 

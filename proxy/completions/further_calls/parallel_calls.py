@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from policies import surest
-from proxy.completions.calls import Calls
+from proxy.completions.further_calls.calls import Calls
 from proxy.exchange.answer import is_event_stream
 from proxy.exchange.call import Call
 from proxy.exchange.exchange import SharedClock

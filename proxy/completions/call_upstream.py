@@ -1,0 +1,292 @@
+"""Calls upstream and yields what comes back: answers to decide on, and bytes that may go on.
+
+A request is put to one model, or to several at once; a reply that was held for the same request
+before is taken up again, and nobody is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from proxy.completions.further_calls.parallel_calls import SeveralCalls
+from proxy.completions.heartbeats import is_done
+from proxy.completions.job import Job
+from proxy.completions.live_stream import Finished, LiveStream, Withholding
+from proxy.completions.record import keep_result
+from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
+from proxy.exchange.answer import (
+    UNDECIDED,
+    UPSTREAM_STATUS,
+    Answer,
+    Unread,
+    is_event_stream,
+    is_success,
+    unscorable_reason,
+)
+from proxy.exchange.call import Call
+from proxy.holds.held import answer_from
+from proxy.holds.ownership import is_stored
+from proxy.scoring.scoring import Status
+from proxy.upstreams.upstream import UpstreamReply
+from proxy.wire.headers import Headers, to_client, to_upstream, without
+from proxy.wire.http import Reply
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Says that what follows waits for its decision; `head` is that of the reply to come."""
+
+    job: Job
+    head: UpstreamReply | Answer
+
+
+@dataclass(slots=True)
+class Opening:
+    """The head of a live stream, whose bytes follow."""
+
+    job: Job
+    reply: Reply
+
+
+Piece = Waiting | Opening | Reply | Answer | bytes
+
+
+async def call_upstream(job: Job) -> AsyncGenerator[Piece]:
+    """Yields the pieces of upstream's reply; raises ProxyError where there is none."""
+    if job.earlier is not None:
+        async for piece in _take_up(job):
+            yield piece
+        return
+    if len(models := job.models()) > 1:
+        async for piece in _ask_several(job, models):
+            yield piece
+        return
+    reply = await _send(job)
+    if reason := unscorable_reason(reply):
+        yield await _pass_on(job, reply, reason)
+    elif _goes_live(job, reply):
+        async for piece in _read_live(job, reply):
+            yield piece
+    else:
+        if job.services.may_take_long or not reply.is_whole:
+            yield Waiting(job, reply)
+        yield await _read_whole(job, reply)
+
+
+async def _send(job: Job) -> UpstreamReply:
+    """Send the client's own bytes; the question is read while upstream works."""
+    exchange, request, services = job.exchange, job.request, job.services
+    name = job.fetched_from or services.router.name_or_default(request.model)
+    exchange.upstream, exchange.model, exchange.is_stream = name, request.model, request.is_stream
+    headers = to_upstream(job.http.headers)
+    if request.is_stream and job.stream_mode().mode != "passthrough":
+        headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
+    sent = job.upstream_request(headers)
+    if services.scoring.name is not None:
+        asyncio.get_running_loop().call_soon(request.read_ahead)
+    with exchange.in_upstream:
+        return await services.router.upstream(name).send(sent)
+
+
+# --- replies that are no answers ------------------------------------------------------------------
+
+
+async def _pass_on(job: Job, reply: UpstreamReply, reason: str) -> Reply | Answer:
+    """Return what is no completion, an error of upstream's above all, as it came.
+
+    Where a policy has to decide, there may be an answer in an error's body.
+    """
+    if reason == UPSTREAM_STATUS and job.stream_mode().mode != "passthrough":
+        return await _read_whole(job, reply, None if is_success(reply.status) else reason)
+    try:
+        headers = _unscored_headers(job, reply, reason)
+    except ProxyError:
+        await reply.aclose()
+        raise
+    return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
+
+
+def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
+    """Return the headers of a reply without a number, which ends the exchange.
+
+    Raises UnreadableReplyError where the policy had to decide on the reply.
+    """
+    if reason not in UNDECIDED and job.stream_mode().mode != "passthrough":
+        raise UnreadableReplyError(reason)
+    exchange, status = job.exchange, UNDECIDED.get(reason, Status.NOT_SUPPORTED)
+    outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
+    return [*to_client(reply.headers), *job.headers(outcome)]
+
+
+# --- whole answers --------------------------------------------------------------------------------
+
+
+async def _read_whole(
+    job: Job, reply: UpstreamReply, otherwise: str | None = None
+) -> Answer | Reply:
+    """Read the whole answer; `otherwise` is the reason to give for what turns out to be none."""
+    answer = await job.read(reply)
+    if isinstance(answer, Unread):
+        answer.reason = otherwise or answer.reason
+        return _pass_on_unread(job, reply, answer)
+    job.keep_for_followups(answer.completion)
+    return answer
+
+
+def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
+    if unread.completion is not None:
+        job.keep_for_followups(unread.completion)
+    headers = _unscored_headers(job, reply, unread.reason)
+    if unread.bare is None or job.stream_mode().mode == "passthrough":
+        return Reply(reply.status, headers, unread.body)
+    return Reply(reply.status, without(headers, b"content-encoding"), unread.bare)
+
+
+async def _take_up(job: Job) -> AsyncIterator[Piece]:
+    """Yields the reply that was held when the same was asked before; nobody is asked again."""
+    assert job.earlier is not None
+    held = job.earlier.held
+    job.exchange.note_poll(job.request, job.services.holding.polls.count(held.id))
+    answer = answer_from(held, job.request)
+    yield Waiting(job, answer)
+    yield answer
+
+
+async def _ask_several(job: Job, models: Sequence[str]) -> AsyncIterator[Piece]:
+    """Asks all models at once; yields the surest reply."""
+    exchange, request = job.exchange, job.request
+    exchange.model, exchange.is_stream = request.model, request.is_stream
+    several = SeveralCalls(job.further_calls(), models)
+    work = asyncio.create_task(_surest(job, several))
+    try:
+        if not await is_done(work, several.head):
+            yield Waiting(job, several.head.result())
+        yield await work
+    finally:
+        work.cancel()
+
+
+async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
+    first, *others = await several.made()
+    surest = several.surest([first, *others])
+    if surest is None:
+        return await _first_failure(job, first)
+    await first.aclose()
+    several.calls.keep(surest)
+    job.keep_for_followups(surest.whole.completion)
+    return surest.whole
+
+
+async def _first_failure(job: Job, call: Call) -> Answer | Reply:
+    """Return what the first model said where nobody answered, as it came."""
+    job.exchange.upstream = call.upstream
+    if call.raised is not None:
+        raise call.raised
+    if call.reply is None or job.is_status_out:
+        await call.aclose()
+        raise UpstreamBrokenError("no model gave a whole reply")
+    if call.unread is not None:
+        return _pass_on_unread(job, call.reply, call.unread)
+    return await _pass_on(job, call.reply, unscorable_reason(call.reply) or "")
+
+
+# --- streams that go on while they arrive ---------------------------------------------------------
+
+
+def _goes_live(job: Job, reply: UpstreamReply) -> bool:
+    is_stream = job.request.is_stream and is_event_stream(reply)
+    return is_stream and job.stream_mode().mode != "buffer"
+
+
+async def _read_live(job: Job, reply: UpstreamReply) -> AsyncIterator[Piece]:
+    """Yields status and events at once; the choices that an event finishes are an answer."""
+    services, exchange = job.services, job.exchange
+    gates_calls = job.stream_mode().mode == "buffer_tools"
+    max_bytes = services.config.limits.max_body
+    job.stream = stream = LiveStream(
+        job.request.format, max_bytes=max_bytes, gates_calls=gates_calls
+    )
+    exchange.status = reply.status
+    yield Opening(job, _opening(job, reply))
+    chunks = services.ownership.noting(reply.chunks, job.request, job.http)
+    async for piece in live_pieces(stream, chunks, exchange.in_upstream):
+        if isinstance(piece, Finished):
+            yield _finished(job, reply, piece)
+        else:
+            yield Waiting(job, reply) if isinstance(piece, Withholding) else piece
+    if stream.withholds:
+        job.is_withheld = True
+        yield _withheld(job, reply)
+
+
+async def live_pieces(
+    stream: LiveStream, chunks: AsyncIterator[bytes], in_upstream: AbstractContextManager[None]
+) -> AsyncIterator[bytes | Finished | Withholding]:
+    """Yields what a stream makes of upstream's chunks, which are waited for `in_upstream`.
+
+    A failure becomes an event; it is raised only in the middle of an event that is not kept, where
+    nothing can be told.
+    """
+    failure: ProxyError | None = None
+    try:
+        while True:
+            with in_upstream:
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
+            for piece in stream.feed(chunk):
+                yield piece
+    except ProxyError as error:
+        if stream.is_opaque:
+            raise
+        failure = error
+    if last := stream.end(failure):
+        yield last
+
+
+def _opening(job: Job, reply: UpstreamReply) -> Reply:
+    exchange, calibrator = job.exchange, job.services.scoring.name
+    opening = exchange.unscored(Status.PENDING, "stream", calibrator)
+    opening.overhead_ms = exchange.overhead_ms()
+    keep_result(job, opening)
+    headers = [*without(to_client(reply.headers), b"content-length"), *job.headers(opening)]
+    return Reply(reply.status, headers, on_close=reply.aclose)
+
+
+def _finished(job: Job, reply: UpstreamReply, finished: Finished) -> Answer:
+    """Return the choices that an event finishes; the client has their text."""
+    assert job.stream is not None
+    assembler = job.stream.assembler
+    if is_stored(job.request):
+        job.keep_for_followups(assembler.completion())
+        job.note_owner(assembler.completion())
+    choices = assembler.choices(finished.choices)
+    return Answer(
+        reply.status,
+        [],
+        {"model": assembler.model},
+        choices,
+        events=[finished.event],
+        finishes=frozenset({0}),
+        is_out=True,
+    )
+
+
+def _withheld(job: Job, reply: UpstreamReply) -> Answer:
+    """Return the whole answer of a stream with calls, of which the client has the beginning."""
+    assert job.stream is not None
+    assembler, (events, finishes) = job.stream.assembler, job.stream.withheld()
+    whole = assembler.completion()
+    job.keep_for_followups(whole)
+    return Answer(
+        reply.status,
+        [],
+        whole,
+        assembler.choices(),
+        events=events,
+        finishes=finishes,
+        continues=assembler,
+    )

@@ -1,0 +1,170 @@
+"""One completion that is being handled: what its steps share, and how it is scored and decided."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+
+from policies import Decision, StreamMode
+from proxy.completions.further_calls.calls import Calls
+from proxy.completions.live_stream import LiveStream
+from proxy.completions.services import Services
+from proxy.exchange.answer import Answer, Unread, read_answer
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.outcome import Outcome, summarise
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import RESPONSES, Json
+from proxy.gate.key_hash import hash_key
+from proxy.holds.binding import Earlier
+from proxy.holds.held import outcome_from
+from proxy.scoring.scoring import Status
+from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.wire.headers import Headers
+from proxy.wire.http import Request
+from proxy.wire.spelling import path_after_v1
+
+
+@dataclass(slots=True)
+class Job:
+    """A completion between its request and its record.
+
+    `fetched_from` is the upstream of a stored response that the request names by its id; without
+    it, the request asks for a new one. `is_known` says whether what was asked can be read here.
+    """
+
+    services: Services
+    exchange: Exchange
+    request: CompletionRequest
+    digest: str | None = None  # of the request, to which calls that are held are bound
+    earlier: Earlier | None = None  # the reply that was held for the same request before
+    fetched_from: str | None = None
+    is_known: bool = True
+    is_status_out: bool = False  # then an error can no longer be one of HTTP
+    stream: LiveStream | None = None  # the reply, where it goes on while it arrives
+    is_withheld: bool = False  # the calls of this stream are being decided on
+    outcomes: list[Outcome] = field(default_factory=list)  # of the choices of this stream
+    late: list[tuple[Answer, asyncio.Task[None]]] = field(default_factory=list)  # their scores
+
+    @property
+    def http(self) -> Request:
+        """The client's request as it came."""
+        return self.exchange.request
+
+    def headers(self, outcome: Outcome) -> Headers:
+        """Return the response headers that tell an outcome, if they are switched on."""
+        return outcome.headers() if self.services.config.attach.headers else []
+
+    def stream_mode(self) -> StreamMode:
+        """Return what the policy, going by the request, can do with the answer at most.
+
+        Where what was asked is not known, any rule might apply.
+        """
+        governing = self.services.governing
+        if self.is_known or not governing.is_enforced:
+            return governing.stream_mode(self.request)
+        return StreamMode("buffer")
+
+    # --- the call -------------------------------------------------------------------------------
+
+    def models(self) -> tuple[str, ...]:
+        """Return whom to ask, an entry for each reply; a background reply is made only once."""
+        asking = self.services.governing.asking
+        is_one = self.fetched_from is not None or self.request.payload.get("background") is True
+        if asking is None or is_one:
+            return (self.request.model,)
+        return asking.models_for(self.request.facts())
+
+    def upstream_request(self, headers: Headers) -> UpstreamRequest:
+        """Return what upstream is sent: the client's own bytes."""
+        http = self.http
+        body = http.body if self.fetched_from is not None else self.request.body
+        return UpstreamRequest(http.method, path_after_v1(http.path), headers, body, http.query)
+
+    async def read(self, reply: UpstreamReply) -> Answer | Unread:
+        """Read a whole reply; raises UpstreamError where it breaks off or is too large."""
+        limit = self.services.config.limits.max_body
+        try:
+            with self.exchange.in_upstream:
+                return await read_answer(reply, self.request.format, limit)
+        finally:
+            await reply.aclose()
+
+    def further_calls(self) -> Calls:
+        """Return what asks further models; a stored response has no request to put to them."""
+        router, has_request = self.services.router, self.fetched_from is None
+        return Calls(
+            router, self.exchange, self.request, self.read, self.score_as, has_request=has_request
+        )
+
+    def keep_for_followups(self, completion: Json) -> None:
+        """Keep a response: a later request may name it by its id (`previous_response_id`)."""
+        if self.request.format is RESPONSES and self.is_known:
+            upstream, key_hash = self.exchange.upstream or "", hash_key(self.http)
+            self.services.conversations.keep(self.request, completion, key_hash, upstream)
+            self.note_owner(completion)
+
+    def note_owner(self, completion: Json, withheld: str | None = None) -> None:
+        """Note whose a stored answer is, and whether it may be read at upstream's."""
+        self.services.ownership.note_answer(self.request, self.http, completion, withheld)
+
+    # --- its score and the decision ---------------------------------------------------------------
+
+    async def score(self, answer: Answer) -> None:
+        """Score every choice of an answer.
+
+        The last event of a live stream waits for its score for `stream_wait_ms` at most; the score
+        itself goes on and is recorded.
+        """
+        if not answer.is_out:
+            await self._score_once(answer)
+            return
+        scoring = asyncio.ensure_future(self._score_once(answer))
+        if self.services.config.attach.body:
+            await self.services.stream_waits.wait_for(scoring)
+        if scoring.done():
+            scoring.result()
+        else:
+            self.late.append((answer, scoring))
+
+    async def _score_once(self, answer: Answer) -> None:
+        if answer.confidences or self.earlier is not None:
+            return
+        if not self.is_known:
+            self.exchange.model = answer.model
+            self.request = replace(self.request, model=answer.model or "")
+        await self.score_as(answer, self.request.model)
+
+    async def score_as(self, answer: Answer, model: str) -> None:
+        """Score an answer; `model` was asked, for an answer that does not name its own."""
+        request, model, team = self.request, answer.model or model, self.request.caller.team
+        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        began = time.perf_counter()
+        try:
+            answer.confidences = await self.services.scoring.score(
+                request.question, answer.choices, model, domain, team
+            )
+        finally:
+            self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
+
+    def decide(self, answer: Answer) -> Outcome:
+        """Decide on every choice; the strictest decision speaks for all of them.
+
+        Where the score is late, nothing is decided yet; a reply that was held before stays so.
+        """
+        if self.earlier is not None:
+            return outcome_from(self.earlier, self.exchange.request_id)
+        services = self.services
+        if not answer.confidences:
+            return self.exchange.unscored(Status.PENDING, "late", services.scoring.name)
+        facts = answer.facts(self.request, services.scoring.name)
+        outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
+        outcome.facts = facts
+        if answer.is_out:
+            self.outcomes.append(outcome)
+        return outcome
+
+    def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
+        """Return what the decisions, one for each choice, come to."""
+        id, calibrator = self.exchange.request_id, self.services.scoring.name
+        return summarise(id, answer.choices, answer.confidences, decisions, calibrator)

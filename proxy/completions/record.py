@@ -1,0 +1,78 @@
+"""What is written of a completion, once all is known of it: line, record and result."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from proxy.completions.job import Job
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.outcome import Outcome, joined
+from proxy.gate.key_hash import hash_key
+from proxy.scoring.scoring import Status
+from proxy.wire.json_splice import dumps
+
+
+class Recording:
+    """Records a completion at the end of the `with` block, however it ends.
+
+    A live stream is recorded when its last score is there; neither its end nor a client that left
+    waits for that. A whole reply has been recorded by then (`Exchange.finish`).
+    """
+
+    __slots__ = ("_exchange", "job")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.job: Job | None = None  # once the request is parsed
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        job = self.job
+        if job is None or job.stream is None:
+            self._exchange.__exit__(kind, error, trace)
+        elif job.is_withheld:
+            self._exchange.__exit__(kind, error, trace)
+            keep_result(job, self._exchange.outcome or _unscored(job))
+        elif all(scoring.done() for _, scoring in job.late):
+            _record_stream(job)
+        else:
+            recording = asyncio.create_task(_record_late(job))
+            job.services.recordings.add(recording)
+            recording.add_done_callback(job.services.recordings.discard)
+
+
+def keep_result(job: Job, outcome: Outcome) -> None:
+    """Keep what a client can ask for later, at `/pinocchio/v1/results/{request id}`."""
+    job.services.results.keep(job.exchange.request_id, hash_key(job.http), outcome.member())
+
+
+async def _record_late(job: Job) -> None:
+    await asyncio.gather(*(scoring for _, scoring in job.late))
+    _record_stream(job)
+
+
+def _record_stream(job: Job) -> None:
+    for answer, scoring in job.late:
+        scoring.result()
+        job.decide(answer)
+    outcome = joined(job.outcomes) or _unscored(job)
+    keep_result(job, job.exchange.finish(outcome, job.exchange.status))
+    if job.services.audit is not None and job.stream is not None:
+        assembler = job.stream.assembler
+        job.services.audit.consider(
+            job.exchange, job.request, outcome, lambda: dumps(assembler.completion())
+        )
+
+
+def _unscored(job: Job) -> Outcome:
+    assert job.stream is not None
+    calibrator = job.services.scoring.name
+    return job.exchange.unscored(Status.SKIPPED, job.stream.reason, calibrator)

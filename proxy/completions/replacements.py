@@ -1,0 +1,115 @@
+"""What a policy's action makes of an answer: the replies that are not upstream's own."""
+
+from __future__ import annotations
+
+from policies import Action, Block, Clarify, Deliver, Hold
+from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, RejectedError
+from proxy.exchange.answer import Answer
+from proxy.exchange.request import CompletionRequest
+from proxy.formats import Format, Json
+from proxy.holds.held import placeholder_for
+from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, HeldReply
+from proxy.wire.headers import REVIEW_ID
+
+RETRY_AFTER_S = 5  # to ask again for a call that waits; no call upstream is paid for that
+MOST_OF_A_NOTE = 500  # characters of it in a sentence; the error's `note` has all
+BLOCKED_TEXT = "A policy blocks this reply."
+REJECTED_TEXT = "A reviewer rejected this reply"
+NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
+EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
+
+
+def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
+    """Prose in place of a tool call or of JSON would be read as one; such holds are errors."""
+    reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
+    if reply is not None:
+        return reply == "error"
+    return answer.has_tool_calls or asked.format.wants_schema(asked.payload)
+
+
+def withheld_error(
+    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
+) -> ProxyError | None:
+    """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
+
+    None where a placeholder stands for it.
+    """
+    if standing == HELD:
+        return held_error(held, asked.format) if wants_error(hold, answer, asked) else None
+    if standing == BLOCKED:
+        return _about(held, blocked_error())
+    if standing == REJECTED:
+        return rejected_error(held)
+    return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
+
+
+def withheld(standing: str, answer: Answer, format: Format, held: HeldReply) -> Json:
+    """What stands for it, also where an error can no longer be told."""
+    if standing == HELD:
+        return placeholder_for(answer, format, held.id)
+    texts = {BLOCKED: BLOCKED_TEXT, REJECTED: rejected_text(held)}
+    text = texts.get(standing, EXPIRED_TEXT)
+    return format.restated(answer.completion, text, "content_filter")
+
+
+def held_error(held: HeldReply, format: Format) -> ProxyError:
+    """Says where the reply will be; official clients neither retry nor pay for it again.
+
+    A bound call is also what the same request is answered with later, so it says when to ask.
+    """
+    place = f"GET /v1{format.fetch_path}/{held.id}"
+    if not held.is_bound:
+        text = f"the reply is held for review; once released it is at {place}"
+        return _about(held, HeldForReviewError(text))
+    text = f"the reply is held for review; send the same request again later, or ask {place}"
+    error = _about(held, HeldForReviewError(text))
+    error.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    error.details["retry_after_s"] = RETRY_AFTER_S
+    return error
+
+
+def rejected_error(held: HeldReply) -> ProxyError:
+    """Says who asked why a reviewer said no, and how an agent goes on."""
+    text = f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
+    return _about(held, RejectedError(text))
+
+
+def rejected_text(held: HeldReply) -> str:
+    """The sentence with the reviewer's note, if there is one."""
+    if not held.note:
+        return f"{REJECTED_TEXT}."
+    note = held.note if len(held.note) <= MOST_OF_A_NOTE else f"{held.note[:MOST_OF_A_NOTE]}…"
+    return f"{REJECTED_TEXT}: {note.rstrip('.')}."
+
+
+def _about(held: HeldReply, error: ProxyError) -> ProxyError:
+    """The error with the review that it is about, in its headers and in its object."""
+    error.headers.append((REVIEW_ID, held.id.encode()))
+    error.details["review_id"] = held.id
+    if held.note and error.machine_code == RejectedError.code:
+        error.details["note"] = held.note
+    return error
+
+
+def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
+    message = block.message if block else None
+    return BlockedByPolicyError(message or "a policy blocks this reply")
+
+
+def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> Json | None:
+    """The answer with a question to the user in its place, or with a notice behind its text.
+
+    None to leave it: there is no text behind which a notice could stand, or it would break the
+    JSON that the client wants to parse, or be taken for a part of what an agent says.
+    """
+    if isinstance(action, Clarify):
+        return asked.format.restated(answer.completion, action.text, "stop")
+    if isinstance(action, Deliver) and action.notice is not None:
+        is_prose = not answer.has_tool_calls and not asked.format.wants_schema(asked.payload)
+        return asked.format.noticed(answer.completion, action.notice) if is_prose else None
+    return None
+
+
+def blocked(answer: Answer, format: Format, block: Block) -> Json:
+    """What stands for a blocked answer where the status could not tell it any more."""
+    return format.restated(answer.completion, block.message or BLOCKED_TEXT, "content_filter")

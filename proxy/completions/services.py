@@ -1,0 +1,76 @@
+"""What completions are handled with under one policy: the parts that one proxy consists of."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from proxy.completions.decide import Governing
+from proxy.completions.random_audit import Audit
+from proxy.config.policy_book import PolicyBook
+from proxy.config.sections import Config
+from proxy.exchange.conversations import Conversations
+from proxy.exchange.stream_results import Results
+from proxy.holds.hold import Holding
+from proxy.holds.ownership import Ownership, ownership_of
+from proxy.holds.waiting import Verdicts
+from proxy.policy_context.domains import Domains
+from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.recalibrated import Scores
+from proxy.store.record.writer import Records
+from proxy.store.reviews.held_replies import Store
+from proxy.upstreams.router import Router
+from proxy.wire.headers import POLICY
+from proxy.wire.http import Request
+
+
+@dataclass(slots=True)
+class Services:
+    """The configuration at work, and what lives as long as the proxy."""
+
+    config: Config
+    governing: Governing
+    book: PolicyBook
+    router: Router
+    scoring: Scores
+    store: Store
+    results: Results
+    verdicts: Verdicts
+    records: Records | None = None
+    conversations: Conversations = field(default_factory=Conversations)
+    audit: Audit | None = None
+    recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    stream_waits: Deadlines = field(init=False)  # of finish events for their scores
+    holding: Holding = field(init=False)
+    ownership: Ownership = field(init=False)
+    domains: Domains = field(init=False)
+    may_take_long: bool = field(init=False)  # also where upstream's answer is whole
+    stricter: dict[str, Services] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.holding = Holding(
+            self.governing.policies, self.store, self.conversations, self.verdicts
+        )
+        owned, is_enforced = self.conversations.owned, self.governing.is_enforced
+        self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
+        self.domains = Domains(self.config, self.router)
+        self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
+        score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
+        self.may_take_long = (
+            self.governing.asks_again or self.holding.may_wait or score_s > commit_s
+        )
+
+    def with_requested_policy(self, request: Request) -> Services:
+        """Return these services, with the policy that the request names deciding too.
+
+        Raises BadRequestError for a policy that no request may ask for.
+        """
+        if POLICY not in request.values:
+            return self
+        policy = self.book.asked_for(request.headers)
+        if policy in self.governing.policies:
+            return self
+        if policy.name not in self.stricter:
+            both = self.governing.with_asked(policy)
+            self.stricter[policy.name] = replace(self, governing=both)
+        return self.stricter[policy.name]
