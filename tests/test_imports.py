@@ -584,3 +584,29 @@ def test_no_folder_has_more_than_fifteen_files() -> None:
             if not {"__pycache__", "node_modules"} & set(folder.parts):
                 sizes[folder] = sum(path.is_file() for path in folder.iterdir())
     assert {str(path): size for path, size in sizes.items() if size > MAX_FILES} == {}
+
+
+def test_no_private_method_is_overridden_elsewhere() -> None:
+    """What a class may be changed in by others has a public name."""
+    classes = {
+        (module.name, node.name): {f.name for f in functions(node)}
+        for module in MODULES
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    overridden = []
+    for module in MODULES:
+        names = {name.rpartition(".")[2]: name.rpartition(".")[0] for name in module.imports()}
+        for node in module.tree.body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for base in node.bases:
+                name = base.id if isinstance(base, ast.Name) else ""
+                theirs = classes.get((names.get(name, ""), name), set())
+                both = {f.name for f in functions(node)} & theirs
+                overridden += [
+                    f"{module.name}.{node.name}.{method}"
+                    for method in sorted(both)
+                    if method.startswith("_") and not method.startswith("__")
+                ]
+    assert overridden == []

@@ -175,7 +175,7 @@ class ChatAssembler(ChunkAssembler):
         says_more = part.get("logprobs") is not None or chunk.get("usage") is not None
         return pieces if is_text and not says_more else None
 
-    def _add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
         calls_tool, is_unread = any(map(_calls_tool, parts)), False
         if calls_tool and self._before_calls is None:

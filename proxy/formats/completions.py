@@ -116,7 +116,7 @@ class CompletionsAssembler(ChunkAssembler):
         self._choices: dict[int, Json] = {}  # text and logprobs, still growing
         self._reasons: dict[int, str] = {}
 
-    def _add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> Sight:
         finished: list[int] = []
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or has_call(part):

@@ -108,11 +108,11 @@ class ChunkAssembler(Assembler, ABC):
             self._usage = chunk["usage"]
         listed = chunk.get("choices")
         if isinstance(listed, list):
-            return self._add_parts(listed)
+            return self.add_parts(listed)
         return UNREAD if listed or has_call(chunk) else NOTHING
 
     @abstractmethod
-    def _add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> Sight:
         """Takes in a chunk's `choices`."""
 
 
