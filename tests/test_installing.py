@@ -53,8 +53,9 @@ def test_the_command_follows_from_where_the_distribution_came_from(
 
 
 def only_modules(folder: str, names: list[str]) -> list[str]:
-    """What `copytree` leaves out: weights and folders."""
-    return [name for name in names if not name.endswith(".py")]
+    """What `copytree` leaves out: weights."""
+    others = [name for name in names if not name.endswith(".py")]
+    return [name for name in others if not Path(folder, name).is_dir()]
 
 
 def test_what_is_missing_is_told_before_it_is_needed() -> None:
