@@ -11,7 +11,6 @@ import re
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from proxy.app import create_app
 from proxy.config.sections import AdminConfig, Config
 from proxy.desk.listening import bind_admin
 from proxy.listener.sockets import server_settings
+from tests.running.warm_cli import WarmProcess, run_warm
 
 ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
@@ -272,10 +272,10 @@ class ProxyProcess:
         path = folder / "proxy.yaml"
         path.write_text(config)
         self._folder = folder
-        command = ["-m", "pinocchio", "serve", "--config", str(path), "--port", "0", *options]
+        command = ["serve", "--config", str(path), "--port", "0", *options]
         with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, *command],
+            self._process = WarmProcess(
+                command,
                 stdout=stdout,
                 stderr=stderr,
                 cwd=ROOT,
@@ -322,14 +322,7 @@ class ProxyProcess:
 
 def run_cli(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     """`pinocchio ARGUMENTS`, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "pinocchio", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment() | env,
-        timeout=60,
-    )
+    return run_warm(arguments, cwd=cwd, env=environment() | env, timeout_s=60)
 
 
 def free_port() -> int:

@@ -1,0 +1,241 @@
+"""`pinocchio` as a process of its own that has imported everything before it begins.
+
+A server imports what commands need, once in a session, and forks for every command: a real process
+with its own arguments, folder, environment, files and exit status, a second sooner than a new
+interpreter. Tests of imports and of installations start an interpreter themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT_S = 120
+PRELOADED = (
+    "alembic.command",
+    "fastapi",
+    "httptools",
+    "jinja2",
+    "numpy",
+    "pinocchio.help",
+    "pinocchio.options",
+    "proxy.app",
+    "proxy.commands.audit",
+    "proxy.commands.export",
+    "proxy.commands.feedback",
+    "proxy.commands.keys",
+    "proxy.commands.learning",
+    "proxy.commands.policies",
+    "proxy.commands.recalibrate",
+    "proxy.commands.record",
+    "proxy.commands.serve_and_reviews",
+    "proxy.desk.listening",
+    "proxy.startup",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+)
+
+
+class WarmProcess:
+    """A command that runs: what tests use of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: IO[Any] | int,
+        stderr: IO[Any] | int,
+        cwd: Path,
+        env: Mapping[str, str],
+    ) -> None:
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(_server())
+        files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
+        command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
+        text = json.dumps(command).encode()
+        socket.send_fds(self._connection, [len(text).to_bytes(4, "big")], files)
+        self._connection.sendall(text)
+        self._answers = self._connection.makefile("rb")
+        self.pid = int(self._answers.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self._take_status()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Returns the exit status; raises TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("pinocchio", timeout or 0.0)
+            self._take_status()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _take_status(self) -> None:
+        self.returncode = int(self._answers.readline())
+        self._answers.close()
+        self._connection.close()
+
+
+def run_warm(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end; raises TimeoutExpired, once it is ended."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        process = WarmProcess(arguments, stdout=stdout, stderr=stderr, cwd=cwd, env=env)
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        written = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            written.append(file.read().decode())
+    return subprocess.CompletedProcess([*arguments], status, *written)
+
+
+@lru_cache(maxsize=1)
+def _server() -> str:
+    """The socket of this process's server, which is started now and ends with this process."""
+    folder = tempfile.mkdtemp(prefix="warm")
+    path = str(Path(folder) / "socket")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.running.warm_cli", path],
+        stdin=subprocess.PIPE,  # whose end tells it that we are gone
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    atexit.register(server.kill)
+    return path
+
+
+# --- the server -------------------------------------------------------------------------------
+
+
+def serve(path: str) -> dict[str, Any]:
+    """Forks for every command that comes; returns in the process that is to run one."""
+    from pinocchio.__main__ import _import_structlog
+
+    _import_structlog()
+    for name in PRELOADED:
+        import_module(name)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command are its own parents
+    gc.collect()
+    gc.freeze()  # or a collection would copy every page
+    print("ready", flush=True)
+    while True:
+        readable, _, _ = select.select([listening, sys.stdin], [], [])
+        if sys.stdin in readable:
+            os._exit(0)
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            return _begin(connection)
+        connection.close()
+
+
+def _begin(connection: socket.socket) -> dict[str, Any]:
+    """Forks once more: one process becomes the command, the other waits for its end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    head, files, _, _ = socket.recv_fds(connection, 4, 2)
+    size, text = int.from_bytes(head, "big"), b""
+    while len(text) < size:
+        text += connection.recv(size - len(text))
+    pid = os.fork()
+    if pid:
+        for file in files:
+            os.close(file)
+        connection.sendall(b"%d\n" % pid)
+        _, status = os.waitpid(pid, 0)
+        connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        os._exit(0)
+    connection.close()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
+        os.close(file)
+    command: dict[str, Any] = json.loads(text)
+    return command
+
+
+def run(command: Mapping[str, Any]) -> NoReturn:
+    """Becomes the command, as `python -m pinocchio` would."""
+    os.chdir(command["cwd"])
+    os.environ.clear()
+    os.environ.update(command["env"])
+    is_unbuffered = bool(command["env"].get("PYTHONUNBUFFERED"))
+    sys.stdin = _text(0, "rb")
+    sys.stdout = _text(1, "wb", write_through=is_unbuffered)
+    sys.stderr = _text(2, "wb", write_through=True, errors="backslashreplace")
+    random.seed()
+    sys.argv = ["pinocchio", *command["arguments"]]
+    sys.modules.pop("pinocchio.__main__", None)
+    status = 0
+    try:
+        runpy.run_module("pinocchio", run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    _end(status)
+
+
+def _text(file: int, mode: str, **options: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(os.fdopen(file, mode), encoding="utf-8", **options)
+
+
+def _end(status: int) -> NoReturn:
+    """Ends as an interpreter does, but for taking apart what was imported: that takes a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    run(serve(sys.argv[1]))
