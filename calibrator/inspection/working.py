@@ -115,7 +115,10 @@ def _last_option(question: str, text: str) -> list[float]:
 
 def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
     """Of each option the share of its words and numbers that the reason holds; what many options
-    have in common counts little."""
+    have in common counts little.
+
+    Sums are exact: parts come in the order of their hashes, which is another in every process.
+    """
     parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
     held: dict[str, int] = {}
     for own in parts.values():
@@ -123,8 +126,8 @@ def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
             held[part] = held.get(part, 0) + 1
     found = {}
     for letter, own in parts.items():
-        weight = sum(1 / held[part] for part in own)
-        said = sum(1 / held[part] for part in own if part[:7] in reason)
+        weight = math.fsum(1 / held[part] for part in own)
+        said = math.fsum(1 / held[part] for part in own if part[:7] in reason)
         found[letter] = said / weight if weight else 0.0
     return found
 
