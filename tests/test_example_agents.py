@@ -154,7 +154,7 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
         id = setting.held(agent)
         assert setting.ledger() == []
         facts = json.loads(setting.review("show", id))
-        assert (facts["queue"], facts["standing"]) == ("approvals", "open")
+        assert (facts["queue"], facts["state"]) == ("approvals", "open")
         assert [call["tool"] for call in facts["calls"]] == ["refund_order"]
         setting.review("release", id)
         assert setting.answer(agent).startswith("answer: The tool answered: done")
