@@ -43,9 +43,9 @@ from calibrator.text.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.calls.reasons import call_doubts
+    from calibrator.commands.app import cli
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
-    from calibrator.commands.score_and_train import cli
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, writer
     from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
@@ -113,7 +113,7 @@ _LAZY = {
     "check_target": "calibrator.commands.terminal",
     "checked_image": "calibrator.text.images",
     "checkpoint_card": "calibrator.loading",
-    "cli": "calibrator.commands.score_and_train",
+    "cli": "calibrator.commands.app",
     "estimated_share": "calibrator.metrics.sampling",
     "export_weights": "calibrator.llm.exporting",
     "file_option": "calibrator.commands.terminal",

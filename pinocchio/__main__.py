@@ -60,35 +60,21 @@ def main() -> None:
 def _add_others(cli: typer.Typer) -> None:
     import calibrator
     from proxy.commands import (
-        audit as audit_commands,
+        audit,
+        export,
+        feedback,
+        keys,
+        learning,
+        policies,
+        recalibrate,
+        record,
+        tune,
     )
-    from proxy.commands import (
-        export as export_command,
-    )
-    from proxy.commands import (
-        feedback as feedback_command,
-    )
-    from proxy.commands import (
-        keys as key_commands,
-    )
-    from proxy.commands import learning as learning_commands
-    from proxy.commands import (
-        policies as policy_commands,
-    )
-    from proxy.commands import recalibrate as recalibrate_command
-    from proxy.commands import (
-        record as record_commands,
-    )
-    from proxy.commands import train as train_command
 
-    beside = [policy_commands.cli, record_commands.cli, feedback_command.cli, learning_commands.cli]
-    for commands in (calibrator.cli, *beside):
-        cli.add_typer(commands)  # without a name: its commands stand beside the others
-    for commands in (recalibrate_command.cli, train_command.cli):
-        cli.add_typer(commands)  # learn from files as the calibrator's, and from the store
-    cli.add_typer(export_command.cli, name="export")
-    cli.add_typer(key_commands.cli, name="keys")
-    cli.add_typer(audit_commands.cli, name="audit")
+    for commands in (calibrator, policies, record, feedback, learning, recalibrate, tune):
+        cli.add_typer(commands.cli)  # without a name: its commands stand beside the others
+    for name, group in (("export", export), ("keys", keys), ("audit", audit)):
+        cli.add_typer(group.cli, name=name)
 
 
 if __name__ == "__main__":

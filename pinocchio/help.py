@@ -16,9 +16,11 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("test", "replay", "promote", "certify", "schema"),
     ),
     "Calibrators: score replies, judge the scores, correct them": (
-        *("score", "evaluate", "advise", "recalibrate", "train", "drift"),
+        *("score", "evaluate", "advise", "recalibrate", "tune", "train", "train-llm", "drift"),
     ),
-    "Research: studies of the paper, for those who build calibrators": ("survey", "study", "card"),
+    "Research: studies of the paper, for those who build calibrators": (
+        *("survey", "study", "card", "train-encoder"),
+    ),
 }
 
 

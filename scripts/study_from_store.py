@@ -4,7 +4,7 @@
 
 CHECKPOINT is one that was trained without this benchmark. Rows of TRAIN, one for each question as
 far as there are any, go into a store as audited replies with verdicts, by the store's own writers;
-`pinocchio recalibrate --from-store` and `pinocchio train --from-store` learn from them as anywhere,
+`pinocchio recalibrate --from-store` and `pinocchio tune` learn from them as anywhere,
 and all are judged on TEST, whose questions are others. Several draws, their mean.
 """
 
@@ -82,7 +82,7 @@ def draw(checkpoint: str, rows: Sequence[Row], test: Sequence[Row], count: int, 
         url = f"sqlite:///{folder}/store.db"
         label(url, record(url, chosen, scorer, share=0.1), chosen)
         _run(folder, "recalibrate", "--from-store", "-o", str(folder / "curve.json"))
-        told = _run(folder, "train", "--from-store", "-o", str(folder / "tuned"), "--even-if-worse")
+        told = _run(folder, "tune", "-o", str(folder / "tuned"), "--even-if-worse")
         curve, tuned = folder / "curve.json", str(folder / "tuned")
         scorers = [scorer, load_scorer(checkpoint, recalibration=curve), load_scorer(tuned)]
         judged = [_figures(each, test) for each in scorers]

@@ -30,7 +30,7 @@ def panels(text: str) -> dict[str, list[str]]:
     for line in text.splitlines():
         if title := re.match(r"╭─ (.+?) ─*╮", line):
             found[title[1]] = []
-        elif found and (name := re.match(r"│ ([a-z]+) ", line)):
+        elif found and (name := re.match(r"│ ([a-z-]+) ", line)):
             found[list(found)[-1]].append(name[1])
     return found
 
@@ -43,20 +43,23 @@ def test_commands_stand_in_groups_with_a_sentence() -> None:
         assert found[group] == [name for name in names if name in found[group]]
         assert found[group]
     assert found["Research: studies of the paper, for those who build calibrators"] == [
-        "survey", "study", "card",
+        "survey", "study", "card", "train-encoder",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("train",), ("evaluate",), ("recalibrate",), ("promote",), ("replay",)]
+    "command",
+    [(), ("tune",), ("train-llm",), ("evaluate",), ("recalibrate",), ("promote",), ("replay",)],
 )
 def test_flags_show_no_type_and_no_double_negation(command: tuple[str, ...]) -> None:
     """A flag takes no value, and `--no-dry-run` is what happens without `--dry-run`."""
     text = help_of(*command)
     assert "<bool>" not in text
-    assert not re.search(r"--no-(dry-run|from-store|held-only|rollback|history|forest|calls)", text)
+    assert not re.search(
+        r"--no-(dry-run|from-store|held-only|rollback|history|text-only|finish-now)", text
+    )
 
 
 def test_options_with_values_still_show_their_type() -> None:
     """`--epochs` takes a number, and says so."""
-    assert re.search(r"--epochs +<int range>", help_of("train"))
+    assert re.search(r"--epochs +<int range>", help_of("train-llm"))

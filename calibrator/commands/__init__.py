@@ -1,3 +1,3 @@
 """Commands of researchers, one file each."""
 
-__all__ = ["progress", "recalibrate", "score_and_train", "terminal"]
+__all__ = ["app", "progress", "recalibrate", "terminal"]

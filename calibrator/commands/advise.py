@@ -44,7 +44,7 @@ def advise(
         Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
     ] = None,
     recalibration: RecalibrationFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say whether to recalibrate, fine-tune or leave a calibrator alone, by labelled replies.
 
@@ -102,19 +102,18 @@ def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str 
         kind = "" if advice.kind == "platt" else f" --kind {advice.kind}"
         return f"pinocchio recalibrate {given}{named}{kind} -o recalibration.json"
     if advice.action == "fine_tune":
-        return _tuning(files, given, calibrator)
+        return _tuning(given, calibrator)
     return None
 
 
-def _tuning(files: Sequence[Path], given: str, calibrator: str) -> str:
+def _tuning(given: str, calibrator: str) -> str:
     """A tower is tuned on rows, a language model trained on from its adapter."""
     from calibrator.loading import checkpoint_card
 
     card = checkpoint_card(calibrator) or {}
     if card.get("architecture", "embedded") != "embedded":
-        return f"pinocchio train {given} --preset paper --start {calibrator} -o tuned"
-    tuned = " ".join(f"--tune {file}" for file in files)
-    return f"pinocchio train {tuned} --calibrator {calibrator} -o tuned"
+        return f"pinocchio train-llm {given} --start {calibrator} -o tuned"
+    return f"pinocchio tune {given} --calibrator {calibrator} -o tuned"
 
 
 def _evidence(value: float) -> str:

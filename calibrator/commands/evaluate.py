@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from calibrator.studies.studies import Study
 
 StudyFiles = Annotated[
-    list[Path] | None, typer.Option("--study", help="Add what `pinocchio study` wrote.")
+    list[Path] | None, typer.Option("--study", help="Add this file of `pinocchio study`.")
 ]
 IsSensitive = Annotated[
     bool,
@@ -51,16 +51,20 @@ IsSensitive = Annotated[
         "falls; ask everyday questions too.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 KeepScores = Annotated[
     Path | None,
     typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
 ]
 NoBaselines = Annotated[
-    bool, typer.Option("--no-baselines", help="Judge the calibrator alone; reads no --train.")
+    bool,
+    typer.Option("--no-baselines", help="Judge the calibrator alone, without training baselines."),
 ]
 MaxPairs = Annotated[
-    int, typer.Option(min=1, help="Pairs of one benchmark and kind, at most, for --sensitivity.")
+    int,
+    typer.Option(
+        min=1, help="With --sensitivity: at most this many pairs of a benchmark and kind."
+    ),
 ]
 
 
@@ -125,12 +129,16 @@ def evaluate(
 
 
 def card(
-    evaluation: Annotated[Path, typer.Argument(help="What `pinocchio evaluate -o` wrote.")],
+    evaluation: Annotated[
+        Path, typer.Argument(help="The file that `pinocchio evaluate -o` wrote.")
+    ],
     readme: Annotated[Path, typer.Argument(help="The model card, with marks for its figures.")],
     studies: StudyFiles = None,
-    of: Annotated[str, typer.Option(help="A part of the card with marks of its own.")] = "",
+    of: Annotated[
+        str, typer.Option(help="Fill the part of the card with this name in its marks.")
+    ] = "",
 ) -> None:
-    """Write the figures of a model card from an evaluation."""
+    """Write the figures of an evaluation into a model card."""
     from calibrator.evaluation.evaluate import read_evaluation
     from calibrator.reporting.model_card import update_card
     from calibrator.studies.studies import read_study

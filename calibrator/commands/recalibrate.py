@@ -1,20 +1,16 @@
-"""`pinocchio recalibrate`: labelled replies of a deployment -> a file that corrects confidences."""
+"""Fits a recalibration on labelled rows, for the command `pinocchio recalibrate FILES`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
-    Calibrator,
-    Device,
-    Files,
     check_target,
-    file_option,
     print_table,
     report_bad,
     say,
@@ -24,37 +20,27 @@ from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
+    from calibrator.recalibration.curves import By, Kind
     from calibrator.rows.rows import Row
     from calibrator.rows.scores import Scores
     from calibrator.scorer import Scorer
 
 
 def recalibrate(
-    files: Files,
-    output: Annotated[
-        Path | None, file_option("-o", "--output", help="Where to write the recalibration.")
-    ] = None,
-    calibrator: Calibrator = "embedded",
-    device: Device = "auto",
-    scores: Annotated[
-        Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
-    ] = None,
-    kind: Annotated[
-        Literal["platt", "isotonic", "temperature"], typer.Option(help="The curve.")
-    ] = "platt",
-    by: Annotated[
-        Literal["model", "domain", "team"] | None,
-        typer.Option(help="A curve for each model, domain or team that has labels enough."),
-    ] = None,
-    study: Annotated[
-        Literal["model", "benchmark", "domain"] | None,
-        typer.Option(
-            help="Write no file: report what 100 labels mend, for each model, benchmark or domain."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    files: Sequence[Path],
+    output: Path | None,
+    calibrator: str,
+    device: str,
+    scores: Path | None,
+    kind: Kind,
+    by: By | None,
+    study: str | None,
+    as_json: bool,
 ) -> None:
-    """Fit a recalibration on labelled rows; about 100 labels are enough for Platt."""
+    """Fit a recalibration on labelled rows and print what it mends; write it, or study it only.
+
+    About 100 labels are enough for Platt. Ends the process with a sentence where it cannot be done.
+    """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.scores import image_use, read_scores
@@ -88,7 +74,7 @@ def _scores(rows: Sequence[Row], scorer: Scorer) -> Scores:
 
 
 def _fit(
-    rows: Sequence[Row], scores: Scores, output: Path, kind: Any, by: Any, as_json: bool
+    rows: Sequence[Row], scores: Scores, output: Path, kind: Kind, by: By | None, as_json: bool
 ) -> None:
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import cross_fitted, fit_recalibration

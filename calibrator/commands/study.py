@@ -77,15 +77,17 @@ def study(
     train: TrainFiles = None,
     method: Annotated[
         Literal["tfidf", "embedded"],
-        typer.Option(help="What is trained each time: seconds, or minutes, for each fold."),
+        typer.Option(
+            help="What is trained each time; it takes seconds, or minutes, for each fold."
+        ),
     ] = "tfidf",
     rows: Annotated[
-        int | None, typer.Option(min=100, help="Probe, swap, or train on, so many rows only.")
+        int | None, typer.Option(min=100, help="Probe, swap, or train on, at most this many rows.")
     ] = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
     runs: Annotated[
-        Path | None, typer.Option(help="Keep the trained calibrators here, 100 MB each.")
+        Path | None, typer.Option(help="Keep the trained calibrators in this folder, 100 MB each.")
     ] = None,
     rescore: Rescore = False,
     leave_out: LeaveOut = None,

@@ -27,9 +27,12 @@ def survey(
         typer.Option("--train", help="Say how many questions these files share with the others."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 where training has seen any of it.")
+        bool,
+        typer.Option("--strict", help="Exit with status 1 if training has seen any of the rows."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line.")
+    ] = False,
 ) -> None:
     """Survey labelled rows: benchmarks, accuracy, and overlap with training data."""
     from calibrator.evaluation.survey import shared_questions, trained_models

@@ -27,9 +27,11 @@ NAMED_ROWS = 3  # of those with the same fault
 # packages that only `train` brings
 OF_TRAIN = ("PIL", "accelerate", "peft", "scipy", "sklearn", "torch", "transformers")
 
-Calibrator = Annotated[str, typer.Option(help="embedded, a folder, a hub name, or fake:0.73.")]
+Calibrator = Annotated[
+    str, typer.Option(help="The calibrator: embedded, a folder, a hub name, or fake:0.73.")
+]
 Device = Annotated[
-    str, typer.Option(help="auto and cpu: the CPU; cuda, ..: with the extra `torch`.")
+    str, typer.Option(help="auto and cpu use the CPU; cuda and others need the extra `torch`.")
 ]
 ROWS_HELP = f"JSON lines, .gz too: {ROW_FORM}, 0 where it is wrong. A sample: {SAMPLE}"
 Files = Annotated[list[Path], typer.Argument(help=ROWS_HELP)]
@@ -41,12 +43,12 @@ TrainFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--train",
-        help="Training rows: files or folders, one for each --train. For DATA/test/* those of "
-        "DATA/train are found by themselves.",
+        help="Files or folders with training rows; may be repeated. For DATA/test/* those of "
+        "DATA/train are the default.",
     ),
 ]
 RecalibrationFile = Annotated[
-    Path | None, typer.Option(help="Correct confidences by this file of `pinocchio recalibrate`.")
+    Path | None, typer.Option(help="Correct confidences with this file of `pinocchio recalibrate`.")
 ]
 
 

@@ -1,76 +1,101 @@
-"""`pinocchio train` where it is a language model that is trained: from options to a run."""
+"""`pinocchio train-llm`: labelled rows in, a language model that is a calibrator out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import Files, resumable, sentences
+from calibrator.commands.train import RunFolder, TrainingRows
 from calibrator.errors import TrainingError
-
-if TYPE_CHECKING:
-    from calibrator.llm.training.config import LlmTrainConfig
+from calibrator.rows.files import check_readable
 
 Preset = Annotated[
-    str, typer.Option(help="Train a language model instead, as the paper does: paper.")
+    str | None, typer.Option(help="Prompt, base and adapter of a known recipe.  [default: paper]")
 ]
 Base = Annotated[
-    str, typer.Option(help="The language model, a folder or hub name, if not the preset's.")
+    str, typer.Option(help="Train this language model, a folder or hub name, not the preset's.")
 ]
-TextOnly = Annotated[bool, typer.Option("--text-only", help="Show no images to one that sees.")]
 Elicited = Annotated[
     Literal["logit", "probe", "both"],
-    typer.Option(help="P(correct) from the labels, from a probe of the last state, or both."),
+    typer.Option(help="Take P(correct) from the labels, from a probe of the last state, or both."),
 ]
-BatchRows = Annotated[int, typer.Option(min=1, help="Rows of a step, all processes together.")]
+BatchRows = Annotated[int, typer.Option(min=1, help="Rows in one step, of all processes together.")]
 MicroTokens = Annotated[
-    int, typer.Option(min=1, help="Padded tokens of one forward pass, as memory allows.")
+    int, typer.Option(min=1, help="Padded tokens in one forward pass, as memory allows.")
 ]
-Dropout = Annotated[float, typer.Option(min=0, max=0.9, help="Before each adapter, in training.")]
-Checkpointing = Annotated[bool, typer.Option(help="Less memory for a third more time.")]
-
-OWN: Final = ("preset", "base", "text_only", "elicitation", "batch_rows", "micro_tokens", "dropout")
-_FIELDS: Final = {"text_only": "is_text_only", "checkpointing": "has_checkpointing"}
-_TAKEN: Final = (
-    *OWN,
-    *("name", "start", "epochs", "learning_rate", "model_dropout", "benchmark_dropout"),
-    *("checkpointing", "device"),
-)
-_SELECTION: Final = ("rows", "balance_power", "seed")
-_ELSEWHERE: Final = ("files", "output")
+Dropout = Annotated[
+    float, typer.Option(min=0, max=0.9, help="Dropout before each adapter, in training.")
+]
+Checkpointing = Annotated[bool, typer.Option(help="Use less memory for a third more time.")]
 
 
-def wants_language_model(asked: Mapping[str, Any]) -> bool:
-    """Whether options that were given are those of a language model, or start from one.
+def train_llm(
+    files: Files,
+    output: RunFolder,
+    name: Annotated[str, typer.Option(help="The checkpoint's name, if not the preset's.")] = "",
+    preset: Preset = None,
+    base: Base = "",
+    start: Annotated[
+        str, typer.Option(help="Continue from this checkpoint, which keeps its base and prompt.")
+    ] = "",
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="Show no images to a model that could see them.")
+    ] = False,
+    elicitation: Elicited = "logit",
+    rows: TrainingRows = 0,
+    balance_power: Annotated[
+        float,
+        typer.Option(help="With --rows: a benchmark's share is its rows to this power."),
+    ] = 0.85,
+    epochs: Annotated[int, typer.Option(min=1, help="How often all rows are shown.")] = 3,
+    learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")] = (
+        1e-4
+    ),
+    batch_rows: BatchRows = 16,
+    micro_tokens: MicroTokens = 8_192,
+    dropout: Dropout = 0.05,
+    model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.2,
+    benchmark_dropout: Annotated[
+        float, typer.Option(help="Chance to hide the benchmark's name.")
+    ] = 0.5,
+    checkpointing: Checkpointing = True,
+    seed: Annotated[int, typer.Option(help="The same seed shuffles alike.")] = 20_261_121,
+    device: Annotated[str, typer.Option(help="auto uses a GPU if there is one.")] = "auto",
+) -> None:
+    """Train a language model to be a calibrator, with an adapter as in the paper.
 
-    Raises CheckpointError or HubError for a start that cannot be had.
+    See calibrator/llm/training.md. Files with __nc in their name (data of non-commercial licences)
+    are left out.
     """
-    if any(name in asked for name in OWN):
-        return True
-    if not asked.get("start"):
-        return False
-    from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
-    from calibrator.checkpoints.llm_config import LlmConfig
+    with sentences(), resumable():
+        from calibrator.llm.training.config import PAPER, LlmTrainConfig
+        from calibrator.llm.training.train import train_llm as run
+        from calibrator.rows.selection import Selection
 
-    found = read_config(resolve_checkpoint(asked["start"]), asked["start"])
-    return isinstance(found, LlmConfig)
-
-
-def config_of(files: Sequence[Path], asked: Mapping[str, Any]) -> LlmTrainConfig:
-    """A run's configuration from the options that were given; raises TrainingError for one that
-    belongs to the embedded calibrator."""
-    from calibrator.llm.training.config import LlmTrainConfig
-    from calibrator.rows.selection import Selection
-
-    if strange := sorted(set(asked) - {*_TAKEN, *_SELECTION, *_ELSEWHERE}):
-        option = strange[0].replace("_", "-")
-        raise TrainingError(f"--{option} is for the embedded calibrator; leave it out here")
-    if "start" in asked and "preset" in asked:
-        raise TrainingError("a checkpoint to start from keeps its preset; leave out --preset")
-    return LlmTrainConfig(
-        data=tuple(map(str, sorted(files))),
-        selection=Selection(**{name: asked[name] for name in _SELECTION if name in asked}),
-        **{_FIELDS.get(name, name): asked[name] for name in _TAKEN if name in asked},
-    )
+        if start and preset is not None:
+            raise TrainingError("a checkpoint to start from keeps its preset; leave out --preset")
+        config = LlmTrainConfig(
+            data=tuple(map(str, sorted(files))),
+            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
+            name=name,
+            preset=preset or PAPER,
+            base=base,
+            start=start,
+            is_text_only=text_only,
+            elicitation=elicitation,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            batch_rows=batch_rows,
+            micro_tokens=micro_tokens,
+            dropout=dropout,
+            model_dropout=model_dropout,
+            benchmark_dropout=benchmark_dropout,
+            has_checkpointing=checkpointing,
+            device=device,
+        )
+        check_readable(files)
+        with Progress("training", 0) as bar:
+            run(output, config, bar.say, progress=bar.update)

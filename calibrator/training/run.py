@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,10 @@ MEMBER = "tower-{}.npz"  # one of the towers, until all are fitted
 
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
+
+
+# rows to train on, rows of the validation questions, rows to train on that call tools
+Chosen = tuple[list[Row], list[Row], list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +119,18 @@ def base_folder() -> Path:
     return folder
 
 
-def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = False) -> TrainData:
-    """Reads, splits and disguises the rows, and adds the outliers; same config, same data."""
-    rows, held, calls = selected(config)
+def prepare(
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    *,
+    for_tower: bool = False,
+    chosen: Chosen | None = None,
+) -> TrainData:
+    """Disguises the rows and adds the outliers; the same configuration gives the same data.
+
+    `chosen` are the rows where they have been read already. Raises TrainingError for too few.
+    """
+    rows, held, calls = chosen or selected(config)
     if not rows:
         raise TrainingError("all rows call tools: a tower learns from texts")
     if not held:
@@ -140,14 +153,16 @@ def prepare(config: TrainConfig, tokenizer: Tokenizer, *, for_tower: bool = Fals
     )
 
 
-def selected(config: TrainConfig) -> tuple[list[Row], list[Row], list[Row]]:
-    """Rows to train on, those of the validation questions, and rows to train on that call tools,
-    which are apart where trees for calls are fitted."""
+def selected(config: TrainConfig) -> Chosen:
+    """Read the rows of the configuration, those that call tools apart where they are."""
     rows, held = select_rows([Path(path) for path in config.data], config.selection)
-    if not config.has_calls:
-        return rows, held, []
-    texts, held = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
-    return texts, held, [row for row in rows if _calls_tools(row)]
+    return with_calls_apart(rows, held) if config.has_calls else (rows, held, [])
+
+
+def with_calls_apart(rows: Sequence[Row], held: Sequence[Row]) -> Chosen:
+    """Take out the rows that call tools, which the trees for calls alone learn from."""
+    texts, kept = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
+    return texts, kept, [row for row in rows if _calls_tools(row)]
 
 
 def _calls_tools(row: Row) -> bool:
@@ -158,7 +173,7 @@ class Run:
     """A training run's folder, and what its stages share."""
 
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
-        self.folder, self.config, self.say = folder, config, say
+        self.folder, self.config, self.say = folder, config, say  # config may lose parts
         self.tokenizer = load_tokenizer(base_folder())
         self.tags = TagEncoder(self.tokenizer, config.layout)
         adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0), STATE))

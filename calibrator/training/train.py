@@ -1,7 +1,7 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
-    [-> inspector] [-> calls] -> recalibrate, save [-> opinion]
+    [-> inspector] [-> calls] -> recalibrate, save [-> opinion, save]
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
@@ -16,7 +16,8 @@ same command goes on where it was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,8 @@ from calibrator.opinion.training import chosen_rows, fit_second_stage
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
 from calibrator.training.extending import write_extended
-from calibrator.training.run import (
-    Run,
-    TrainConfig,
-    base_folder,
-    prepare,
-    selected,
-)
+from calibrator.training.parts_of_rows import choose_parts
+from calibrator.training.run import Run, TrainConfig, TrainData, base_folder, prepare, selected
 from calibrator.training.stages.encoder import EncoderRun
 from calibrator.training.stages.opinion_folds import (
     abilities_of,
@@ -49,6 +45,8 @@ from calibrator.training.stages.tower_stage import fit_stage, wants_tower_rows
 from calibrator.training.write_checkpoint import finish
 
 PARTS = ("inspector", "calls", "opinion")  # that a checkpoint may be given later
+CHECKPOINT = "checkpoint"
+ALONE = "checkpoint-without-opinion"  # until its second stage is fitted
 
 
 def train(
@@ -59,11 +57,13 @@ def train(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     save_every_s: float = 240,
     finish_now: bool = False,
+    optional: Collection[str] = (),
 ) -> Path:
     """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
 
     `progress` hears how many rows towers or encoder were shown, and of how many. `finish_now`
-    takes no further step of the encoder's and makes the checkpoint of what there is.
+    takes no further step of the encoder's and makes the checkpoint of what there is. `optional`
+    names parts that are left out, and that is said, where there are too few rows to teach them.
     Raises TrainingError when there is nothing to train on or the folder is another run's.
     """
     if not (config.has_tower or config.has_encoder):
@@ -72,22 +72,28 @@ def train(
     run = Run(folder, config, say)
     if config.start and not config.has_encoder:
         return _extend(run, progress)
-    data = prepare(config, run.tokenizer, for_tower=wants_tower_rows(run.folder, config))
+    run.config, chosen = choose_parts(config, optional, say)
+    config = run.config
+    for_tower = config.has_opinion or wants_tower_rows(run.folder, config)
+    data = prepare(config, run.tokenizer, for_tower=for_tower, chosen=chosen)
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
     parts = fit_parts(run, data.rows, data.calls, base_folder())
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)
-    return finish(run, data, tower, parts, encoder)
+    if not config.has_opinion:
+        return finish(run, data, tower, parts, encoder, run.folder / CHECKPOINT)
+    start = finish(run, data, tower, parts, None, run.folder / ALONE)
+    return _second_stage(run, data, start, progress, is_optional="opinion" in optional)
 
 
 def _check(config: TrainConfig) -> None:
     """Before the work: raises MissingExtraError or InputError for what would end it later."""
-    if config.has_opinion and (not config.start or config.has_encoder):
+    if config.has_opinion and (config.has_encoder or not (config.start or config.has_forest)):
         raise TrainingError(
-            "a second stage goes by the numbers of a whole checkpoint: train that first, then "
-            "--start CHECKPOINT --opinion in a folder of its own"
+            "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
+            "--no-opinion"
         )
     if config.has_forest or config.has_inspector or config.has_calls or config.has_opinion:
         check_scikit_learn()
@@ -98,7 +104,7 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
     config = run.config
     rows, _, calls = selected(config)
-    start, target = resolve_checkpoint(config.start), run.folder / "checkpoint"
+    start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
     parts = fit_parts(run, rows, calls, base_folder())
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
@@ -113,18 +119,46 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     return write_extended(start, target, config.name, parts, facts)
 
 
+def _second_stage(
+    run: Run,
+    data: TrainData,
+    start: Path,
+    progress: Callable[[int, int], None],
+    *,
+    is_optional: bool,
+) -> Path:
+    """The checkpoint `start` with a second stage, in its place; without one where it is optional
+    and the replies cannot be compared."""
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        arrays = fit_opinion(run, data.rows, start, progress, data)
+    except TrainingError as error:
+        if not is_optional:
+            raise
+        run.say(f"no second stage: {error}")
+    facts = {"has_opinion": bool(arrays)}
+    target = write_extended(start, run.folder / CHECKPOINT, run.config.name, arrays, facts)
+    shutil.rmtree(start)
+    return target
+
+
 def fit_opinion(
-    run: Run, rows: Sequence[Row], start: Path, progress: Callable[[int, int], None]
+    run: Run,
+    rows: Sequence[Row],
+    start: Path,
+    progress: Callable[[int, int], None],
+    data: TrainData | None = None,
 ) -> dict[str, NDArray[Any]]:
     """The arrays of a second stage for the checkpoint `start`.
 
-    Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were.
+    Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were;
+    `data` are these where they are at hand.
     """
     config, checkpoint = run.config, read_checkpoint(start)
     if checkpoint.parts.tower is None or checkpoint.parts.forest is None:
         raise TrainingError(f"{config.start!r} has no forest, by which a second stage goes")
     if not are_fitted(run.folder, config.opinion.folds):
-        data = prepare(config, run.tokenizer, for_tower=True)
+        data = data or prepare(config, run.tokenizer, for_tower=True)
         fit_folds(run.folder, data, config, base_folder(), run.say)
     chosen = chosen_rows(rows, config.opinion, config.seed)
     run.say(f"opinion: {len(chosen)} replies to read")

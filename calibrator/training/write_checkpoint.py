@@ -75,8 +75,9 @@ def finish(
     tower: TowerStage,
     parts: Mapping[str, Array],
     encoder: EncoderRun | None,
+    target: Path,
 ) -> Path:
-    """Recalibrates on the validation questions, measures, and writes the checkpoint.
+    """Recalibrates on the validation questions, measures, and writes the checkpoint into `target`.
 
     `parts` are arrays that go into it as they are. What is measured and recalibrated is tower,
     forest and encoder, P(right | in order). An encoder's averaged weights are what is measured and
@@ -92,7 +93,7 @@ def finish(
         familiarity = measure_familiarity(run, data, tower, encoder)
         weights = weights_of(tower, encoder) | dict(parts)
         weights |= familiarity.state() if familiarity else {}
-    return write_checkpoint(run, data, encoder, platt, weights, quality)
+    return write_checkpoint(run, data, encoder, platt, weights, quality, target)
 
 
 def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
@@ -134,9 +135,9 @@ def write_checkpoint(
     platt: Platt,
     weights: dict[str, Any],
     quality: dict[str, Any],
+    target: Path,
 ) -> Path:
     """Weights, the tokenizer and `calibrator.json`; returns the folder."""
-    target = run.folder / "checkpoint"
     target.mkdir(exist_ok=True)
     tensors = {name: torch.as_tensor(each).contiguous() for name, each in weights.items()}
     save_file(tensors, target / WEIGHTS)

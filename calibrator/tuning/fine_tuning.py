@@ -80,7 +80,8 @@ class TunableCheckpoint:
             raise TrainingError(
                 f"checkpoint {name!r} has an encoder; verdicts fine-tune a calibrator without one, "
                 "as the shipped one is: train this one on files, "
-                f"`pinocchio export --labelled -o FILE.jsonl` and `pinocchio train --start {name}`"
+                "`pinocchio export --labelled -o FILE.jsonl` and "
+                f"`pinocchio train-encoder FILE.jsonl --start {name} -o FOLDER`"
             )
         self._calibrator: EmbeddedCalibrator = calibrator
         self._tower: Tower = calibrator.parts.tower
@@ -187,7 +188,7 @@ def _check_kind(name: str, folder: Path) -> None:
         raise TrainingError(
             f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "
             "the embedded calibrator here. For this one: `pinocchio export --labelled -o "
-            f"FILE.jsonl` and `pinocchio train FILE.jsonl --preset paper --start {name} -o FOLDER`"
+            f"FILE.jsonl` and `pinocchio train-llm FILE.jsonl --start {name} -o FOLDER`"
         )
 
 

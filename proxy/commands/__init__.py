@@ -10,5 +10,5 @@ __all__ = [
     "recalibrate",
     "record",
     "serve_and_reviews",
-    "train",
+    "tune",
 ]

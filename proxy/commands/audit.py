@@ -17,7 +17,7 @@ from proxy.errors import ExitStatus
 if TYPE_CHECKING:
     from proxy.store.chain.verification import Findings
 
-cli = typer.Typer(no_args_is_help=True, help="Tell whether somebody changed what is recorded.")
+cli = typer.Typer(no_args_is_help=True, help="Check whether somebody has changed the record.")
 
 
 @cli.command("verify")
@@ -34,7 +34,7 @@ def verify_record(
             help="How many of the first entries were made with another key, as you know.",
         ),
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
     from proxy.config.setup import load_store_config

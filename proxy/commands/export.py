@@ -54,13 +54,17 @@ cli = typer.Typer()
 @cli.callback(invoke_without_command=True)
 def export(
     context: typer.Context,
-    since: Annotated[str, typer.Option(help="How far back, such as 12h or 30d.")] = "30d",
-    labelled: Annotated[bool, typer.Option("--labelled", help="Only what has a verdict.")] = False,
+    since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")] = "30d",
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="Export only replies that have a verdict.")
+    ] = False,
     facts: Annotated[
-        bool, typer.Option("--facts", help="Also exchanges without content, as `facts` alone.")
+        bool,
+        typer.Option("--facts", help="Export also exchanges without content, as `facts` alone."),
     ] = False,
     output: Annotated[
-        Path | None, file_option("-o", "--output", help="FILE.jsonl or FILE.jsonl.gz.")
+        Path | None,
+        file_option("-o", "--output", help="Write to FILE.jsonl, or packed to FILE.jsonl.gz."),
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -91,12 +95,16 @@ def export(
 
 @cli.command()
 def weights(
-    checkpoint: Annotated[str, typer.Argument(help="A folder or hub name of a language model.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder.")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="The calibrator: a folder or hub name of a language model.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write into this new folder.")],
     form: Annotated[
-        Form, typer.Option(help="Merged for vLLM, SGLang and transformers; or one output.")
+        Form, typer.Option(help="merged: for vLLM, SGLang and transformers; or with one output.")
     ] = Form.MERGED,
-    dtype: Annotated[Dtype, typer.Option(help="Of the file.")] = Dtype.FLOAT32,
+    dtype: Annotated[
+        Dtype, typer.Option(help="Number format of the weights in the file.")
+    ] = Dtype.FLOAT32,
 ) -> None:
     """Write a calibrator's weights for other engines; refused where these would score otherwise."""
     from calibrator import export_weights

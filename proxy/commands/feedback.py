@@ -32,7 +32,7 @@ def feedback(
     ],
     config: ConfigOption = None,
     by: Annotated[
-        str | None, typer.Option("--as", help="Who says so (default: your user name).")
+        str | None, typer.Option("--as", help="Who gave the labels (default: your user name).")
     ] = None,
 ) -> None:
     """Keep labels that somebody volunteered, such as thumbs up and down in an app.

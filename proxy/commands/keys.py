@@ -35,30 +35,39 @@ _UNITS_S = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 @cli.command()
 def create(
     config: ConfigOption = None,
-    team: Annotated[str | None, typer.Option(help="One of the configuration's teams.")] = None,
-    name: Annotated[str | None, typer.Option(help="What policies and records call it.")] = None,
+    team: Annotated[
+        str | None, typer.Option(help="The team that uses it, from the configuration.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name that policies and records use for it.")
+    ] = None,
     role: Annotated[
-        str, typer.Option(help="caller, or for the review desk: reviewer, admin.")
+        str, typer.Option(help="caller for apps; reviewer or admin for the review desk.")
     ] = "caller",
     policy: Annotated[
-        str | None, typer.Option(help="A pack or a file beside the configuration.")
+        str | None, typer.Option(help="Use this pack, or this file beside the configuration.")
     ] = None,
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Beyond it, 429 with `retry-after`.")
+        int | None, typer.Option(min=1, help="Answer further requests with 429 and `retry-after`.")
     ] = None,
     max_held: Annotated[
-        int | None, typer.Option(min=1, help="Replies that may wait for review.")
+        int | None,
+        typer.Option(min=1, help="How many of its replies may wait for review at a time."),
     ] = None,
     attach: Annotated[
-        str | None, typer.Option(help="Where the confidence is put: both, headers, body, none.")
+        str | None,
+        typer.Option(help="Where replies carry the confidence: both, headers, body, none."),
     ] = None,
     surfaces: Annotated[
-        str | None, typer.Option(help="All that it may use, such as chat,responses.")
+        str | None, typer.Option(help="The only APIs that it may use, such as chat,responses.")
     ] = None,
     queues: Annotated[
-        str | None, typer.Option(help="Of a reviewer: the queues to see, such as billing,legal.")
+        str | None,
+        typer.Option(help="The only queues that a reviewer sees, such as billing,legal."),
     ] = None,
-    expires: Annotated[str | None, typer.Option(help="After 30m, 12h, 90d or 52w.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="How long it is valid, such as 30m, 12h, 90d or 52w.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a client key and print it, this once; running proxies know it within a second."""
@@ -96,7 +105,7 @@ def create(
 
 @cli.command("list")
 def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """All keys, also revoked ones; secrets are never shown."""
+    """List all keys, also revoked ones; secrets are never shown."""
     now = time.time()
     keys = _with_store(config, lambda store: store.all())
     if not keys and not as_json:

@@ -31,7 +31,7 @@ def drift(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for drift of scores and of calibration; exit status 3 where there is some now.
+    """Report drift of scores and of calibration; the exit status is 3 if there is any now.
 
     Alarms about a calibrator that no longer scores are listed, and change the status no more.
     """
@@ -99,7 +99,7 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
 def show_agreement(
     config: ConfigOption = None, since: Since = "30d", as_json: JsonOption = False
 ) -> None:
-    """How far reviewers agree on replies that two or more of them have labelled."""
+    """Show how far reviewers agree on replies that two or more of them have labelled."""
     from calibrator import Label, agreement_of
     from proxy.store.verdicts.labels import all_verdicts
 
@@ -129,7 +129,7 @@ def show_agreement(
 def show_estimate(
     config: ConfigOption = None, since: Since = "30d", as_json: JsonOption = False
 ) -> None:
-    """The share of right replies, delivered, held and of all, from weighed verdicts."""
+    """Estimate the share of right replies, delivered, held and of all, from weighed verdicts."""
     from proxy.learning.labels import POPULATIONS, read_labels
     from proxy.store.verdicts.feedback import feedback_counts
 

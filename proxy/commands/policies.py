@@ -28,12 +28,14 @@ cli = typer.Typer(no_args_is_help=True)
 DIFFERS, UNUSABLE_INPUT, NOT_CERTIFIED = 1, 2, 3
 SCORED_ROWS_HELP = f"{ROWS_HELP}. Rows with a `confidence` are not scored again."
 Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
-Calibrator = Annotated[str, typer.Option(help="Scores the rows that have no `confidence`.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ..")]
+Calibrator = Annotated[
+    str, typer.Option(help="The calibrator that scores rows without a `confidence`.")
+]
+Device = Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda, ...")]
 FromStore = Annotated[
     bool, typer.Option("--from-store", help="Certify on the verdicts on audited replies instead.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 PolicyName = Annotated[str, typer.Argument(help="A pack or a policy file.")]
 
 
@@ -78,19 +80,23 @@ def certify(
     files: Annotated[list[Path] | None, typer.Argument(help=SCORED_ROWS_HELP)] = None,
     confidence: Annotated[float, typer.Option(help="Confidence level of the guarantee.")] = 0.95,
     from_store: FromStore = False,
-    since: Annotated[str, typer.Option(help="Of the store: as far back as 30d.")] = "30d",
+    since: Annotated[
+        str, typer.Option(help="With --from-store: how far to look back, such as 30d.")
+    ] = "30d",
     config: ConfigOption = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="The certificate to write or add to.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Certify this model's replies alone.")] = None,
     team: Annotated[str | None, typer.Option(help="Certify this team's replies alone.")] = None,
-    policy: Annotated[str | None, typer.Option(help="The policy of --rule.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="The policy that has the rule of --rule.")
+    ] = None,
     rule: Annotated[
         str | None, typer.Option(help="Certify the replies that reach this rule.")
     ] = None,
     splits: Annotated[
-        int, typer.Option(min=0, help="Instead: certify on random halves, look at the others.")
+        int, typer.Option(min=0, help="Certify this many random halves and check the other halves.")
     ] = 0,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -312,7 +318,7 @@ def run_fixtures(
     fixtures: Annotated[Path, typer.Argument(help="A file of fixtures, or a folder of them.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a policy on recorded exchanges: exit 0, 1 where one differs, 2 where unusable."""
+    """Test a policy on recorded exchanges; exit status 1 if a decision differs."""
     from policies import check_fixtures, load_fixtures
 
     with _sentences():
@@ -331,16 +337,20 @@ def run_fixtures(
 
 @cli.command()
 def replay(
-    policies: Annotated[str, typer.Option("--policies", help="The new policy: a pack or a file.")],
+    policies: Annotated[str, typer.Option("--policies", help="The new policy, a pack or a file.")],
     rows: Annotated[
         list[Path] | None,
         typer.Option(help=f"{SCORED_ROWS_HELP} One --rows for each file."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Instead of rows: the record, as far back as 12h or 30d.")
+        str | None,
+        typer.Option(help="Replay the record of this last span, such as 12h or 30d, not rows."),
     ] = None,
     before: Annotated[
-        str | None, typer.Option(help="The policy to compare with; of a record, the configured.")
+        str | None,
+        typer.Option(
+            help="Compare with this policy; with --since the configured one is the default."
+        ),
     ] = None,
     config: ConfigOption = None,
     workflows: Annotated[

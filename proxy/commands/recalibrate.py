@@ -12,7 +12,13 @@ import typer
 from calibrator import ROWS_HELP, file_option
 from policies import counted
 from proxy.commands.record import opened_record, seconds
-from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.serve_and_reviews import (
+    ConfigOption,
+    calibrator_errors_told,
+    errors_told,
+    refuse,
+    stop,
+)
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -30,34 +36,38 @@ Files = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
 FromStore = Annotated[
     bool, typer.Option("--from-store", help="Fit on the verdicts in the store instead.")
 ]
-Since = Annotated[str, typer.Option(help="Of the store: replies asked for since, such as 30d.")]
+Since = Annotated[str, typer.Option(help="With --from-store: how far to look back, such as 30d.")]
 HeldOnly = Annotated[
-    bool, typer.Option("--held-only", help="Of the store: for held replies alone.")
+    bool, typer.Option("--held-only", help="With --from-store: fit on held replies alone.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Of the store: compare, and promote nothing.")
+    bool, typer.Option("--dry-run", help="With --from-store: compare, and promote nothing.")
 ]
 Rollback = Annotated[
-    bool, typer.Option("--rollback", help="Go back to what counted before the current one.")
+    bool, typer.Option("--rollback", help="Go back to the recalibration before the current one.")
 ]
-History = Annotated[bool, typer.Option("--history", help="List what was promoted and taken back.")]
+History = Annotated[
+    bool, typer.Option("--history", help="List what was promoted and what was taken back.")
+]
 Output = Annotated[
     Path | None,
-    file_option("-o", "--output", help="Where to write the recalibration, promoting none."),
+    file_option("-o", "--output", help="Write the recalibration here; promote nothing."),
 ]
 Calibrator = Annotated[
-    str, typer.Option(help="Of files: embedded, a folder, a hub name, or fake:0.73.")
+    str, typer.Option(help="With FILES: embedded, a folder, a hub name, or fake:0.73.")
 ]
 Device = Annotated[
-    str, typer.Option(help="auto and cpu: the CPU; cuda, ..: with the extra `torch`.")
+    str, typer.Option(help="auto and cpu use the CPU; cuda and others need the extra `torch`.")
 ]
 Scores = Annotated[
     Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
 ]
-Curve = Annotated[Literal["platt", "isotonic", "temperature"], typer.Option(help="The curve.")]
+Curve = Annotated[
+    Literal["platt", "isotonic", "temperature"], typer.Option(help="Kind of curve that is fitted.")
+]
 Groups = Annotated[
     Literal["model", "domain", "team"] | None,
-    typer.Option(help="A curve for each model, domain or team that has labels enough."),
+    typer.Option(help="Fit a curve of its own for each model, domain or team with enough labels."),
 ]
 Study = Annotated[
     Literal["model", "benchmark", "domain"] | None,
@@ -65,11 +75,17 @@ Study = Annotated[
         help="Write no file: report what 100 labels mend, for each model, benchmark or domain."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+
+
+OF_STORE = ("since", "held_only", "dry_run")
+OF_FILES = ("calibrator", "device", "scores", "study")
+OF_FITTING = (*OF_STORE, *OF_FILES, "output", "kind", "by")
 
 
 @cli.command()
 def recalibrate(
+    context: typer.Context,
     files: Files = None,
     from_store: FromStore = False,
     since: Since = "30d",
@@ -87,21 +103,24 @@ def recalibrate(
     study: Study = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Correct confidences by labelled replies: of files, or of the store's verdicts.
+    """Correct confidences with labelled replies, from files or from the store's verdicts.
 
-    From the store, a recalibration that is better beyond noise on verdicts it did not see takes
-    the place of what counts now; exit status 3 where it is not.
+    From the store, a recalibration replaces the current one if it is better beyond noise on
+    verdicts that it did not see; the exit status is 3 if it is not.
     """
     if sum((bool(files), from_store, rollback, history)) != 1:
         message = "say what to learn from: FILES or --from-store; or --rollback, or --history"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     if rollback or history:
+        refuse(context, OF_FITTING, "is for fitting; leave it out with --rollback and --history")
         with calibrator_errors_told():
             (_roll_back if rollback else _list_history)(_versions(config), as_json)
     elif from_store:
+        refuse(context, OF_FILES, "is for labelled FILES; leave it out with --from-store")
         with calibrator_errors_told():
             _learn(config, since, kind, by, held_only, dry_run, output, as_json)
     else:
+        refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
         from_files(files or [], output, calibrator, device, scores, kind, by, study, as_json)

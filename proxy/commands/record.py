@@ -37,7 +37,7 @@ cli = typer.Typer(no_args_is_help=True)
 
 RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
 Since = Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @contextmanager
@@ -98,7 +98,8 @@ def explain(
     request_id: RequestId,
     config: ConfigOption = None,
     policy: Annotated[
-        str | None, typer.Option(help="Instead of the configured one of that name.")
+        str | None,
+        typer.Option(help="Explain by this pack or policy file, not the configured one."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -236,13 +237,17 @@ def _is_same(recorded: Recorded, now: Decision) -> bool:
 @cli.command()
 def promote(
     policy: Annotated[Path, typer.Argument(help="The policy file, which is changed in place.")],
-    rule: Annotated[str | None, typer.Option(help="This rule alone, not the policy.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Promote only this rule, not the whole policy.")
+    ] = None,
     since: Since = "30d",
     config: ConfigOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the counts.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the counts, and change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Change the file without asking.")] = False,
 ) -> None:
-    """Take a policy, or a rule of it, out of shadow, after showing what it would have done."""
+    """Take a policy, or one rule, out of shadow mode after showing what it would have done."""
     from policies import InvalidDocumentError, parse_policy, promoted
     from proxy.store.record.reader import since as recorded_since
 
@@ -340,7 +345,9 @@ def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
 @reviews.command("verdict")
 def verdict(
     request_id: RequestId,
-    label: Annotated[Literal["correct", "wrong"], typer.Argument(help="What the reply was.")],
+    label: Annotated[
+        Literal["correct", "wrong"], typer.Argument(help="Whether the reply was correct.")
+    ],
     config: ConfigOption = None,
     reviewer: AsOption = None,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,16 +28,21 @@ reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject
 cli.add_typer(reviews, name="reviews")
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="A proxy.yaml; ./proxy.yaml if there is one.")
+    Path | None, typer.Option("--config", help="The configuration; ./proxy.yaml if there is one.")
 ]
 AsOption = Annotated[
-    str | None, typer.Option("--as", help="Reviewer's name (default: your user name).")
+    str | None, typer.Option("--as", help="The reviewer's name (default: your user name).")
 ]
 LabelOption = Annotated[
-    bool | None, typer.Option("--correct/--wrong", help="Label the reply too; unset keeps none.")
+    bool | None,
+    typer.Option(
+        "--correct/--wrong", help="Also label the reply; without either it gets no label."
+    ),
 ]
-NoteOption = Annotated[str | None, typer.Option(help="Why; a rejection sends it to the app.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+NoteOption = Annotated[
+    str | None, typer.Option(help="The reason; a rejection sends it to the app.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 def stop(status: ExitStatus, message: str) -> typer.Exit:
@@ -46,6 +51,18 @@ def stop(status: ExitStatus, message: str) -> typer.Exit:
     if status is not ExitStatus.OK:
         typer.echo(f"pinocchio: {status.name.lower()} (exit status {status.value})", err=True)
     return typer.Exit(status)
+
+
+def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """End the process if one of these parameters was given on the command line.
+
+    `why` follows the option's name, as in "--since is for ..".
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            (option,) = (each for each in context.command.params if each.name == name)
+            raise stop(ExitStatus.UNUSABLE_INPUT, f"{option.opts[-1]} {why}")
 
 
 @contextmanager
@@ -90,12 +107,12 @@ def existing_store(url: str) -> str:
 @cli.command()
 def serve(
     config: ConfigOption = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = DEFAULT_HOST,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = DEFAULT_HOST,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.")
     ] = DEFAULT_PORT,
     policy: Annotated[
-        str | None, typer.Option(help="A pack or a policy file, in place of the configured policy.")
+        str | None, typer.Option(help="Use this pack or policy file, not the configured policy.")
     ] = None,
     scorer_only: Annotated[
         bool,
@@ -118,10 +135,10 @@ def serve(
 def check(
     config: ConfigOption = None,
     policy: Annotated[
-        str | None, typer.Option(help="A pack or a policy file to check instead.")
+        str | None, typer.Option(help="Check this pack or policy file, not the configured one.")
     ] = None,
 ) -> None:
-    """Check a configuration and its policy: exit status 0, or 2 with file:line sentences."""
+    """Check a configuration and its policy; exit status 2 names each problem's file and line."""
     from policies import lint, stream_report
     from proxy.config.problems import located
     from proxy.config.setup import load_setup
@@ -172,11 +189,13 @@ def check(
 @reviews.command("list")
 def list_reviews(
     config: ConfigOption = None,
-    state: Annotated[str, typer.Option(help="open, released, rejected or expired.")] = "open",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    state: Annotated[
+        str, typer.Option(help="List replies in this state: open, released, rejected or expired.")
+    ] = "open",
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Held replies and those drawn to be checked, most likely wrong first."""
+    """List held replies and those drawn to be checked, most likely wrong first."""
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
 
     if (stored := stored_state(state)) is None:
@@ -205,7 +224,7 @@ def list_reviews(
 
 @reviews.command("show")
 def show_review(id: str, config: ConfigOption = None) -> None:
-    """One held reply, with what upstream answered."""
+    """Show one held reply with all that upstream answered."""
     with _desk(config) as desk:
         held = desk.held(id)
         reply = None if held.is_forgotten else json.loads(held.reply)
@@ -227,7 +246,7 @@ def approve(
 
 @reviews.command("release", hidden=True)
 def release(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
-    """What `approve` was called."""
+    """Let the client fetch the reply; the old name of `approve`."""
     _decide(id, config, "approve", reviewer)
 
 

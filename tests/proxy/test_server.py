@@ -265,10 +265,7 @@ def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "sqlalchemy" in loaded
     unwanted = {"rich.console", "attr", "websockets", "fastapi", "numpy", "torch", "litellm"}
-    assert (
-        loaded & (unwanted | {"proxy.commands.policies", "calibrator.commands.score_and_train"})
-        == set()
-    )
+    assert loaded & (unwanted | {"proxy.commands.policies", "calibrator.commands.app"}) == set()
 
 
 def test_the_version() -> None:

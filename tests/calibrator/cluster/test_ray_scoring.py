@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.installing import install_command
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.cluster.test_ray_cluster import check_against_one_process, files_of

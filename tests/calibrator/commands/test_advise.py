@@ -72,7 +72,7 @@ def test_what_no_longer_ranks_is_fine_tuned(own: float) -> None:
     assert found.action == "fine_tune"
     command = next_command(found, [Path("a.jsonl"), Path("b.jsonl")], "embedded")
     assert command is not None
-    assert "--tune a.jsonl --tune b.jsonl" in command
+    assert command == "pinocchio tune a.jsonl b.jsonl --calibrator embedded -o tuned"
 
 
 @pytest.mark.parametrize(("count", "action"), [(80, "collect"), (800, "fine_tune")])
@@ -157,7 +157,7 @@ def test_a_language_model_is_trained_on_from_its_adapter(tmp_path: Path) -> None
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     advice = Advice("fine_tune", "", 200, 100)
     command = next_command(advice, [Path("a.jsonl")], str(tmp_path))
-    assert command == f"pinocchio train a.jsonl --preset paper --start {tmp_path} -o tuned"
+    assert command == f"pinocchio train-llm a.jsonl --start {tmp_path} -o tuned"
 
 
 @pytest.fixture(scope="module")

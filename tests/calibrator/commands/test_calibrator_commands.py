@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.installing import install_command
+from proxy.commands.recalibrate import cli as recalibrating
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.pictures import PNG, data_url
 from tests.builders.tiny_checkpoint import save_tiny
@@ -25,7 +26,10 @@ Json = dict[str, Any]
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    name, *others = map(str, arguments)
+    if name == "recalibrate":
+        return CliRunner().invoke(recalibrating, others)
+    return CliRunner().invoke(cli, [name, *others])
 
 
 def lines(text: str) -> list[Json]:
@@ -281,7 +285,7 @@ def test_labelled_rows_with_images_are_judged_by_who_reads_them(
 def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     """Files without a usable row are told, and marked files do not count."""
     marked = write(tmp_path / "marked__nc.jsonl", raw_rows(20, seed=1))
-    result = run("train", marked, "-o", tmp_path / "run", "--device", "cpu")
+    result = run("train", marked, "-o", tmp_path / "run")
     assert result.exit_code == 2
     assert result.stderr == "pinocchio: every file is marked __nc and never trained on\n"
 
@@ -325,7 +329,7 @@ def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: P
     assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
 
 
-@pytest.mark.parametrize("part", ["--forest", "--inspector", "--calls"])
+@pytest.mark.parametrize("part", ["--forest", "--inspector", "--no-forest"])
 def test_training_looks_for_what_it_needs_before_it_begins(
     rows: Path, tmp_path: Path, part: str
 ) -> None:

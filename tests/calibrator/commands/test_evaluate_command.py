@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.evaluation.evaluate import STATED_ROWS, read_evaluation
 from calibrator.installing import install_command
 from calibrator.reporting.model_card import BEGIN, END

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import Item, load_scorer
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
+from proxy.commands.recalibrate import cli as recalibrating
 from tests.builders.labelled_rows import write
 from tests.builders.tiny_checkpoint import save_tiny
 
@@ -20,7 +21,10 @@ Json = dict[str, Any]
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    name, *others = map(str, arguments)
+    if name == "recalibrate":
+        return CliRunner().invoke(recalibrating, others)
+    return CliRunner().invoke(cli, [name, *others])
 
 
 def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], list[Json]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.installing import install_command
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import Selection
@@ -60,7 +60,7 @@ def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> No
     """Without scikit-learn, folds of TF-IDF are refused before a row is read."""
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "from calibrator.commands.score_and_train import cli\n"
+        "from calibrator.commands.app import cli\n"
         f"sys.argv = ['pinocchio', 'study', 'models', {str(test_file)!r}, '--train', "
         f"{str(test_file)!r}]\n"
         "cli()\n"

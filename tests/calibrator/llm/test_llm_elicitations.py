@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.llm.exporting import export_weights
 from calibrator.rows.selection import share_of
 from calibrator.studies.mc_dropout import McDropout, load_unmerged

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, TrainingError, export_weights, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import ADAPTER, load_adapter, load_base
 from calibrator.llm.serving.model import LabelModel
@@ -131,7 +131,7 @@ def test_the_rule_is_learned_by_command_on_two_processes(
     asked = replace(rule(config, tmp_path), selection=Selection())
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train", *asked.data, "-o", str(tmp_path / "run")),
+        *("-m", "pinocchio", "train-llm", *asked.data, "-o", str(tmp_path / "run")),
         *("--preset", "paper", "--base", asked.base, "--text-only", "--device", "cpu"),
         *("--epochs", "3", "--learning-rate", "7e-4", "--dropout", "0", "--no-checkpointing"),
         *("--model-dropout", "1", "--benchmark-dropout", "1"),
@@ -269,7 +269,7 @@ def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: 
     data = write_sums(tmp_path / "few.jsonl", 60)
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train", str(data), "-o", str(tmp_path / "two")),
+        *("-m", "pinocchio", "train-llm", str(data), "-o", str(tmp_path / "two")),
         *("--preset", "paper", "--base", config.base, "--text-only", "--device", "cpu"),
         *("--epochs", "1", "--learning-rate", "1e-3", "--dropout", "0"),
     ]
@@ -417,7 +417,7 @@ def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
     options = ("--epochs", "2", "--learning-rate", "1e-3", "--dropout", "0", "--device", "cpu")
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train", str(data), "-o", str(tmp_path / "two")),
+        *("-m", "pinocchio", "train-llm", str(data), "-o", str(tmp_path / "two")),
         *("--preset", "paper", "--base", base, *options),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=550)
@@ -483,9 +483,9 @@ def test_the_learning_rate_rises_and_falls() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--preset", "paper", "--forest"), "--forest is for the embedded calibrator"),
+        (("--forest",), "No such option: --forest"),
         (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
-        (("--base", "x", "--preset", "paper"), "there is no folder 'x'"),
+        (("--base", "x"), "there is no folder 'x'"),
         (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
         (("--start", "CHECKPOINT", "--base", "x"), "has its own base; leave out"),
     ],
@@ -493,10 +493,10 @@ def test_the_learning_rate_rises_and_falls() -> None:
 def test_options_that_contradict_are_refused(
     rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
 ) -> None:
-    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
+    """One sentence and status 2 from `pinocchio train-llm`, and no folder is made."""
     given = [str(finished) if option == "CHECKPOINT" else option for option in options]
     out = str(tmp_path / "run")
-    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, "--device", "cpu", *given])
+    result = CliRunner().invoke(cli, ["train-llm", str(rows), "-o", out, "--device", "cpu", *given])
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert not (tmp_path / "run").exists()

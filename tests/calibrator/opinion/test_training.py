@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from calibrator import Item, JudgingError, TrainingError, load_scorer
-from calibrator.commands.score_and_train import cli
+from calibrator.checkpoints.checkpoint import read_config
+from calibrator.commands.app import cli
 from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
 from calibrator.opinion.training import OpinionConfig
 from calibrator.rows.rows import parse_row
@@ -160,7 +162,24 @@ def test_only_a_run_of_a_second_stage_has_what_is_left_out(
     assert (found.exit_code, "--leave-out goes with" in found.output) == (2, True)
 
 
-def test_a_second_stage_needs_a_checkpoint(config: TrainConfig, tmp_path: Path) -> None:
-    """It goes by the numbers of one that is there; so says the error."""
-    with pytest.raises(TrainingError, match="--start CHECKPOINT --opinion"):
-        train(tmp_path / "run", replace(config, has_opinion=True), lambda _: None)
+def test_a_second_stage_needs_a_forest(config: TrainConfig, tmp_path: Path) -> None:
+    """It goes by its abilities; so says the error."""
+    asked = replace(config, has_opinion=True, has_forest=False)
+    with pytest.raises(TrainingError, match="leave out --no-forest, or add --no-opinion"):
+        train(tmp_path / "run", asked, lambda _: None)
+
+
+def test_one_run_ends_where_two_do(
+    made: tuple[Path, Path], config: TrainConfig, tmp_path: Path
+) -> None:
+    """Tower, forest and second stage of one training are those of two, to the last bit."""
+    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
+        for module in (tower_stage, folds):
+            patch.setattr(module, "piece_vectors", lambda _: vectors)
+        whole = train(tmp_path / "run", replace(config, has_opinion=True), lambda _: None)
+    assert [path.name for path in (tmp_path / "run").glob("checkpoint*")] == ["checkpoint"]
+    one, two = load_file(whole / "model.safetensors"), load_file(made[1] / "model.safetensors")
+    assert one.keys() == two.keys()
+    assert [name for name in two if not np.array_equal(one[name], two[name])] == []
+    assert read_config(whole).training["has_opinion"] is True

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import Item, Score
-from calibrator.commands.score_and_train import cli
+from calibrator.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
     KeptScores,

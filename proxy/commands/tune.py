@@ -1,7 +1,4 @@
-"""`pinocchio train --from-store`, or `--tune FILE`: the calibrator in use learns from verdicts.
-
-Without either the command is the calibrator's own `train`, which begins from nothing.
-"""
+"""`pinocchio tune`: the calibrator in use learns from verdicts in the store, or from rows."""
 
 from __future__ import annotations
 
@@ -12,12 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from calibrator import ROWS_HELP
 from policies import counted
 from proxy.commands.record import opened_record, seconds
-from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.serve_and_reviews import (
+    ConfigOption,
+    calibrator_errors_told,
+    errors_told,
+    refuse,
+    stop,
+)
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -27,68 +29,59 @@ if TYPE_CHECKING:
 cli = typer.Typer()
 
 NOT_BETTER = 3
-FROM_STORE, TUNE = "--from-store", "--tune"
-EPILOG = (
-    f"To fine-tune the calibrator in use on verdicts: {FROM_STORE}, or {TUNE} FILE; "
-    f"pinocchio train {FROM_STORE} --help"
-)
+OF_STORE = ("since", "held_only", "store")  # options that mean nothing where rows of files teach
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(help=f"Learn from these rows instead of the verdicts. {ROWS_HELP}"),
+]
+Calibrator = Annotated[
+    str | None, typer.Option(help="Tune this calibrator, not the configured one.")
+]
+Store = Annotated[
+    str | None, typer.Option(help="Read verdicts from this store's URL, not the configured one.")
+]
+Since = Annotated[
+    str, typer.Option(help="Learn from verdicts on replies of this last span, such as 30d.")
+]
+HeldOnly = Annotated[
+    bool, typer.Option("--held-only", help="Learn from verdicts on held replies alone.")
+]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="The new checkpoint's folder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Compare, and write nothing.")]
+EvenIfWorse = Annotated[
+    bool, typer.Option("--even-if-worse", help="Write it in any case, for a study.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-class FilesOrStore(TyperCommand):
-    """The calibrator's command, unless the store is asked for: each with its own options."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        if any(each.partition("=")[0] in (FROM_STORE, TUNE) for each in args):
-            return super().make_context(info_name, args, parent, **extra)
-        from calibrator import cli as calibrator_cli
-
-        commands: Any = typer.main.get_command(calibrator_cli)
-        of_files = commands.commands["train"]
-        of_files.epilog = EPILOG
-        return of_files.make_context(info_name, args, parent, **extra)
-
-
-@cli.command(cls=FilesOrStore)
-def train(
-    from_store: Annotated[bool, typer.Option(FROM_STORE, help="On the store's verdicts.")] = False,
-    tune: Annotated[
-        list[Path] | None, typer.Option(TUNE, help=f"On these rows instead. {ROWS_HELP}")
-    ] = None,
-    calibrator: Annotated[
-        str | None, typer.Option(help="Begin with this one, not with the configured one.")
-    ] = None,
+@cli.command()
+def tune(
+    context: typer.Context,
+    files: Files = None,
+    calibrator: Calibrator = None,
     config: ConfigOption = None,
-    store: Annotated[
-        str | None, typer.Option(help="The URL of another store than the configured one.")
-    ] = None,
-    since: Annotated[str, typer.Option(help="Replies asked for since, such as 30d.")] = "30d",
-    held_only: Annotated[bool, typer.Option("--held-only", help="For held replies alone.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The new checkpoint's folder.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, and write nothing.")] = False,
-    even_if_worse: Annotated[
-        bool, typer.Option("--even-if-worse", help="Write it in any case, for a study.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    store: Store = None,
+    since: Since = "30d",
+    held_only: HeldOnly = False,
+    output: Output = None,
+    dry_run: DryRun = False,
+    even_if_worse: EvenIfWorse = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fine-tune the configured calibrator on the verdicts in the store, or on labelled rows.
 
-    Written only where it is better, on labels that it did not see, than what counts now and than a
-    recalibration alone; exit status 3 where it is not.
+    The result is written only if, on labels that it did not see, it is better than what counts now
+    and than a recalibration alone; the exit status is 3 if it is not.
     """
-    if from_store == bool(tune):
-        message = f"say what to learn from: {FROM_STORE}, or {TUNE} FILE"
-        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    if files:
+        refuse(context, OF_STORE, "is for verdicts of the store, not for FILES; leave one out")
     if (output is None) != dry_run:
         message = "say where to write with -o, or compare alone with --dry-run"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with calibrator_errors_told():
         start, current = _in_use(config, calibrator, output)
-        if tune:
-            learnt, facts, notes = _from_files(tune, start, current)
+        if files:
+            learnt, facts, notes = _from_files(files, start, current)
         else:
             gathered = _gathered(config, store, since, start, held_only)
             learnt = _tried(gathered, start, current, held_only)

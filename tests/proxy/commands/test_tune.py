@@ -1,4 +1,4 @@
-"""`pinocchio train --from-store`: verdicts fine-tune the calibrator in use, or it says why not
+"""`pinocchio tune`: verdicts fine-tune the calibrator in use, or it says why not
 (A09, G06)."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Deployment:
         label(self.url, record(self.url, made, self.scorer, **options), made)
 
     def run(self, *arguments: str) -> Any:
-        return run_cli("train", "--from-store", "--config", str(self.config), *arguments)
+        return run_cli("tune", "--config", str(self.config), *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +298,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Path) -> None:
     """A language model, an encoder and a fake are not tuned here; each sentence says what is."""
-    with pytest.raises(TrainingError, match=r"pinocchio train .* --preset .* --start"):
+    with pytest.raises(TrainingError, match=r"pinocchio train-llm .* --start"):
         TunableCheckpoint(str(language_model))
     with pytest.raises(TrainingError, match="has an encoder"):
         TunableCheckpoint(str(save_tiny(tmp_path / "tiny")))
@@ -329,7 +329,7 @@ def test_scores_from_elsewhere_need_their_checkpoint_named(tmp_path: Path) -> No
     config = tmp_path / "proxy.yaml"
     engine = "{kind: scorer, base_url: 'http://127.0.0.1:9'}"
     config.write_text(f"calibrator: {{engine: {engine}}}\nstore: sqlite:///{tmp_path}/store.db\n")
-    done = run_cli("train", "--from-store", "--config", str(config), "--dry-run")
+    done = run_cli("tune", "--config", str(config), "--dry-run")
     assert done.returncode == 2
     assert "say which checkpoint that is: --calibrator" in done.stderr
 
@@ -346,11 +346,11 @@ def test_a_folder_with_something_in_it_is_left_alone(
 
 
 def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
-    """`--tune FILE` needs no store; a row that cannot be read is named and left out."""
+    """`tune FILE` needs no store; a row that cannot be read is named and left out."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(200, 1)) + "{broken\n")
-    options = ("--tune", str(file), "--calibrator", "embedded", "-o", str(tmp_path / "tuned"))
-    done = run_cli("train", *options, "--json")
+    options = (str(file), "--calibrator", "embedded", "-o", str(tmp_path / "tuned"))
+    done = run_cli("tune", *options, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["is_better"]
@@ -358,11 +358,41 @@ def test_labelled_rows_of_a_file_teach_as_verdicts_do(tmp_path: Path) -> None:
     assert read_config(tmp_path / "tuned").training["tuned"]["rows"]["labels"] == 200
 
 
-def test_training_from_files_is_what_it_was(tmp_path: Path) -> None:
-    """Without --from-store the command has the options of the calibrator's own, and points here."""
-    told = run_cli("train", "--help")
-    assert "--epochs" in told.stdout
-    assert "--from-store" in told.stdout
-    refused = run_cli("train", "missing.jsonl", "-o", str(tmp_path / "run"))
-    assert refused.returncode == 2
-    assert "missing.jsonl" in refused.stderr
+def test_options_for_verdicts_are_refused_where_rows_teach(tmp_path: Path) -> None:
+    """What would change nothing is a sentence and status 2, before anything is read."""
+    done = run_cli("tune", "rows.jsonl", "--since", "9d", "-o", str(tmp_path / "tuned"))
+    assert done.returncode == 2
+    assert "--since is for verdicts of the store, not for FILES; leave one out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (("--from-store", "--config", "x.yaml"), "tune"),
+        (("--tune", "rows.jsonl"), "tune"),
+        (("--preset", "paper"), "train-llm"),
+        (("--dropout=0.1",), "train-llm"),
+        (("--no-checkpointing",), "train-llm"),
+        (("--encoder",), "train-encoder"),
+        (("--epochs", "3"), "train-encoder"),
+        (("--epochs", "3"), "train-llm"),
+    ],
+)
+def test_options_of_other_trainings_name_the_command(
+    options: tuple[str, ...], command: str, tmp_path: Path
+) -> None:
+    """`pinocchio train` begins nothing else: one sentence says which command has the option."""
+    done = run_cli("train", "rows.jsonl", "-o", str(tmp_path / "run"), *options)
+    assert done.returncode == 2
+    first, *others = done.stderr.splitlines()
+    assert others == []
+    assert first.startswith(f"pinocchio: {options[0].partition('=')[0]} is for `pinocchio ")
+    assert f"pinocchio {command}`" in first
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_that_nobody_has_are_refused_as_ever(tmp_path: Path) -> None:
+    """A typing error is no option of another command."""
+    done = run_cli("train", "rows.jsonl", "-o", str(tmp_path / "run"), "--frost")
+    assert done.returncode == 2
+    assert "No such option: --frost" in done.stderr

@@ -1,0 +1,156 @@
+"""`pinocchio score`: rows in, the same rows with a score and a confidence out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import (
+    Calibrator,
+    Device,
+    RecalibrationFile,
+    Rescore,
+    check_target,
+    file_option,
+    is_among,
+    report_bad,
+    resumable,
+    say,
+    sentences,
+    writer,
+)
+from calibrator.errors import ClusterError, OutputError, RowError
+from calibrator.rows.files import check_readable
+from calibrator.rows.row_fields import SAMPLE
+
+if TYPE_CHECKING:
+    from calibrator.rows.rows import ImageUse, Row
+    from calibrator.rows.shards import Options
+
+Rows = Annotated[
+    list[Path],
+    typer.Argument(
+        help="JSON lines with question or messages, and response; .gz is read too. "
+        f"A sample: {SAMPLE}"
+    ),
+]
+Output = Annotated[
+    Path | None, file_option("-o", "--output", help="Write into this file, not to stdout.")
+]
+ToldNames = Annotated[
+    Literal["served", "all", "none"],
+    typer.Option(
+        help="Names the calibrator sees: the model's (served), the benchmark's too (all), none."
+    ),
+]
+Brief = Annotated[
+    bool,
+    typer.Option("--brief", help="Write only ids and scores; a row without an id gets a digest."),
+]
+IgnoreImages = Annotated[
+    bool, typer.Option("--ignore-images", help="Score the text alone where no image can be read.")
+]
+Engine = Annotated[
+    Literal["process", "ray"],
+    typer.Option(help="process: here; ray: on a Ray cluster, for millions of rows, with -o."),
+]
+RayAddress = Annotated[
+    str,
+    typer.Option(
+        envvar="RAY_ADDRESS",
+        help="Use this Ray cluster; without it one is started on this machine.",
+    ),
+]
+Actors = Annotated[
+    int,
+    typer.Option(min=0, help="How many calibrators run on Ray; 0 means one for each core or GPU."),
+]
+
+
+def score(
+    rows: Rows,
+    output: Output = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    tags: ToldNames = "served",
+    recalibration: RecalibrationFile = None,
+    rescore: Rescore = False,
+    brief: Brief = False,
+    ignore_images: IgnoreImages = False,
+    engine: Engine = "process",
+    ray_address: RayAddress = "",
+    actors: Actors = 0,
+) -> None:
+    """Add a raw `score` and a `confidence` to every row; name and leave out the bad rows.
+
+    Scores are kept as they are made: the same command goes on after an interruption.
+    """
+    if engine == "ray":
+        from calibrator.rows.shards import Options
+
+        calibrating = (calibrator, device, recalibration)
+        options = Options(tags, is_brief=brief, ignores_images=ignore_images)
+        _score_on_ray(rows, output, calibrating, options, ray_address, actors)
+        return
+    from calibrator.loading import load_scorer
+    from calibrator.rows.kept_scores import keeping, reused_sentence
+    from calibrator.rows.scores import image_use, score_items, scored_line
+
+    with sentences(), resumable():
+        may_be_input = len(rows) == 1 and not brief  # all of a row is written again
+        check_target(output, [recalibration, *([] if may_be_input else rows)])
+        check_readable(rows)
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        scorer = keeping(scorer, device, is_renewed=rescore)
+        good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images))
+        if bad and output and is_among(output, rows):
+            raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
+        with Progress("scoring", len(good)) as progress:
+            scores = score_items(scorer, [row.item(tags) for row in good], progress.advance)
+        if sentence := reused_sentence(scorer):
+            say(sentence)
+        with writer(output) as stream:
+            for row, found in zip(good, scores, strict=True):
+                stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
+    report_bad(bad, len(good) + len(bad))
+
+
+def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
+    """The rows that can be scored, and what is wrong with the others."""
+    from calibrator.rows.rows import Row, read_rows
+
+    read = [row for path in files for _, row in read_rows(path, use)]
+    good = [row for row in read if isinstance(row, Row)]
+    return good, [row for row in read if isinstance(row, RowError)]
+
+
+def _score_on_ray(
+    rows: Sequence[Path],
+    output: Path | None,
+    calibrating: tuple[str, str, Path | None],
+    options: Options,
+    address: str,
+    actors: int,
+) -> None:
+    """The same rows in the same order; an interrupted run goes on where it was."""
+    with sentences(), resumable():
+        from calibrator.cluster.ray_scoring import Calibrating, score_files
+        from calibrator.rows.shards import begin
+
+        if output is None:
+            raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
+        check_target(output, [calibrating[-1], *rows])
+        check_readable(rows)
+        told = Calibrating.told(*calibrating)
+        run = begin(output, rows, told.version(), options)
+        with Progress("scoring on Ray", None) as bar:
+            score_files(run, told, address=address, actors=actors, progress=bar.advance)
+        bad, total = run.check()
+        with writer(output) as stream:
+            run.write_all(stream)
+        run.remove()
+    report_bad(bad, total)
