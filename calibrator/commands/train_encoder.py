@@ -33,43 +33,51 @@ Averaging = Annotated[
 ]
 
 
+Start = Annotated[
+    str, typer.Option(help="Begin from this checkpoint's encoder, not from all-MiniLM-L6-v2.")
+]
+FinishNow = Annotated[
+    bool, typer.Option("--finish-now", help="Stop training; write what there is so far.")
+]
+Epochs = Annotated[int, typer.Option(min=1, help="How often all rows are shown.")]
+LearningRate = Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")]
+ModelDropout = Annotated[float, typer.Option(help="Chance to hide the model's name.")]
+BenchmarkDropout = Annotated[float, typer.Option(help="Chance to hide the benchmark's name.")]
+Tower = Annotated[
+    bool, typer.Option(help="Fit a tower over n-grams first; train on what it leaves over.")
+]
+Inspector = Annotated[
+    bool, typer.Option("--inspector", help="Check that a reply answers and is consistent.")
+]
+Calls = Annotated[
+    bool, typer.Option("--calls", help="Fit trees for rows that call tools, from those alone.")
+]
+Device = Annotated[str, typer.Option(help="auto uses a GPU if there is one.")]
+
+
 def train_encoder(
     files: Files,
     output: RunFolder,
     name: Name = "embedded",
-    start: Annotated[
-        str, typer.Option(help="Begin from this checkpoint's encoder, not from all-MiniLM-L6-v2.")
-    ] = "",
-    finish_now: Annotated[
-        bool, typer.Option("--finish-now", help="Stop training; write what there is so far.")
-    ] = False,
+    start: Start = "",
+    finish_now: FinishNow = False,
     rows: TrainingRows = 0,
-    epochs: Annotated[int, typer.Option(min=1, help="How often all rows are shown.")] = 4,
+    epochs: Epochs = 4,
     max_tokens: MaxTokens = 192,
-    learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")] = (
-        1.5e-4
-    ),
+    learning_rate: LearningRate = (1.5e-4),
     balance_power: BalancePower = 0.85,
-    model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.4,
-    benchmark_dropout: Annotated[
-        float, typer.Option(help="Chance to hide the benchmark's name.")
-    ] = 0.8,
+    model_dropout: ModelDropout = 0.4,
+    benchmark_dropout: BenchmarkDropout = 0.8,
     addressed_share: AddressedShare = 0.35,
     label_smoothing: Share = 0.0,
     focal_gamma: FocalGamma = 0.0,
     soft_labels: SoftLabels = 0.0,
     averaging: Averaging = 0.998,
-    tower: Annotated[
-        bool, typer.Option(help="Fit a tower over n-grams first; train on what it leaves over.")
-    ] = True,
-    inspector: Annotated[
-        bool, typer.Option("--inspector", help="Check that a reply answers and is consistent.")
-    ] = False,
-    calls: Annotated[
-        bool, typer.Option("--calls", help="Fit trees for rows that call tools, from those alone.")
-    ] = False,
+    tower: Tower = True,
+    inspector: Inspector = False,
+    calls: Calls = False,
     seed: Seed = 20_261_121,
-    device: Annotated[str, typer.Option(help="auto uses a GPU if there is one.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Train a calibrator with an encoder in place of trees; this takes hours.
 

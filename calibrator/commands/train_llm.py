@@ -32,38 +32,46 @@ Dropout = Annotated[
 Checkpointing = Annotated[bool, typer.Option(help="Use less memory for a third more time.")]
 
 
+Name = Annotated[str, typer.Option(help="The checkpoint's name, if not the preset's.")]
+Start = Annotated[
+    str, typer.Option(help="Continue from this checkpoint, which keeps its base and prompt.")
+]
+TextOnly = Annotated[
+    bool, typer.Option("--text-only", help="Show no images to a model that could see them.")
+]
+BalancePower = Annotated[
+    float,
+    typer.Option(help="With --rows: a benchmark's share is its rows to this power."),
+]
+Epochs = Annotated[int, typer.Option(min=1, help="How often all rows are shown.")]
+LearningRate = Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")]
+ModelDropout = Annotated[float, typer.Option(help="Chance to hide the model's name.")]
+BenchmarkDropout = Annotated[float, typer.Option(help="Chance to hide the benchmark's name.")]
+Seed = Annotated[int, typer.Option(help="The same seed shuffles alike.")]
+Device = Annotated[str, typer.Option(help="auto uses a GPU if there is one.")]
+
+
 def train_llm(
     files: Files,
     output: RunFolder,
-    name: Annotated[str, typer.Option(help="The checkpoint's name, if not the preset's.")] = "",
+    name: Name = "",
     preset: Preset = None,
     base: Base = "",
-    start: Annotated[
-        str, typer.Option(help="Continue from this checkpoint, which keeps its base and prompt.")
-    ] = "",
-    text_only: Annotated[
-        bool, typer.Option("--text-only", help="Show no images to a model that could see them.")
-    ] = False,
+    start: Start = "",
+    text_only: TextOnly = False,
     elicitation: Elicited = "logit",
     rows: TrainingRows = 0,
-    balance_power: Annotated[
-        float,
-        typer.Option(help="With --rows: a benchmark's share is its rows to this power."),
-    ] = 0.85,
-    epochs: Annotated[int, typer.Option(min=1, help="How often all rows are shown.")] = 3,
-    learning_rate: Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")] = (
-        1e-4
-    ),
+    balance_power: BalancePower = 0.85,
+    epochs: Epochs = 3,
+    learning_rate: LearningRate = (1e-4),
     batch_rows: BatchRows = 16,
     micro_tokens: MicroTokens = 8_192,
     dropout: Dropout = 0.05,
-    model_dropout: Annotated[float, typer.Option(help="Chance to hide the model's name.")] = 0.2,
-    benchmark_dropout: Annotated[
-        float, typer.Option(help="Chance to hide the benchmark's name.")
-    ] = 0.5,
+    model_dropout: ModelDropout = 0.2,
+    benchmark_dropout: BenchmarkDropout = 0.5,
     checkpointing: Checkpointing = True,
-    seed: Annotated[int, typer.Option(help="The same seed shuffles alike.")] = 20_261_121,
-    device: Annotated[str, typer.Option(help="auto uses a GPU if there is one.")] = "auto",
+    seed: Seed = 20_261_121,
+    device: Device = "auto",
 ) -> None:
     """Train a language model to be a calibrator, with an adapter as in the paper.
 

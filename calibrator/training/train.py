@@ -23,7 +23,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from calibrator.checkpoints.checkpoint import resolve_checkpoint
+from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import read_checkpoint
 from calibrator.errors import TrainingError
 from calibrator.extras import check_scikit_learn
@@ -103,8 +104,12 @@ def _check(config: TrainConfig) -> None:
 def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
     config = run.config
-    rows, _, calls = selected(config)
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
+    if isinstance(read_config(start, config.start), LlmConfig):
+        raise TrainingError(
+            f"{config.start} is a language model: use `pinocchio train-llm --start`"
+        )
+    rows, _, calls = selected(config)
     parts = fit_parts(run, rows, calls, base_folder())
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)

@@ -32,42 +32,48 @@ T = TypeVar("T")
 _UNITS_S = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
+Team = Annotated[str | None, typer.Option(help="The team that uses it, from the configuration.")]
+Name = Annotated[str | None, typer.Option(help="The name that policies and records use for it.")]
+Role = Annotated[str, typer.Option(help="caller for apps; reviewer or admin for the review desk.")]
+Policy = Annotated[
+    str | None, typer.Option(help="Use this pack, or this file beside the configuration.")
+]
+RequestsPerMinute = Annotated[
+    int | None, typer.Option(min=1, help="Answer further requests with 429 and `retry-after`.")
+]
+MaxHeld = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many of its replies may wait for review at a time."),
+]
+Attach = Annotated[
+    str | None,
+    typer.Option(help="Where replies carry the confidence: both, headers, body, none."),
+]
+Surfaces = Annotated[
+    str | None, typer.Option(help="The only APIs that it may use, such as chat,responses.")
+]
+Queues = Annotated[
+    str | None,
+    typer.Option(help="The only queues that a reviewer sees, such as billing,legal."),
+]
+Expires = Annotated[
+    str | None, typer.Option(help="How long it is valid, such as 30m, 12h, 90d or 52w.")
+]
+
+
 @cli.command()
 def create(
     config: ConfigOption = None,
-    team: Annotated[
-        str | None, typer.Option(help="The team that uses it, from the configuration.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The name that policies and records use for it.")
-    ] = None,
-    role: Annotated[
-        str, typer.Option(help="caller for apps; reviewer or admin for the review desk.")
-    ] = "caller",
-    policy: Annotated[
-        str | None, typer.Option(help="Use this pack, or this file beside the configuration.")
-    ] = None,
-    requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Answer further requests with 429 and `retry-after`.")
-    ] = None,
-    max_held: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many of its replies may wait for review at a time."),
-    ] = None,
-    attach: Annotated[
-        str | None,
-        typer.Option(help="Where replies carry the confidence: both, headers, body, none."),
-    ] = None,
-    surfaces: Annotated[
-        str | None, typer.Option(help="The only APIs that it may use, such as chat,responses.")
-    ] = None,
-    queues: Annotated[
-        str | None,
-        typer.Option(help="The only queues that a reviewer sees, such as billing,legal."),
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="How long it is valid, such as 30m, 12h, 90d or 52w.")
-    ] = None,
+    team: Team = None,
+    name: Name = None,
+    role: Role = "caller",
+    policy: Policy = None,
+    requests_per_minute: RequestsPerMinute = None,
+    max_held: MaxHeld = None,
+    attach: Attach = None,
+    surfaces: Surfaces = None,
+    queues: Queues = None,
+    expires: Expires = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a client key and print it, this once; running proxies know it within a second."""

@@ -100,7 +100,7 @@ class UpstreamConfig(Section):
     litellm: str | None = None
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
-    http_client: Literal["pool", "aiohttp"] = "pool"
+    http_client: Literal["pool", "aiohttp"] | None = None  # changes nothing; once chose the client
 
     @property
     def lends_a_key(self) -> bool:

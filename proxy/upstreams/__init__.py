@@ -1,3 +1,3 @@
 """Where requests go: the rest of the proxy cannot tell upstreams apart."""
 
-__all__ = ["loops", "model_lists", "policy_models", "relay", "router", "upstream", "upstream_lines"]
+__all__ = ["loops", "model_lists", "policy_models", "pool", "router", "upstream", "upstream_lines"]

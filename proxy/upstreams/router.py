@@ -8,15 +8,19 @@ from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING
 
+import structlog
+
 from proxy.config.sections import Config, UpstreamConfig
 from proxy.errors import UnknownModelError
 from proxy.upstreams.anthropic import AnthropicRelay, with_v1, without_v1
 from proxy.upstreams.by_format import SpokenUpstream
-from proxy.upstreams.relay import open_relay
+from proxy.upstreams.pool.pool import Pool
 from proxy.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
     from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
+
+log = structlog.get_logger()
 
 
 class Router:
@@ -128,6 +132,8 @@ def open_upstream(config: UpstreamConfig) -> Upstream:
             via=config.via,
             timeout_s=config.timeout_s,
         )
+    if config.http_client is not None:
+        log.warning("http_client_ignored", hint="there is one client; remove http_client")
     assert config.base_url is not None  # UpstreamConfig refuses anything else
     return _open_spoken(config, config.base_url, key)
 
@@ -135,7 +141,7 @@ def open_upstream(config: UpstreamConfig) -> Upstream:
 def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
     """An upstream at `base_url`; the format that it does not speak is translated by litellm."""
     speaks, timeout_s = config.speaks, config.timeout_s
-    relay = partial(open_relay, timeout_s=timeout_s, http_client=config.http_client)
+    relay = partial(Pool, timeout_s=timeout_s)
     if speaks == "both":
         return AnthropicRelay(relay(base_url), key, is_both=True)
 

@@ -1,6 +1,6 @@
 """What the proxy knows of an upstream: bytes go in, bytes come out.
 
-Four parts speak this protocol: `pool.py` and `relay.py` (an upstream whose format the client
+Four parts speak this protocol: `pool/` (an upstream whose format the client
 speaks, over HTTP), `demo.py` (canned answers, no network) and
 `proxy/upstreams/translation/litellm_upstream.py` (litellm). So do those that stand before them:
 `anthropic.py` (whose key goes where), `proxy/upstreams/translation/messages.py` and `by_format.py`

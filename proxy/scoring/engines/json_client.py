@@ -12,7 +12,7 @@ from typing import Any
 from calibrator import CalibratorError
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError
-from proxy.upstreams.relay import open_relay
+from proxy.upstreams.pool.pool import Pool
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 
 MAX_ANSWER = 16 * 2**20  # bytes
@@ -31,7 +31,7 @@ class JsonClient:
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
         base_url = base_url.rstrip("/").removesuffix("/v1")
         self.base_url = base_url
-        self._relay = open_relay(base_url, api_key, timeout_s)
+        self._relay = Pool(base_url, api_key, timeout_s)
 
     async def get(self, path: str) -> Any:
         """Raises EngineError for anything but JSON with status 200."""

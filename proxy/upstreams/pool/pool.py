@@ -2,7 +2,8 @@
 
 An HTTP/1.1 client for one origin and for the hot path: it sends the request's bytes and gives the
 reply's, and does nothing else. No redirects, no cookies, no decoding, no header of its own beyond
-`host` and `content-length`, no forward proxy (httpx serves upstreams behind one).
+`host` and `content-length`. It connects to the origin itself: an upstream that only a forward proxy
+reaches cannot be used.
 
 **A request that may have been executed is not sent twice.** A server may close a kept connection
 at the very moment at which a request is written to it. A connection that was closed while idle is

@@ -20,8 +20,7 @@ import httpx
 
 from proxy.errors import BadRequestError, NotFoundError, UnknownModelError, UpstreamError
 from proxy.upstreams.anthropic import AnthropicRelay, with_v1
-from proxy.upstreams.pool.pool import CONNECT_TIMEOUT_S
-from proxy.upstreams.relay import open_relay
+from proxy.upstreams.pool.pool import CONNECT_TIMEOUT_S, Pool
 from proxy.upstreams.translation.clients import shared_clients, watched
 from proxy.upstreams.translation.errors import error_reply
 from proxy.upstreams.translation.messages import MESSAGES, MessagesUpstream
@@ -191,7 +190,7 @@ class LiteLLMUpstream:
         """The way to Anthropic itself, with the key of the environment if none is configured."""
         info = self._litellm.AnthropicModelInfo
         base_url = with_v1(info.get_api_base(self._base_url))
-        relay = self._relays.setdefault((base_url, ""), open_relay(base_url, "", self._timeout_s))
+        relay = self._relays.setdefault((base_url, ""), Pool(base_url, "", self._timeout_s))
         return AnthropicRelay(relay, self._api_key or info.get_api_key() or "")
 
     def _place(
@@ -210,7 +209,7 @@ class LiteLLMUpstream:
 
     def _relay(self, base_url: str, key: str) -> Upstream:
         place = (base_url, key)
-        return self._relays.setdefault(place, open_relay(base_url, key, self._timeout_s))
+        return self._relays.setdefault(place, Pool(base_url, key, self._timeout_s))
 
     def _is_openai_itself(self, target: _Target) -> bool:
         url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from calibrator import Item, TrainingError, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.commands.score_and_train import _print_what_to_do
+from calibrator.commands.train import report
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.tower import tower_row
 from calibrator.recalibration.curves import logit
@@ -104,9 +104,10 @@ def test_a_run_ends_beside_the_shipped_calibrator(
 ) -> None:
     """AUROC and ECE of both on the same held-out rows, and where the new one is named."""
     config = config_of(write_rows(tmp_path / "rows.jsonl", questions=160))
-    _print_what_to_do(finished, config)
+    report(finished, config)
     told = capsys.readouterr().out
     found = re.fullmatch(
+        r"the checkpoint is in [^\n]*\n"
         r"on (\d+) held-out rows, as served:\n"
         r"  this one         AUROC (0\.\d{3}|1\.000), ECE 0\.\d{3}\n"
         r"  the shipped one  AUROC 0\.\d{3}, ECE 0\.\d{3}\n"

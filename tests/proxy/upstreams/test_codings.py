@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import UpstreamBrokenError
-from proxy.upstreams.relay import HttpClient, open_relay
+from proxy.upstreams.pool.pool import Pool
 from proxy.upstreams.upstream import UpstreamRequest
 from tests.servers.raw_server import Peer, RawServer
 
@@ -34,7 +34,6 @@ REFUSED = {
 BODY = b"2\r\nok\r\n0\r\n\r\n"
 
 no_reply = pytest.raises(UpstreamBrokenError, match=r"upstream http://127\.0\.0\.1:\d+ ")
-both_clients = pytest.mark.parametrize("http_client", ["pool", "aiohttp"])
 
 
 class Answering:
@@ -57,9 +56,9 @@ class Answering:
             peer.send(self._reply)
 
 
-async def bodies_of(url: str, http_client: HttpClient, times: int = 1) -> list[bytes]:
+async def bodies_of(url: str, times: int = 1) -> list[bytes]:
     """What is read of as many replies, one after the other."""
-    relay = open_relay(url, timeout_s=2, http_client=http_client)
+    relay = Pool(url, timeout_s=2)
     try:
         bodies = []
         for _ in range(times):
@@ -71,41 +70,39 @@ async def bodies_of(url: str, http_client: HttpClient, times: int = 1) -> list[b
         await relay.aclose()
 
 
-@both_clients
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("name", REFUSED)
 async def test_any_other_coding_is_no_reply(
-    name: str, version: bytes, http_client: HttpClient
+    name: str, version: bytes
 ) -> None:
     """Who reads it as chunks, and who until the end of the connection, would read two bodies."""
     with RawServer(Answering(REFUSED[name], version)) as server, no_reply:
-        await bodies_of(server.base_url, http_client)
+        await bodies_of(server.base_url)
 
 
 @pytest.mark.parametrize("value", [b"chunked ", b"chunked\t"])
 async def test_space_behind_it_is_no_reply(value: bytes) -> None:
     """llhttp takes a space for nothing and a tab for another coding."""
     with RawServer(Answering((value,))) as server, no_reply:
-        await bodies_of(server.base_url, "pool")
+        await bodies_of(server.base_url)
 
 
 async def test_replies_without_a_body_are_no_exception() -> None:
     with RawServer(Answering((b"gzip, chunked",), status=b"304")) as server, no_reply:
-        await bodies_of(server.base_url, "pool")
+        await bodies_of(server.base_url)
 
 
-@both_clients
 @pytest.mark.parametrize("value", [b"chunked", b"Chunked", b"CHUNKED", b" \tchunked"])
-async def test_chunks_are_read(value: bytes, http_client: HttpClient) -> None:
+async def test_chunks_are_read(value: bytes) -> None:
     with RawServer(Answering((value,))) as server:
-        assert await bodies_of(server.base_url, http_client, 2) == [b"ok", b"ok"]
+        assert await bodies_of(server.base_url, 2) == [b"ok", b"ok"]
         assert server.connections == 1
 
 
 async def test_chunks_in_an_old_version_are_the_last_of_their_connection() -> None:
     """RFC 9112, 6.1: such a message is framed faultily, whatever its `connection` says."""
     with RawServer(Answering(version=b"1.0")) as server:
-        assert await bodies_of(server.base_url, "pool", 2) == [b"ok", b"ok"]
+        assert await bodies_of(server.base_url, 2) == [b"ok", b"ok"]
         assert server.connections == 2
 
 
@@ -124,7 +121,7 @@ async def test_chunks_in_an_old_version_are_the_last_of_their_connection() -> No
 async def test_lines_of_chunks_end_with_both(body: bytes) -> None:
     """llhttp passes over a byte behind a size that a bare LF ends, and so would read other text."""
     with RawServer(Answering(body=body)) as server, no_reply:
-        await bodies_of(server.base_url, "pool")
+        await bodies_of(server.base_url)
 
 
 async def test_lines_of_a_head_may_end_without_cr() -> None:
