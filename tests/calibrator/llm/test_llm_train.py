@@ -502,6 +502,16 @@ def test_options_that_contradict_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_language_model_is_no_start_of_the_other_command(
+    rows: Path, finished: Path, tmp_path: Path
+) -> None:
+    """`pinocchio train` adds parts to a calibrator of the shipped kind; it says who trains this."""
+    given = ["--start", str(finished), "--inspector", "-o", str(tmp_path / "run")]
+    result = CliRunner().invoke(cli, ["train", str(rows), *given])
+    assert result.exit_code == 2
+    assert "is a language model: use `pinocchio train-llm --start`" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
