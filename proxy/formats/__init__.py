@@ -30,6 +30,7 @@ __all__ = [
     "called",
     "chat",
     "conversation",
+    "edits",
     "messages",
     "messages_stream",
     "responses",

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
 from proxy.formats.called import has_call
+from proxy.formats.edits import (
+    Changes,
+    Editable,
+    EditableCall,
+    EditableText,
+    WantedJson,
+    editable_call,
+    uncut,
+    wanted_of,
+)
 from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import GrowingCalls, Pieces, index_of, joined, merge
 from proxy.formats.events.uniform_events import (
@@ -28,6 +38,7 @@ from proxy.formats.format import (
     turns_in,
 )
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
+from proxy.wire.json_rewrite import Place
 from proxy.wire.json_splice import dumps
 from proxy.wire.sse import DONE, event_bytes
 
@@ -64,6 +75,12 @@ class ChatFormat(ChoicesFormat):
     def user_turns(self, payload: Json) -> list[Any]:
         return turns_in(payload.get("messages"))
 
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        return payload.get("system"), payload.get("messages")
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        return wanted_of(payload.get("response_format"))
+
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         roles = (("system", instructions), ("user", text))
         return {"model": model, "messages": [{"role": r, "content": c} for r, c in roles]}
@@ -97,6 +114,19 @@ class ChatFormat(ChoicesFormat):
         """Role and content, then the finish, usage where it was asked for, [DONE]."""
         return _events(completion, payload)
 
+    def editable(self, completion: Json) -> Editable:
+        found = Editable()
+        choices = completion["choices"]
+        for index, choice in enumerate(choices):
+            place: Place = ("choices", index)
+            message = choice["message"]
+            calls = list(_chat_calls(message, (*place, "message"))) if len(choices) == 1 else []
+            found.calls.extend(calls)
+            content = plain_text(message.get("content")) or message.get("refusal")
+            if content or not (message.get("tool_calls") or message.get("function_call")):
+                found.texts.append(EditableText(content or "", _chat_text(choice, place)))
+        return found
+
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
     left_out = ("choices", "usage", "object", MEMBER)
@@ -117,6 +147,33 @@ def _events(completion: Json, payload: Json) -> list[bytes]:
     if includes_usage(payload):
         chunks.append({**head, "choices": [], "usage": completion.get("usage")})
     return [*(event_bytes(dumps(chunk)) for chunk in chunks), event_bytes(DONE.encode())]
+
+
+def _chat_text(choice: Json, place: Place) -> Callable[[str], Changes]:
+    def changes(text: str) -> Changes:
+        message = choice["message"]
+        changed: Changes = {(*place, "message", "content"): text, **uncut(choice, place)}
+        for name, empty in (("refusal", None), ("annotations", [])):
+            if message.get(name):
+                changed[(*place, "message", name)] = empty
+        return changed
+
+    return changes
+
+
+def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
+    found = []
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        at: Place = (*place, "tool_calls", index)
+        if call.get("custom") and call.get("function"):
+            raise KeyError("a call that could be two")
+        if isinstance(custom := call.get("custom"), dict):
+            found.append(editable_call(custom, "text", (*at, "custom"), "input"))
+        else:
+            found.append(editable_call(call["function"], "string", (*at, "function"), "arguments"))
+    if isinstance(legacy := message.get("function_call"), dict):
+        found.append(editable_call(legacy, "string", (*place, "function_call"), "arguments"))
+    return found
 
 
 def plain_text(content: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
 from proxy.formats.called import has_call
+from proxy.formats.edits import Editable, EditableText, WantedJson, uncut, wanted_of
 from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import index_of, joined, merge
 from proxy.formats.format import (
@@ -22,6 +23,7 @@ from proxy.formats.format import (
     Sight,
 )
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
+from proxy.wire.json_rewrite import Place
 from proxy.wire.json_splice import dumps
 from proxy.wire.sse import DONE, event_bytes
 
@@ -52,6 +54,21 @@ class CompletionsFormat(ChoicesFormat):
     def user_turns(self, payload: Json) -> list[Any]:
         prompt = payload.get("prompt")
         return [] if prompt is None else [prompt]
+
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        return payload.get("system"), payload.get("prompt")
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        return wanted_of(payload.get("response_format"))
+
+    def editable(self, completion: Json) -> Editable:
+        def text_of(index: int, choice: Json) -> EditableText:
+            place: Place = ("choices", index)
+            return EditableText(
+                choice["text"], lambda text: {(*place, "text"): text, **uncut(choice, place)}
+            )
+
+        return Editable([text_of(index, each) for index, each in enumerate(completion["choices"])])
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         prompt = f"{instructions}\n\n{text}\n\n"

@@ -58,9 +58,10 @@ def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
     payload = json_object(request) if request is not None else None
     if payload is None:
         return [Turn("user", (Part("text", question),))]
-    instructions = payload.get("instructions" if path == "/responses" else "system")
+    known = format_of(path)
+    found = [each.conversation(payload) for each in ([known] if known else FORMATS)]
+    instructions, given = next((each for each in found if each[1] is not None), found[0])
     turns = [Turn("system", tuple(_parts(instructions)))] if instructions else []
-    given = payload.get("input", payload.get("messages", payload.get("prompt")))
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     for item in given if isinstance(given, list) else []:

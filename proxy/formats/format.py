@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from calibrator import Question
 from proxy.errors import ProxyError
+from proxy.formats.edits import Editable, WantedJson
 from proxy.formats.events.markers import Marks
 from proxy.wire.sse import Event
 
@@ -141,6 +142,14 @@ class Format(Protocol):
         """What the user said, turn by turn; what tools gave back is no turn of the user's."""
         ...
 
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        """The instructions of a request, and its messages or the one text that is asked."""
+        ...
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        """The JSON that the answer's text must be; None where the client takes any text."""
+        ...
+
     def count(self, payload: Json) -> int:
         """How many choices are asked for."""
         ...
@@ -157,6 +166,11 @@ class Format(Protocol):
 
     def choices(self, completion: Json) -> list[Choice]:
         """An empty list when it is no completion of this format; raises NoAnswerError."""
+        ...
+
+    def editable(self, completion: Json) -> Editable:
+        """What a person may change in it; raises KeyError, TypeError or AttributeError where it is
+        upstream's own idea of the format."""
         ...
 
     def assembler(self) -> Assembler: ...

@@ -8,6 +8,14 @@ from typing import Any
 
 from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
 from proxy.errors import ProxyError
+from proxy.formats.edits import (
+    Changes,
+    Editable,
+    EditableText,
+    WantedJson,
+    editable_call,
+    wanted_of,
+)
 from proxy.formats.events.markers import Marks
 from proxy.formats.format import (
     MEMBER,
@@ -29,6 +37,7 @@ from proxy.formats.messages_stream import (
     with_unknown,
 )
 from proxy.formats.openai import annotated
+from proxy.wire.json_rewrite import REMOVED
 from proxy.wire.json_splice import dumps
 from proxy.wire.sse import Event
 
@@ -90,6 +99,14 @@ class MessagesFormat:
         is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
         return is_forced or bool(wanted or payload.get("output_format"))
 
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        return payload.get("system"), payload.get("messages")
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        config = payload.get("output_config")
+        wanted = config.get("format") if isinstance(config, dict) else None
+        return wanted_of(wanted or payload.get("output_format"))
+
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         return {
             "model": model,
@@ -104,6 +121,32 @@ class MessagesFormat:
             return []
         ending, message = finish_reason(reason), with_unknown(blocks_message(blocks), blocks)
         return [Choice(0, message, ending, is_refusal=reason == REFUSAL)]
+
+    def editable(self, completion: Json) -> Editable:
+        blocks = completion["content"]
+        calls = [
+            editable_call(block, "object", ("content", index), "input")
+            for index, block in enumerate(blocks)
+            if block.get("type") == "tool_use"
+        ]
+        texts = [
+            (index, block) for index, block in enumerate(blocks) if block.get("type") == "text"
+        ]
+        if calls and not texts:
+            return Editable([], calls)
+
+        def changes(text: str) -> Changes:
+            new = {"type": "text", "text": text}
+            changed: Changes = {("content",): [new]}
+            if texts:
+                changed = {("content", index): REMOVED for index, _ in texts[1:]}
+                changed["content", texts[0][0]] = new
+            if completion.get("stop_reason") in ("max_tokens", "refusal"):
+                changed["stop_reason",] = "end_turn"
+            return changed
+
+        whole = "".join(block["text"] for _, block in texts)
+        return Editable([EditableText(whole, changes)], calls)
 
     def assembler(self) -> Assembler:
         return MessagesAssembler()

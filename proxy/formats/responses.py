@@ -8,6 +8,14 @@ from typing import Any
 from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
 from proxy.formats.chat import plain_text
+from proxy.formats.edits import (
+    Changes,
+    Editable,
+    EditableText,
+    WantedJson,
+    editable_call,
+    wanted_of,
+)
 from proxy.formats.events.markers import Marks
 from proxy.formats.format import (
     NOTICE_GAP,
@@ -22,6 +30,7 @@ from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
 from proxy.formats.responses_items import as_items, chat_messages, chat_tools, with_text
 from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
+from proxy.wire.json_rewrite import REMOVED
 from proxy.wire.sse import Event
 
 ELSEWHERE = {  # parameters that stand for text which is not in the request, and the reason's word
@@ -84,6 +93,13 @@ class ResponsesFormat:
         wanted = text.get("format") if isinstance(text, dict) else None
         return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
 
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        return payload.get("instructions"), payload.get("input")
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        text = payload.get("text")
+        return wanted_of(text.get("format") if isinstance(text, dict) else None)
+
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         return {"model": model, "instructions": instructions, "input": text, "store": False}
 
@@ -95,6 +111,39 @@ class ResponsesFormat:
         if reason := _UNFINISHED.get(str(completion.get("status"))):
             raise NoAnswerError(reason, part="output" if items else None)
         return [Choice(0, answer_to(items), finish_reason(completion) or "stop")]
+
+    def editable(self, completion: Json) -> Editable:
+        items = completion["output"]
+        calls = [
+            editable_call(item, "string", ("output", index), "arguments")
+            if item["type"] == "function_call"
+            else editable_call(item, "text", ("output", index), "input")
+            for index, item in enumerate(items)
+            if item.get("type") in ("function_call", "custom_tool_call")
+        ]
+        parts = [
+            (("output", index, "content", number), part)
+            for index, item in enumerate(items)
+            if item.get("type") == "message"
+            for number, part in enumerate(item.get("content") or ())
+            if part.get("type") in ("output_text", "refusal")
+        ]
+        if not parts:
+            return Editable([], calls)
+        told = [part.get("text") or part.get("refusal") or "" for _, part in parts]
+
+        def changes(text: str) -> Changes:
+            first, *others = (place for place, _ in parts)
+            new = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            changed: Changes = {first: new, **{place: REMOVED for place in others}}
+            if "output_text" in completion:
+                changed["output_text",] = text
+            if completion.get("status") == "incomplete":
+                changed |= {("status",): "completed", ("incomplete_details",): None}
+                changed["output", first[1], "status"] = "completed"
+            return changed
+
+        return Editable([EditableText("\n".join(told), changes)], calls)
 
     def assembler(self) -> Assembler:
         return ResponsesAssembler()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import jiter
 import orjson
@@ -25,7 +25,8 @@ _WHITESPACE_BYTES = _WHITESPACE.encode()
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")  # a byte order mark may come first
 _CLOSINGS = (b'"}', b"}}", b"]}", b"l}", b"e}", *(b"%d}" % digit for digit in range(10)))
 _BLANKS = re.compile(f"[{_WHITESPACE}]*+")
-_decoder = json.JSONDecoder()
+DECODER: Final = json.JSONDecoder()
+CLOSING: Final = {"{": "}", "[": "]"}
 
 
 class TooManyValuesError(ValueError):
@@ -181,31 +182,63 @@ def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
 
 def _value_spans(text: str, name: str) -> list[tuple[int, int]]:
     """Where the values of the top-level members `name` stand."""
-    spans, at = [], _after("{", text, int(text.startswith("\ufeff")))
-    while text.startswith('"', at):
-        key, at = _decoder.raw_decode(text, at)
-        start = _after(":", text, at)
-        _, end = _decoder.raw_decode(text, start)
-        if key == name:
-            spans.append((start, end))
-        at = _skip(text, end)
-        if not text.startswith(",", at):
-            break
-        at = _skip(text, at + 1)
-    if _after("}", text, at) != len(text):
+    start = without_blanks(text, int(text.startswith("\ufeff")))
+    if not text.startswith("{", start):
+        raise ValueError("not a JSON object")
+    spans, closed = [], without_blanks(text, start + 1)
+    for item in items_of(text, start):
+        closed = item.end
+        if item.key == name:
+            spans.append((item.value, item.value_end))
+    if without_blanks(text, closed + 1) != len(text):
         raise ValueError("something follows the JSON object")
     return spans
 
 
+class Item(NamedTuple):
+    """One member or element: white space is part of it, the commas around it are not."""
+
+    key: str | int
+    start: int
+    value: int  # where its value begins
+    value_end: int
+    end: int
+
+
+def items_of(text: str, start: int) -> Iterator[Item]:
+    """Yield what stands in the object or array that begins at `start`; raises ValueError."""
+    is_object, closing = text[start] == "{", CLOSING[text[start]]
+    begun = start + 1
+    if text.startswith(closing, without_blanks(text, begun)):
+        return
+    key: str | int = -1
+    while True:
+        at = without_blanks(text, begun)
+        if is_object:
+            if not text.startswith('"', at):
+                raise ValueError(f"not a JSON object: no name at character {at}")
+            key, at = DECODER.raw_decode(text, at)
+            at = without_blanks(text, _after(":", text, at))
+        else:
+            key = int(key) + 1
+        _, value_end = DECODER.raw_decode(text, at)
+        end = without_blanks(text, value_end)
+        yield Item(key, begun, at, value_end, end)
+        if text.startswith(closing, end):
+            return
+        begun = _after(",", text, end)
+
+
 def _after(sign: str, text: str, at: int) -> int:
-    """What follows a sign, white space around it left out; raises ValueError where it is not."""
-    at = _skip(text, at)
+    """Where a sign ends, white space before it left out; raises ValueError where it is not."""
+    at = without_blanks(text, at)
     if not text.startswith(sign, at):
-        raise ValueError(f"not a JSON object: no {sign!r} at character {at}")
-    return _skip(text, at + 1)
+        raise ValueError(f"not JSON: no {sign!r} at character {at}")
+    return at + 1
 
 
-def _skip(text: str, at: int) -> int:
+def without_blanks(text: str, at: int) -> int:
+    """Where what is no white space begins, from `at` on."""
     found = _BLANKS.match(text, at)
     return found.end() if found else at
 

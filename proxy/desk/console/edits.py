@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.desk.console.shown import Field, fields_of
-from proxy.desk.edits.editable import Editable, EditableCall
 from proxy.errors import UnusableEditError
+from proxy.formats.edits import Editable, EditableCall
 
 
 @dataclass(frozen=True, slots=True)

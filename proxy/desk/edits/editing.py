@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from proxy.desk.edits.editable import Editable, EditableCall, editable, surface_of
+from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.schema_check import SchemaChecks
-from proxy.desk.edits.wanted_json import tool_schemas, wanted_json
 from proxy.errors import UnusableEditError
-from proxy.formats import Json
+from proxy.formats import Format, Json
+from proxy.formats.conversation import format_of
+from proxy.formats.edits import Editable, EditableCall, tool_schemas
 from proxy.store.reviews.held_replies import HeldReply
 from proxy.wire.json_rewrite import Place, rewritten
 from proxy.wire.json_splice import dumps, json_object
@@ -32,15 +33,15 @@ def edited(held: HeldReply, content: Any) -> bytes:
     A string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a list, one
     for each call of the reply; or `{"text", "tool_calls"}`. Raises UnusableEditError.
     """
-    found = editable(held)
-    if found is None:
+    found, format = editable(held), format_of(surface_of(held))
+    if found is None or format is None:
         raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
     texts, calls = _parted(content)
     payload = json_object(held.request) if held.request is not None else None
     changes: dict[Place, Any] = {}
     checks = SchemaChecks()
     if texts is not None:
-        changes |= _with_texts(found, texts, surface_of(held), payload or {}, checks)
+        changes |= _with_texts(found, texts, format, payload or {}, checks)
     if calls is not None:
         changes |= _with_calls(found, calls, payload or {}, checks)
     checks.run()
@@ -74,7 +75,7 @@ def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
 
 
 def _with_texts(
-    found: Editable, texts: Sequence[str], path: str | None, payload: Json, checks: SchemaChecks
+    found: Editable, texts: Sequence[str], format: Format, payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
     if not found.texts:
         raise UnusableEditError("the reply has no text, but calls of tools", param="content")
@@ -87,16 +88,14 @@ def _with_texts(
         if not new.strip():
             raise UnusableEditError("an empty text is no reply; reject it instead", param=where)
         if new != text.text:
-            _check_text(new, path, payload, where, checks)
+            _check_text(new, format, payload, where, checks)
             changes |= text.changes(new)
     return changes
 
 
-def _check_text(
-    text: str, path: str | None, payload: Json, where: str, checks: SchemaChecks
-) -> None:
+def _check_text(text: str, format: Format, payload: Json, where: str, checks: SchemaChecks) -> None:
     """A client that asked for JSON gets JSON."""
-    wanted = wanted_json(path, payload)
+    wanted = format.wanted_json(payload)
     if wanted is None:
         return
     try:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 
 from proxy.desk.console.edits import content_of, form_of
-from proxy.desk.edits.editable import Editable, EditableCall, EditableText
 from proxy.errors import UnusableEditError
+from proxy.formats.edits import Editable, EditableCall, EditableText
 
 Kind = Literal["string", "object", "text"]
 
