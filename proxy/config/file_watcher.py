@@ -7,9 +7,10 @@ lies beside them by default, writes there all the time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from proxy.wire.worker_threads import Worker
 
 EVERY_S = 0.25
 
@@ -33,38 +34,32 @@ class Watch:
         self._on_change = on_change
         self._every_turn = every_turn
         self._is_asked = False
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._used: dict[Path, Sight] = {}  # how the files looked when they were read
+        self._before: dict[Path, Sight] = {}
+        self._worker = Worker("watch", self._turn, every_s=EVERY_S)
 
     def start(self) -> None:
-        self._thread = threading.Thread(
-            target=self._run, args=(self._look(),), name="watch", daemon=True
-        )
-        self._thread.start()
+        self._used = self._before = self._look()
+        self._worker.start()
 
     def ask(self) -> None:
         """As if a file had changed; may be called by the handler of a signal."""
         self._is_asked = True
 
     def stop(self) -> None:
-        if self._thread is not None:
-            self._closing.set()
-            self._thread.join(timeout=10)
-            self._thread = None
+        self._worker.close()
 
-    def _run(self, used: dict[Path, Sight]) -> None:
-        """`used` is how the files looked when they were read; one that is new here was read now."""
-        before = used
-        while not self._closing.wait(EVERY_S):
-            now = self._look()
-            has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
-            if self._is_asked or (has_changed and now == before):
-                self._is_asked = False
-                used.update(now)
-                self._on_change()
-                used = self._look() | used  # other files may matter from now on
-            before = now
-            self._every_turn()
+    def _turn(self) -> None:
+        used, now = self._used, self._look()
+        # a file that is new here was read now
+        has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
+        if self._is_asked or (has_changed and now == self._before):
+            self._is_asked = False
+            used.update(now)
+            self._on_change()
+            self._used = self._look() | used  # other files may matter from now on
+        self._before = now
+        self._every_turn()
 
     def _look(self) -> dict[Path, Sight]:
         return {path: sight_of(path) for path in self._files()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 import structlog
 
 from proxy.errors import StoreError
 from proxy.store.verdicts.verdicts import Findings
+from proxy.wire.worker_threads import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -22,31 +22,25 @@ class DriftWatch:
 
     def __init__(self, url: str, every_s: float = EVERY_S) -> None:
         self._url = url
-        self._every_s = every_s
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("drift", self._turn, every_s=every_s)
+        self._findings: Findings | None = None
         self.alarms = 0
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
-        if self._thread is not None:
-            self._closing.set()
-            self._thread.join(timeout=10)
-            self._thread = None
+        self._worker.close()
+        if self._findings is not None:
+            self._findings.close()
+            self._findings = None
 
-    def _run(self) -> None:
-        findings: Findings | None = None
-        while not self._closing.wait(self._every_s):
-            try:
-                findings = findings or Findings(self._url)
-                self._look(findings)
-            except StoreError as error:
-                log.error("drift_not_looked_for", reason=error.message)
-        if findings is not None:
-            findings.close()
+    def _turn(self) -> None:
+        try:
+            self._findings = self._findings or Findings(self._url)
+            self._look(self._findings)
+        except StoreError as error:
+            log.error("drift_not_looked_for", reason=error.message)
 
     def _look(self, findings: Findings) -> None:
         from proxy.learning.drift import look

@@ -22,6 +22,7 @@ from proxy.errors import StoreError
 from proxy.store.database import LazyEngine, cause, insert_into
 from proxy.store.tables import metadata
 from proxy.store.verdicts.verdicts import reading
+from proxy.wire.worker_threads import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -55,9 +56,8 @@ class OwnedIds:
         self._known: OrderedDict[str, Owner] = OrderedDict()
         self._unwritten: dict[str, Owner] = {}
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        # what comes within `EVERY_S` shares a transaction
+        self._worker = Worker("owned-ids", self._write_all, gather_s=EVERY_S)
         self._engine = LazyEngine(url, is_durable=False) if url is not None else None
 
     def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
@@ -71,10 +71,9 @@ class OwnedIds:
                 return
             self._know(id, owner)
             self._unwritten[id] = owner
-            if self._thread is None and self._engine is not None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="owned-ids", daemon=True)
-                self._thread.start()
-        self._wake.set()
+            if self._engine is not None:
+                self._worker.start()
+        self._worker.wake()
 
     async def owners(self, ids: Iterable[str]) -> dict[str, Owner]:
         """Whose these ids are, as far as that is known; raises StoreError."""
@@ -91,11 +90,7 @@ class OwnedIds:
 
     def close(self) -> None:
         """Writes what is not written yet."""
-        self._closing.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10)
-            self._thread = None
+        self._worker.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -122,27 +117,22 @@ class OwnedIds:
                     found[id] = Owner(*owner)
         return found
 
-    def _run(self) -> None:
-        while not self._closing.is_set() or self._unwritten:
-            self._wake.wait()
-            self._closing.wait(EVERY_S)  # what comes meanwhile shares the transaction
-            self._wake.clear()
-            with self._lock:
-                batch = dict(self._unwritten)
-            if not batch:
-                continue
-            try:
-                self._write(batch)
-            except (SQLAlchemyError, StoreError) as error:
-                log.error("owned_ids_not_written", reason=cause(error), count=len(batch))
-                if self._closing.wait(1.0):
-                    return
-                self._wake.set()
-                continue
-            with self._lock:
-                for id, owner in batch.items():
-                    if self._unwritten.get(id) == owner:
-                        del self._unwritten[id]
+    def _write_all(self) -> None:
+        with self._lock:
+            batch = dict(self._unwritten)
+        if not batch:
+            return
+        try:
+            self._write(batch)
+        except (SQLAlchemyError, StoreError) as error:
+            log.error("owned_ids_not_written", reason=cause(error), count=len(batch))
+            if not self._worker.pause(1.0):
+                self._worker.wake()
+            return
+        with self._lock:
+            for id, owner in batch.items():
+                if self._unwritten.get(id) == owner:
+                    del self._unwritten[id]
 
     def _write(self, batch: dict[str, Owner]) -> None:
         now = time.time()

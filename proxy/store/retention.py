@@ -7,7 +7,6 @@ deleted.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -24,12 +23,13 @@ from proxy.store.reviews.held_replies import HELD, expire_some, held_replies
 from proxy.store.reviews.outbox import Outbox
 from proxy.store.reviews.polls import polls
 from proxy.store.reviews.queue import ReviewQueue
+from proxy.wire.worker_threads import Worker
 
 log = structlog.get_logger(__name__)
 
 EXPIRE_EVERY_S: Final = 10.0
-FORGET_EVERY_S: Final = 3_600.0
 FIRST_AFTER_S: Final = 5.0  # a start has other things to do
+FORGET_EVERY_S: Final = 3_600.0
 PAUSE_S: Final = 0.02  # between slices: other writers come in between
 EXCHANGES_AT_ONCE: Final = 2_000
 CONTENTS_AT_ONCE: Final = 200
@@ -46,19 +46,17 @@ class Retention:
         self._url = url
         self._keep_days = keep_days
         self._keep_content_days = keep_content_days
-        self._is_closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker(
+            "retention", self._turn, every_s=EXPIRE_EVERY_S, first_s=FIRST_AFTER_S
+        )
+        self._forget_at = 0.0
         self._engine = LazyEngine(url)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
     def close(self) -> None:
-        self._is_closing.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10)
-            self._thread = None
+        self._worker.close()
         self._engine.close()
 
     def expire(self) -> None:
@@ -83,23 +81,20 @@ class Retention:
             queue.close()
             outbox.close()
 
-    def _run(self) -> None:
-        forget_at, wait_s = 0.0, FIRST_AFTER_S
-        while not self._is_closing.wait(wait_s):
-            wait_s = EXPIRE_EVERY_S
-            try:
-                self.expire()
-                if time.monotonic() >= forget_at:
-                    forget_at = time.monotonic() + FORGET_EVERY_S
-                    self.forget()
-            except StoreError as error:
-                log.error("retention_failed", reason=error.message)
+    def _turn(self) -> None:
+        try:
+            self.expire()
+            if time.monotonic() >= self._forget_at:
+                self._forget_at = time.monotonic() + FORGET_EVERY_S
+                self.forget()
+        except StoreError as error:
+            log.error("retention_failed", reason=error.message)
 
     def _in_slices(self, work: Slice) -> None:
         """Repeats `work` until it says that nothing is left, or the proxy stops."""
         try:
             with self._engine.get().connect() as connection:
-                while work(connection) and not self._is_closing.wait(PAUSE_S):
+                while work(connection) and not self._worker.pause(PAUSE_S):
                     pass
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error

@@ -1,16 +1,24 @@
-"""Threads for what would keep the event loop from everybody else: reading what is large."""
+"""Threads for what would keep the event loop from everybody else."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import structlog
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
+log = structlog.get_logger(__name__)
+
+JOIN_S = 10.0
+TELL_EVERY_S = 10.0
 AT_A_TIME = 2  # large bodies that are read; more of them wait, and keep no more memory
 _threads = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read-large")
 
@@ -19,3 +27,87 @@ async def apart(work: Callable[Given, Result], *args: Given.args, **kwargs: Give
     """The result of `work`, done on a thread of few; raises what it raises."""
     call = partial(work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_threads, call)
+
+
+class Worker:
+    """A background thread that takes turns until it is closed.
+
+    With `every_s` it takes one whenever that time has passed, at first after `first_s`, and none
+    once it is closing. Without, it takes one when it is woken, `gather_s` later, and a last one
+    when it is closed; `turn` then does all that is waiting. `turn` may not raise.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turn: Callable[[], None],
+        *,
+        every_s: float | None = None,
+        first_s: float | None = None,
+        gather_s: float = 0.0,
+    ) -> None:
+        self._name = name
+        self._turn = turn
+        self._gather_s = gather_s
+        self._every_s = every_s
+        self._first_s = every_s if first_s is None else first_s
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, unless it runs already or has been closed."""
+        if self._thread is None and not self._closing.is_set():
+            run = self._run_woken if self._every_s is None else self._run_regularly
+            self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Ask for a turn; may be called from the event loop and never waits."""
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait on the thread; True as soon as the worker is closing."""
+        return self._closing.wait(seconds)
+
+    def close(self) -> None:
+        """End the thread, and wait for it, at most `JOIN_S`."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(JOIN_S)
+            self._thread = None
+
+    def _run_woken(self) -> None:
+        is_over = False
+        while not is_over:
+            self._wake.wait()
+            self.pause(self._gather_s)
+            self._wake.clear()
+            is_over = self._closing.is_set()
+            self._turn()
+
+    def _run_regularly(self) -> None:
+        assert self._every_s is not None
+        assert self._first_s is not None
+        wait_s = self._first_s
+        while not self.pause(wait_s):
+            self._turn()
+            wait_s = self._every_s
+
+
+class ShedCounter:
+    """How much was lost; logs it as an `event`, but a flood of losses is no flood of lines."""
+
+    def __init__(self, event: str) -> None:
+        self.count = 0
+        self._event = event
+        self._told_at = -TELL_EVERY_S
+
+    def add(self, count: int, reason: str) -> None:
+        """Count as many losses more."""
+        self.count += count
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            log.error(self._event, count=self.count, reason=reason)

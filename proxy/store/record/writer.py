@@ -6,8 +6,6 @@ refuses, are shed and counted.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,7 +15,6 @@ from types import NoneType
 from typing import Any, Final
 
 import sqlalchemy as sa
-import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
@@ -25,8 +22,7 @@ from proxy.store.chain.chain import note_rows
 from proxy.store.database import cause, open_engine, storable
 from proxy.store.reviews.polls import Poll, put_polls
 from proxy.store.tables import metadata
-
-log = structlog.get_logger(__name__)
+from proxy.wire.worker_threads import ShedCounter, Worker
 
 exchanges = sa.Table(
     "exchanges",
@@ -66,7 +62,6 @@ conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchange
 """Where an older version noted none, each exchange is one of its own."""
 is_first_request: Final = sa.or_(exchanges.c.upstream.is_not(None), exchanges.c.review_id.is_(None))
 """Not a client that asks again for what is held: versions before `polls` recorded that as well."""
-TELL_EVERY_S = 10.0
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""
@@ -145,51 +140,46 @@ class Records:
     ) -> None:
         self._url = url
         self._max_queue = max_queue
-        self._every_s = every_s
         self._most_rows = most_rows
         self._rows: deque[Row | Poll] = deque()
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.shed = 0  # rows that were not written
-        self._told_at = -TELL_EVERY_S
+        # what comes within `every_s` shares a transaction
+        self._worker = Worker("records", self._write_all, gather_s=every_s)
+        self._engine: sa.Engine | None = None
+        self._shed = ShedCounter("records_shed")
+
+    @property
+    def shed(self) -> int:
+        """How many rows were not written."""
+        return self._shed.count
 
     def open(self) -> None:
         """Creates the table where it is missing; raises StoreError."""
         self._engine = open_engine(self._url, is_durable=False)
-        self._thread = threading.Thread(target=self._run, name="records", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
     def add(self, row: Row | Poll) -> None:
         """Queues a row, or a poll; sheds it when too many wait already."""
         if len(self._rows) >= self._max_queue:
-            self._shed(1, "queue_full")
+            self._shed.add(1, "queue_full")
             return
         self._rows.append(row)
-        if not self._wake.is_set():
-            self._wake.set()
+        self._worker.wake()
 
     def close(self) -> None:
         """Writes what is still queued and ends the thread."""
-        if self._thread is None:
-            return
-        self._closing.set()
-        self._wake.set()
-        self._thread.join(timeout=10)
-        self._engine.dispose()
-        self._thread = None
+        if self._engine is not None:
+            self._worker.close()
+            self._engine.dispose()
+            self._engine = None
 
-    def _run(self) -> None:
-        while not self._closing.is_set() or self._rows:
-            self._wake.wait()
-            self._closing.wait(self._every_s)  # what comes meanwhile shares the transaction
-            self._wake.clear()
-            while self._rows:
-                batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
-                self._write(batch)
+    def _write_all(self) -> None:
+        while self._rows:
+            batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
+            self._write(batch)
 
     def _write(self, batch: list[Row | Poll]) -> None:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
+        assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]
         rows = [tuple(map(storable, each)) for each in batch if not isinstance(each, Poll)]
         try:
@@ -201,14 +191,7 @@ class Records:
                     note_rows(connection, "recorded", exchanges, rows)
         except (SQLAlchemyError, StoreError, ValueError) as error:
             if len(batch) == 1:
-                self._shed(1, cause(error))
+                self._shed.add(1, cause(error))
                 return
             for row in batch:
                 self._write([row])
-
-    def _shed(self, count: int, reason: str) -> None:
-        """Counts; a flood of lost rows is no flood of lines."""
-        self.shed += count
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
-            log.error("records_shed", count=self.shed, reason=reason)

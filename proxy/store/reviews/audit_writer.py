@@ -12,7 +12,6 @@ from collections import deque
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
@@ -21,12 +20,9 @@ from proxy.store.database import LazyEngine, cause
 from proxy.store.reviews.events import noted, review_events
 from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, row_of
 from proxy.store.tables import metadata
-
-log = structlog.get_logger(__name__)
+from proxy.wire.worker_threads import ShedCounter, Worker
 
 held_replies = metadata.tables["held_replies"]
-TELL_EVERY_S = 10.0
-JOIN_S = 10.0
 AT_ONCE = 50  # rows in a transaction, for which others that write wait
 
 
@@ -48,12 +44,14 @@ class AuditWriter:
         self._waiting: deque[_Drawn] = deque()
         self._bytes = 0
         self._lock = threading.Lock()  # of the two above
-        self._wake = threading.Event()
-        self._is_closing = False
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("audits", self._write_all)
         self._engine = LazyEngine(url)
-        self._told_at = -TELL_EVERY_S
-        self.shed = 0  # audits that were drawn and not written
+        self._shed = ShedCounter("audits_shed")
+
+    @property
+    def shed(self) -> int:
+        """How many audits were drawn and not written."""
+        return self._shed.count
 
     def add(self, drawn: HeldReply, max_open: int) -> None:
         """Queues a reply; sheds it when too many wait already, here or, `max_open`, for a label."""
@@ -64,37 +62,23 @@ class AuditWriter:
                 self._waiting.append(_Drawn(drawn, max_open))
                 self._bytes += size
         if is_full:
-            self._note_shed(1, "queue_full")
+            self._shed.add(1, "queue_full")
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="audits", daemon=True)
-            self._thread.start()
-        self._wake.set()
+        self._worker.start()
+        self._worker.wake()
 
     def close(self) -> None:
         """Writes what is still queued and ends the thread."""
-        if self._thread is None:
-            return
-        self._is_closing = True
-        self._wake.set()
-        self._thread.join(timeout=JOIN_S)
-        self._thread = None
+        self._worker.close()
         self._engine.close()
 
-    def _run(self) -> None:
-        while True:
-            self._wake.wait()
-            self._wake.clear()
-            with self._lock:
-                batch = list(self._waiting)
-                self._waiting.clear()
-                self._bytes = 0
-            for start in range(0, len(batch), AT_ONCE):
-                self._write(batch[start : start + AT_ONCE])
-            if not batch and self._is_closing:
-                return
-            if self._is_closing:
-                self._wake.set()
+    def _write_all(self) -> None:
+        with self._lock:
+            batch = list(self._waiting)
+            self._waiting.clear()
+            self._bytes = 0
+        for start in range(0, len(batch), AT_ONCE):
+            self._write(batch[start : start + AT_ONCE])
 
     def _write(self, batch: list[_Drawn]) -> None:
         try:
@@ -108,17 +92,10 @@ class AuditWriter:
                     written = held_replies.c.id.in_([row["id"] for row in kept])
                     note_change(connection, "drawn", held_replies, written)
         except (SQLAlchemyError, StoreError) as error:
-            self._note_shed(len(batch), cause(error))
+            self._shed.add(len(batch), cause(error))
             return
         if len(batch) > room:
-            self._note_shed(len(batch) - room, "audit.max_open")
-
-    def _note_shed(self, count: int, reason: str) -> None:
-        """Counts; a flood of lost audits is no flood of lines."""
-        self.shed += count
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
-            log.error("audits_shed", count=self.shed, reason=reason)
+            self._shed.add(len(batch) - room, "audit.max_open")
 
 
 def _count_open() -> sa.Select[Any]:
