@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from calibrator.commands.app import cli
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
-    from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, writer
+    from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
     from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
@@ -128,6 +128,7 @@ _LAZY = {
     "locate_images": "calibrator.text.images",
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
     "recalibrate": "calibrator.commands.recalibrate",
+    "refuse": "calibrator.commands.terminal",
     "resolve_recalibration": "calibrator.recalibration.versions",
     "score_items": "calibrator.rows.scores",
     "trial": "calibrator.recalibration.trial",
@@ -223,6 +224,7 @@ __all__ = [
     "reads_images",
     "reads_tool_use",
     "recalibrate",
+    "refuse",
     "resolve_recalibration",
     "score_items",
     "score_tickets",

@@ -47,34 +47,29 @@ def main() -> None:
     _import_structlog()
     from pinocchio.help import grouped
     from pinocchio.options import options
-    from proxy.commands.serve_and_reviews import cli
     from proxy.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
-    if sys.argv[1:2] != ["serve"]:  # which is to start in no time, and needs none of the others
-        _add_others(cli)
+    cli = _commands(is_serving=sys.argv[1:2] == ["serve"])
     cli.callback()(options)
     grouped(cli)(prog_name="pinocchio")
 
 
-def _add_others(cli: typer.Typer) -> None:
-    import calibrator
-    from proxy.commands import (
-        audit,
-        export,
-        feedback,
-        keys,
-        learning,
-        policies,
-        recalibrate,
-        record,
-        tune,
-    )
+def _commands(*, is_serving: bool) -> typer.Typer:
+    """All commands; `serve` alone where it is asked for, which is to start in no time."""
+    import typer
 
-    for commands in (calibrator, policies, record, feedback, learning, recalibrate, tune):
-        cli.add_typer(commands.cli)  # without a name: its commands stand beside the others
-    for name, group in (("export", export), ("keys", keys), ("audit", audit)):
-        cli.add_typer(group.cli, name=name)
+    if is_serving:
+        from proxy.commands.serve import serve
+
+        cli = typer.Typer(no_args_is_help=True)
+        cli.command()(serve)
+        return cli
+    import calibrator
+    from proxy.commands.app import cli as every
+
+    every.add_typer(calibrator.cli)
+    return every
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from calibrator.commands.terminal import (
     check_target,
     file_option,
     is_among,
+    refuse,
     report_bad,
     resumable,
     say,
@@ -72,6 +73,7 @@ Actors = Annotated[
 
 
 def score(
+    context: typer.Context,
     rows: Rows,
     output: Output = None,
     calibrator: Calibrator = "embedded",
@@ -90,12 +92,14 @@ def score(
     Scores are kept as they are made: the same command goes on after an interruption.
     """
     if engine == "ray":
+        refuse(context, ["rescore"], "is for one process; on Ray every row is scored anew")
         from calibrator.rows.shards import Options
 
         calibrating = (calibrator, device, recalibration)
         options = Options(tags, is_brief=brief, ignores_images=ignore_images)
         _score_on_ray(rows, output, calibrating, options, ray_address, actors)
         return
+    refuse(context, ["ray_address", "actors"], "is for Ray; say --engine ray too, or leave it out")
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping, reused_sentence
     from calibrator.rows.scores import image_use, score_items, scored_line

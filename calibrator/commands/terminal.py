@@ -92,6 +92,19 @@ def say(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
+def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """End the process if one of these parameters was given on the command line.
+
+    `why` follows the option's name, as in "--since is for ..".
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            (option,) = (each for each in context.command.params if each.name == name)
+            say(f"pinocchio: {option.opts[-1]} {why}")
+            raise typer.Exit(UNUSABLE_INPUT)
+
+
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as they need to be, the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policies import counted
-from proxy.commands.record import opened_record
-from proxy.commands.serve_and_reviews import ConfigOption, stop
+from proxy.commands.exits import ConfigOption, stop
+from proxy.commands.opened_record import opened_record
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ import typer
 
 from calibrator import file_option
 from policies import counted
-from proxy.commands.record import opened_record, seconds
-from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, stop
+from proxy.commands.exits import ConfigOption, calibrator_errors_told, stop
+from proxy.commands.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from proxy.commands.serve_and_reviews import (
-    ConfigOption,
-    JsonOption,
-    errors_told,
-    existing_store,
-    stop,
-)
+from proxy.commands.exits import ConfigOption, errors_told, existing_store, stop
+from proxy.commands.reviews.reviews import JsonOption
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from calibrator import ROWS_HELP, file_option
+from calibrator import ROWS_HELP, file_option, refuse
 from policies import counted
-from proxy.commands.record import opened_record, seconds
-from proxy.commands.serve_and_reviews import (
-    ConfigOption,
-    calibrator_errors_told,
-    errors_told,
-    refuse,
-    stop,
-)
+from proxy.commands.exits import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import policies
 from policies import load_policy, pack_names, replay
-from proxy.commands.labelled_rows import ScoredRow, load_scored
+from proxy.commands.policies.labelled_rows import ScoredRow, load_scored
 
 ROOT = Path(__file__).parents[2]
 PAGE = (Path(policies.__file__).parent / "packs.md").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ import structlog
 from typer.testing import CliRunner, Result
 
 import pinocchio
-from proxy.commands.serve_and_reviews import cli
+from proxy.commands.app import cli
 from proxy.config.setup import load_setup
 from proxy.startup import invitation
 from tests.conftest import StartProxy
@@ -265,7 +265,7 @@ def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "sqlalchemy" in loaded
     unwanted = {"rich.console", "attr", "websockets", "fastapi", "numpy", "torch", "litellm"}
-    assert loaded & (unwanted | {"proxy.commands.policies", "calibrator.commands.app"}) == set()
+    assert loaded & (unwanted | {"proxy.commands.app", "calibrator.commands.app"}) == set()
 
 
 def test_the_version() -> None:

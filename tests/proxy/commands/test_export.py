@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 import calibrator
+from proxy.commands.app import cli as on_policies
 from proxy.commands.export import cli
-from proxy.commands.policies import cli as on_policies
 from proxy.commands.recalibrate import cli as recalibrating
 from proxy.store.verdicts.verdicts import Findings
 from tests.conftest import StartProxy

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from proxy.commands.learning import drift, show_agreement, show_estimate
+from proxy.commands.drift import drift
+from proxy.commands.reviews.figures import show_agreement, show_estimate
 from proxy.store.verdicts.verdicts import Findings
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 

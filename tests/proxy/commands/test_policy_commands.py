@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from policies import Facts, decide, load_policy
-from proxy.commands.policies import cli
+from proxy.commands.app import cli
 from tests.builders.pictures import PNG, data_url
 
 Json = dict[str, Any]

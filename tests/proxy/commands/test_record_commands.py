@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from policies import Certificate, Labelled, Scope, certify
-from proxy.commands.policies import cli as on_policies
-from proxy.commands.record import cli as on_records
-from proxy.commands.serve_and_reviews import cli as serving
-from proxy.commands.serve_and_reviews import user
+from proxy.commands.app import cli as on_policies
+from proxy.commands.app import cli as on_records
+from proxy.commands.app import cli as serving
+from proxy.commands.exits import user
 from proxy.store.verdicts.labels import all_verdicts
 from proxy.store.verdicts.verdicts import Findings, Withdrawal
 from tests.running.live_proxy import LiveProxy, ProxyProcess, until

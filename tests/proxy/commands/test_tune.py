@@ -391,6 +391,29 @@ def test_options_of_other_trainings_name_the_command(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("certify r.jsonl --max-error 0.1 --since 9d", "--since is for the store"),
+        ("certify --from-store --max-error 0.1 --device cpu", "--device is for FILES"),
+        ("certify r.jsonl --max-error 0.1 --splits 9 -o c.json", "--output names a certificate"),
+        ("replay --policies observe --rows r.jsonl --config x.yaml", "--config is for --since"),
+        ("replay --policies observe --since 9d --device cpu", "--device is for --rows"),
+        ("recalibrate r.jsonl -o r.json --held-only", "--held-only is for verdicts"),
+        ("recalibrate --from-store --study model", "--study is for labelled FILES"),
+        ("recalibrate --history --by model", "--by is for fitting"),
+        ("score r.jsonl --actors 2", "--actors is for Ray"),
+        ("score r.jsonl --engine ray --rescore", "--rescore is for one process"),
+        ("serve --scorer-only --policy agent-tools", "--policy is for the proxy"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(arguments: str, sentence: str) -> None:
+    """What a command does not use where it is said so is a sentence, never silence."""
+    done = run_cli(*arguments.split())
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"pinocchio: {sentence}")
+
+
 def test_options_that_nobody_has_are_refused_as_ever(tmp_path: Path) -> None:
     """A typing error is no option of another command."""
     done = run_cli("train", "rows.jsonl", "-o", str(tmp_path / "run"), "--frost")

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from proxy.commands.record import cli as on_records
+from proxy.commands.app import cli as on_records
 from proxy.exchange.polls import AskedAgain
 from proxy.learning.drift import look, standing
 from proxy.store.record.reader import since

@@ -72,9 +72,7 @@ async def bodies_of(url: str, times: int = 1) -> list[bytes]:
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("name", REFUSED)
-async def test_any_other_coding_is_no_reply(
-    name: str, version: bytes
-) -> None:
+async def test_any_other_coding_is_no_reply(name: str, version: bytes) -> None:
     """Who reads it as chunks, and who until the end of the connection, would read two bodies."""
     with RawServer(Answering(REFUSED[name], version)) as server, no_reply:
         await bodies_of(server.base_url)

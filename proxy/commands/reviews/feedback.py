@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from policies import counted
-from proxy.commands.record import opened_record
-from proxy.commands.serve_and_reviews import ConfigOption, calibrator_errors_told, stop, user
+from proxy.commands.exits import ConfigOption, calibrator_errors_told, stop, user
+from proxy.commands.opened_record import opened_record
 from proxy.errors import BadRequestError, ExitStatus
 
 cli = typer.Typer()
@@ -35,7 +35,7 @@ def feedback(
         str | None, typer.Option("--as", help="Who gave the labels (default: your user name).")
     ] = None,
 ) -> None:
-    """Keep labels that somebody volunteered, such as thumbs up and down in an app.
+    """Store labels that people volunteered, such as thumbs up and down in an app.
 
     They are kept apart from reviewers' verdicts: no estimate, certificate or recalibration counts
     them. Exit status 1 where a line was not kept.

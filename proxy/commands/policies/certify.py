@@ -1,11 +1,10 @@
-"""The commands on policies before they are live: `certify`, `test`, `replay` and `schema`."""
+"""`pinocchio certify`: the threshold above which few enough replies are wrong."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,67 +12,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calibrator import ROWS_HELP, file_option
+from calibrator import file_option, refuse
 from policies import counted
-from proxy.commands.record import opened_record, recorded_exchanges, seconds
-from proxy.commands.serve_and_reviews import ConfigOption, errors_told
+from proxy.commands.exits import ConfigOption, errors_told
+from proxy.commands.opened_record import opened_record, seconds
+from proxy.commands.policies.options import (
+    NOT_CERTIFIED,
+    SCORED_ROWS_HELP,
+    Calibrator,
+    Device,
+    JsonOption,
+    policy_named,
+    scored_rows,
+    sentences,
+)
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from policies import Certification, Exchange, Grant, Labelled, Needed, Policy, Scope
-    from proxy.commands.labelled_rows import ScoredRow
+    from policies import Certification, Grant, Labelled, Needed, Policy, Scope
+    from proxy.commands.policies.labelled_rows import ScoredRow
 
-cli = typer.Typer(no_args_is_help=True)
-
-DIFFERS, UNUSABLE_INPUT, NOT_CERTIFIED = 1, 2, 3
-SCORED_ROWS_HELP = f"{ROWS_HELP}. Rows with a `confidence` are not scored again."
-Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
-Calibrator = Annotated[
-    str, typer.Option(help="The calibrator that scores rows without a `confidence`.")
-]
-Device = Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda, ...")]
+Rule = Annotated[str | None, typer.Option(help="Certify the replies that reach this rule.")]
 FromStore = Annotated[
     bool, typer.Option("--from-store", help="Certify on the verdicts on audited replies instead.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-PolicyName = Annotated[str, typer.Argument(help="A pack or a policy file.")]
 
 
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """Turns the errors of a person's mistake into one sentence and an exit status."""
-    from calibrator import CalibratorError
-    from policies import PolicyError
-
-    try:
-        yield
-    except (CalibratorError, PolicyError, OSError, ValueError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(UNUSABLE_INPUT) from error
-
-
-def _load(name: str) -> Policy:
-    """A pack or a file."""
-    from policies import load_policy
-
-    return load_policy(name)
-
-
-def _rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
-    from proxy.commands.labelled_rows import load_scored
-
-    rows, bad = load_scored(paths, calibrator, device)
-    for error in bad:
-        typer.echo(str(error), err=True)
-    if bad:
-        typer.echo(f"pinocchio: {counted(len(bad), 'row')} could not be used", err=True)
-    if not rows:
-        raise ValueError(f"no labelled row in {', '.join(map(str, paths))}")
-    return rows
-
-
-@cli.command()
 def certify(
+    context: typer.Context,
     max_error: Annotated[
         float, typer.Option(help="Largest share of wrong replies allowed, e.g. 0.05.")
     ],
@@ -92,9 +58,7 @@ def certify(
     policy: Annotated[
         str | None, typer.Option(help="The policy that has the rule of --rule.")
     ] = None,
-    rule: Annotated[
-        str | None, typer.Option(help="Certify the replies that reach this rule.")
-    ] = None,
+    rule: Rule = None,
     splits: Annotated[
         int, typer.Option(min=0, help="Certify this many random halves and check the other halves.")
     ] = 0,
@@ -109,11 +73,12 @@ def certify(
     from calibrator import check_target, holds_chance
     from policies import certify as run
 
-    with _sentences():
-        loaded = _load(policy) if policy is not None else None
+    with sentences():
+        loaded = policy_named(policy) if policy is not None else None
         scope = _scope(model, team, loaded, rule)
         if bool(files) == from_store:
             raise ValueError("certify needs FILES or --from-store, one of them")
+        _refuse_idle(context, from_store, splits)
         check_target(output, files or [])
         labelled, calibrators = (
             _audited(config, since, scope, loaded)
@@ -132,6 +97,16 @@ def certify(
             raise typer.Exit(NOT_CERTIFIED)
         if output is not None:
             _write_certificate(output, found, scope, calibrators)
+
+
+def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
+    """Ends the process where an option would change nothing."""
+    if from_store:
+        refuse(context, ["calibrator", "device"], "is for FILES; leave it out with --from-store")
+    else:
+        refuse(context, ["since", "config"], "is for the store; leave it out with FILES")
+    if splits:
+        refuse(context, ["output"], "names a certificate, and --splits makes none; leave one out")
 
 
 def _scope(model: str | None, team: str | None, policy: Policy | None, name: str | None) -> Scope:
@@ -154,7 +129,7 @@ def _labels(
     files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
 ) -> tuple[list[Labelled], set[str | None]]:
     """The labels of files, and the calibrators that gave their confidences."""
-    rows = _in_scope(_rows(files, calibrator, device), scope, policy)
+    rows = _in_scope(scored_rows(files, calibrator, device), scope, policy)
     return [row.labelled() for row in rows], {row.calibrator for row in rows}
 
 
@@ -310,98 +285,3 @@ def _write_certificate(
     written.write_text(certificate.to_json(), encoding="utf-8")
     written.replace(path)
     typer.echo(f"written to {path}", err=True)
-
-
-@cli.command("test")
-def run_fixtures(
-    policy: PolicyName,
-    fixtures: Annotated[Path, typer.Argument(help="A file of fixtures, or a folder of them.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Test a policy on recorded exchanges; exit status 1 if a decision differs."""
-    from policies import check_fixtures, load_fixtures
-
-    with _sentences():
-        checked = check_fixtures(_load(policy), load_fixtures(fixtures))
-    differing = [each for each in checked if each.differences]
-    if as_json:
-        values = [{"name": c.fixture.name, "differences": c.differences} for c in checked]
-        typer.echo(json.dumps({"fixtures": values, "differing": len(differing)}))
-    else:
-        for each in checked:
-            typer.echo(str(each))
-        typer.echo(f"fixtures that differ: {len(differing)} of {len(checked)}")
-    if differing:
-        raise typer.Exit(DIFFERS)
-
-
-@cli.command()
-def replay(
-    policies: Annotated[str, typer.Option("--policies", help="The new policy, a pack or a file.")],
-    rows: Annotated[
-        list[Path] | None,
-        typer.Option(help=f"{SCORED_ROWS_HELP} One --rows for each file."),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Replay the record of this last span, such as 12h or 30d, not rows."),
-    ] = None,
-    before: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare with this policy; with --since the configured one is the default."
-        ),
-    ] = None,
-    config: ConfigOption = None,
-    workflows: Annotated[
-        bool, typer.Option("--workflows", help="Add the paper's three workflows and cost tables.")
-    ] = False,
-    calibrator: Calibrator = "embedded",
-    device: Device = "auto",
-) -> None:
-    """Show what a policy would have done: coverage, errors, review load, money, changes by rule."""
-    from policies import replay as run
-    from policies import workflow_report
-
-    with _sentences():
-        if bool(rows) == bool(since):
-            raise ValueError("a replay needs --rows or --since, one of them")
-        if since:
-            exchanges, old = recorded_exchanges(config, since)
-            outcomes = _recorded_outcomes(exchanges)
-        else:
-            read = _rows(rows or [], calibrator, device)
-            exchanges, old = [row.exchange() for row in read], None
-            outcomes = _outcomes(read)
-        old = _load(before) if before else old
-        typer.echo(str(run(_load(policies), exchanges, before=old)))
-        if workflows:
-            typer.echo("\n".join(workflow_report(outcomes)))
-
-
-def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
-    from policies import Outcome
-
-    return [
-        Outcome(row.confidence, row.is_correct, row.row.model or "", row.row.question_id)
-        for row in rows
-    ]
-
-
-def _recorded_outcomes(exchanges: Sequence[Exchange]) -> list[Any]:
-    """The replies that have a verdict; each counts as one to a question of its own."""
-    from policies import Outcome
-
-    return [
-        Outcome(each.facts.confidence, each.is_correct, each.facts.model, str(index))
-        for index, each in enumerate(exchanges)
-        if each.is_correct is not None and each.facts.confidence is not None
-    ]
-
-
-@cli.command()
-def schema() -> None:
-    """Print the JSON Schema of policies, for editors."""
-    from policies import json_schema
-
-    typer.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,30 @@
+"""All commands of the proxy, each from its own module."""
+
+from __future__ import annotations
+
+import typer
+
+from proxy.commands import audit, export, keys, recalibrate, tune
+from proxy.commands.check import check
+from proxy.commands.drift import drift
+from proxy.commands.policies.certify import certify
+from proxy.commands.policies.explain import explain
+from proxy.commands.policies.promote import promote
+from proxy.commands.policies.replay import replay
+from proxy.commands.policies.schema import schema
+from proxy.commands.policies.test import run_fixtures
+from proxy.commands.reviews import feedback, figures, verdict
+from proxy.commands.reviews.reviews import reviews
+from proxy.commands.serve import serve
+
+cli = typer.Typer(no_args_is_help=True)
+for command in (serve, check, drift, certify, explain, promote, replay, schema):
+    cli.command()(command)
+cli.command("test")(run_fixtures)
+for commands in (feedback, recalibrate, tune):
+    cli.add_typer(commands.cli)  # without a name: its commands stand beside the others
+for name, group in (("export", export), ("keys", keys), ("audit", audit)):
+    cli.add_typer(group.cli, name=name)
+cli.add_typer(reviews, name="reviews")
+
+__all__ = ["cli", "figures", "verdict"]  # the last two add commands to `reviews`

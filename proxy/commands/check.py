@@ -1,0 +1,65 @@
+"""`pinocchio check`: what is wrong with a configuration and its policies."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from policies import counted
+from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
+from proxy.errors import ExitStatus, StartupError
+
+
+def check(
+    config: ConfigOption = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Check this pack or policy file, not the configured one.")
+    ] = None,
+) -> None:
+    """Check a configuration and its policy; exit status 2 names each problem's file and line."""
+    from policies import lint, stream_report
+    from proxy.config.problems import located
+    from proxy.config.setup import load_setup
+    from proxy.scoring.loader import load_recalibration
+    from proxy.startup import check_setup, check_stored_keys, without_domains
+    from proxy.upstreams.loops import address_of, is_at
+    from proxy.upstreams.upstream_lines import upstream_lines
+
+    try:
+        setup = load_setup(config, policy)
+        check_setup(setup, DEFAULT_HOST)
+        check_stored_keys(setup)
+    except StartupError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+    typer.echo(f"{setup.path or 'built-in configuration'}: ok")
+    rules = counted(len(setup.policy.rules), "rule")
+    typer.echo(
+        f"policy {setup.policy.name}@{setup.policy.digest}: ok, {setup.policy.mode}, {rules}"
+    )
+    for line in stream_report(setup.policy):
+        typer.echo(f"  {line}")
+    typer.echo(f"calibrator {setup.config.calibrator.summary}")
+    for name, team in setup.config.teams.items():
+        policy_of_team = setup.book.load(team.policy)
+        typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    for line in upstream_lines(setup.config, setup.path):
+        typer.echo(line)
+    for name, upstream in setup.config.upstreams.items():
+        if upstream.base_url and is_at(upstream.base_url, DEFAULT_HOST, DEFAULT_PORT):
+            text = (
+                f"{address_of(upstream.base_url)} is where `pinocchio serve` itself listens, "
+                "unless --port says otherwise"
+            )
+            place = located(setup.path, ("upstreams", name, "base_url"), text)
+            typer.echo(f"  warning: {place}")
+    if text := without_domains(setup.config, load_recalibration(setup.config.calibrator)):
+        place = located(setup.path, ("calibrator", "recalibration"), text)
+        typer.echo(f"  warning: {place}")
+    if not setup.config.models:
+        name = next(iter(setup.config.upstreams), "NAME")
+        text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
+        typer.echo(f"  warning: {located(setup.path, ('models',), text)}")
+    for each in setup.book:
+        for warning in lint(each):
+            typer.echo(f"  warning: {warning}")

@@ -1,0 +1,91 @@
+"""`pinocchio drift`: whether scores or calibration have drifted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from policies import counted
+from proxy.commands.exits import ConfigOption
+from proxy.commands.opened_record import JsonOption, opened_record
+
+if TYPE_CHECKING:
+    from proxy.learning.drift import Standing, Week
+
+
+DRIFTED = 3
+
+
+def drift(
+    config: ConfigOption = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Take current traffic as the new baseline.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Report drift of scores and of calibration; the exit status is 3 if there is any now.
+
+    Alarms about a calibrator that no longer scores are listed, and change the status no more.
+    """
+    from proxy.learning.drift import look, standing, weekly
+    from proxy.store.verdicts.drift import forget_monitors
+
+    with opened_record(config) as findings:
+        look(findings.engine)
+        if reset:
+            typer.echo(f"{forget_monitors(findings.engine)} monitors begin anew")
+            return
+        stands, weeks = standing(findings.engine), weekly(findings.engine)
+    if as_json:
+        typer.echo(json.dumps(_drift_values(stands, weeks)))
+    else:
+        typer.echo("\n".join(_drift_lines(stands, weeks)))
+    if any(each.alarm and each.is_current for each in stands):
+        raise typer.Exit(DRIFTED)
+
+
+def _drift_values(stands: Sequence[Standing], weeks: Sequence[Week]) -> dict[str, Any]:
+    monitors = [
+        {
+            **each.key._asdict(),
+            "seen": each.seen,
+            "is_current": each.is_current,
+            "alarm": each.alarm
+            and {"at": each.alarm.at, "request_id": each.alarm.request_id, "text": each.alarm.text},
+            "bands": [asdict(band) | {"gap": band.gap} for band in each.bands],
+        }
+        for each in stands
+    ]
+    its_weeks = [asdict(each) | {"reading": each.distance.reading} for each in weeks]
+    return {"monitors": monitors, "weeks": its_weeks}
+
+
+def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[str]:
+    if not stands:
+        yield "no monitor has begun: replies are looked at a minute after they were asked for"
+    for each in stands:
+        key = each.key
+        about = " ".join(filter(None, (key.calibrator, key.model, key.team)))
+        what = "conversation" if key.kind == "scores" else "audited verdict"
+        state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
+        state += "" if each.is_current else " (no longer in use)"
+        yield f"{key.kind} of {about}: {counted(each.seen, what)}, {state}"
+        for band in each.bands:
+            if band.gap is not None:
+                ends = f"{band.low:g} to {band.high:g}"
+                yield (
+                    f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, too sure by "
+                    f"{band.gap:+.3f}"
+                )
+    for week in weeks:
+        found = week.distance
+        whose = " ".join(filter(None, (week.model, week.team)))
+        yield (
+            f"this week of {whose}: {counted(found.now, 'reply', 'replies')} against "
+            f"{found.before}, KS {found.ks:.3f} "
+            f"(p {found.ks_p:.2g}), PSI {found.psi:.3f}: {found.reading}"
+        )

@@ -1,0 +1,77 @@
+"""The record of a configuration, opened for a command that reads it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from proxy.commands.exits import errors_told, existing_store, stop
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from policies import Exchange, Policy
+    from proxy.config.setup import Setup
+    from proxy.store.verdicts.verdicts import Findings
+
+
+RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
+Since = Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@contextmanager
+def opened_record(config: Path | None, store: str | None = None) -> Iterator[Findings]:
+    """The configured record, or that of a store's URL; needs no policy, and ends the process where
+    there is none."""
+    from proxy.config.setup import load_store_config
+    from proxy.store.verdicts.verdicts import Findings
+
+    with errors_told():
+        findings = Findings(existing_store(store or load_store_config(config).store))
+        try:
+            yield findings
+        finally:
+            findings.close()
+
+
+def usable_setup(config: Path | None, policy: str | None = None) -> Setup:
+    """The configuration with its policies; ends the process where they cannot be used."""
+    from proxy.config.setup import load_setup
+
+    with errors_told():
+        return load_setup(config, policy)
+
+
+def seconds(text: str) -> float:
+    """A duration such as `30d`; ends the process for anything else."""
+    from policies import duration_s
+
+    if (found := duration_s(text)) is None:
+        message = f"--since must be a duration such as 90m, 12h or 30d, not {text!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    return found
+
+
+def recorded_exchanges(config: Path | None, span: str) -> tuple[list[Exchange], Policy]:
+    """What policies decided on within the last `span`, and the configured policy."""
+    from proxy.store.record.reader import since
+
+    start, setup = time.time() - seconds(span), usable_setup(config)
+    with opened_record(config) as findings:
+        found = since(findings.engine, start)
+        exchanges = [exchange for each in found for exchange in each.exchanges()]
+        return exchanges, as_it_stands(setup.policy, findings)
+
+
+def as_it_stands(policy: Policy, findings: Findings) -> Policy:
+    """The policy without the grants of its certificate that were withdrawn."""
+    from policies import certified
+    from proxy.policy_context.certificates import still_granted
+
+    withdrawn = {each.grant_digest for each in findings.withdrawals()}
+    return certified(policy, still_granted(policy.certificate, withdrawn))

@@ -1,0 +1,3 @@
+"""Commands on policies: test, replay, explain, promote, certify."""
+
+__all__ = ["certify", "explain", "promote", "replay", "schema", "test"]

@@ -1,0 +1,165 @@
+"""`pinocchio explain`: how a recorded reply was decided on, rule by rule."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from proxy.commands.exits import NAME_SHOWN, ConfigOption, plain, stop
+from proxy.commands.opened_record import (
+    JsonOption,
+    RequestId,
+    as_it_stands,
+    opened_record,
+    usable_setup,
+)
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from policies import Decision, Explanation, Policy
+    from proxy.store.record.reader import Recorded
+    from proxy.store.reviews.polls import Standing
+
+
+def explain(
+    request_id: RequestId,
+    config: ConfigOption = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Explain by this pack or policy file, not the configured one."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a recorded reply was decided on, and how today's policy decides, rule by rule."""
+    from policies import explain as run
+    from proxy.store.record.reader import find
+    from proxy.store.reviews.polls import standing_of
+
+    setup = usable_setup(config, policy)
+    with opened_record(config) as findings:
+        recorded = find(findings.engine, request_id)
+        if recorded is None:
+            raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
+        held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
+        named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
+        now = as_it_stands(next(iter(named), setup.policy), findings)
+    explanations = [run(now, facts) for facts in recorded.facts]
+    is_poll = request_id not in (recorded.request_id, recorded.review_id)
+    if as_json:
+        values = _explained_values(recorded, now, explanations)
+        asked_again = {"is_poll": is_poll, "review": held and held._asdict()}
+        typer.echo(json.dumps(values | asked_again))
+        return
+    if is_poll:
+        typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
+    for told in _explained(recorded, now, explanations):
+        typer.echo("\n".join(plain(line) for line in told.split("\n")))
+    if held is not None:
+        typer.echo(_review_told(held))
+
+
+def _review_told(held: Standing) -> str:
+    """Where a held reply stands, as a line."""
+    from proxy.store.reviews.held_replies import HELD
+
+    state = held.state
+    if state == HELD:
+        state = "waits for a reviewer" if held.expires_at > time.time() else "expired"
+    by = f" by {held.decided_by}" if held.decided_by else ""
+    times = "once" if held.polls == 1 else f"{held.polls} times"
+    again = f"; its client asked again {times}" if held.polls else ""
+    return f"review {held.review_id}: {state}{by}{again}"
+
+
+def _explained(
+    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+) -> Iterator[str]:
+    from policies import strictest
+
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
+    asked = recorded.facts[0].model if recorded.facts else recorded.model
+    model = plain((asked or "none")[:NAME_SHOWN])
+    yield f"{recorded.request_id} at {at}: model {model}, status {recorded.status}"
+    if not recorded.facts:
+        why = recorded.reason or recorded.error or recorded.confidence_status
+        yield f"no policy decided on it: {why}"
+        return
+    sure = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
+    yield f"confidence {sure} ({recorded.confidence_status}) by {recorded.calibrator}"
+    yield f"then  {recorded.policy}: {_then(recorded)}"
+    if recorded.would_action:
+        yield f"      in shadow, so the action was {recorded.action}"
+    if recorded.escalated_from:
+        yield f"      escalated from {recorded.escalated_from}; below is what its reply led to"
+    for rule, action in recorded.shadowed:
+        yield f"      rule {rule} in shadow would {action}"
+    lacks = sorted(recorded.lacks & policy.looks_at)
+    if lacks and recorded.is_by(policy):
+        yield f"now   the same version of the policy; its rules look at {', '.join(lacks)},"
+        yield "      which the record does not keep, so they are not tried again"
+        yield "the same decision"
+        return
+    for index, explanation in enumerate(explanations):
+        choice = f" choice {index}," if len(explanations) > 1 else ""
+        yield f"now{choice}  {explanation}"
+    if lacks:
+        yield f"the record lacks what a rule looks at: {', '.join(lacks)}"
+    if open_ones := _undecided(recorded, policy):
+        yield "what it would be depends on that: " + "; ".join(open_ones)
+        yield "whether the decision is the same cannot be told"
+        return
+    now = strictest(each.decision for each in explanations)
+    yield "the same decision" if _is_same(recorded, now) else "another decision than then"
+
+
+def _undecided(recorded: Recorded, policy: Policy) -> list[str]:
+    """What each choice may come to of which the record lacks too much for one decision."""
+    from policies import possible_decisions, shown_decisions
+
+    every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
+    return [shown_decisions(possible) for possible in every if len(possible) > 1]
+
+
+def _explained_values(
+    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+) -> dict[str, object]:
+    from policies import facts_as_values, strictest
+
+    lacks = sorted(recorded.lacks & policy.looks_at)
+    then = {"policy": recorded.policy, "action": _then(recorded)}
+    facts = [facts_as_values(facts) for facts in recorded.facts]
+    said = {"request_id": recorded.request_id, "then": then, "facts": facts, "lacks": lacks}
+    if lacks and recorded.is_by(policy):
+        return {**said, "now": then, "is_same": True, "rules": []}
+    now = strictest(each.decision for each in explanations) if explanations else None
+    if _undecided(recorded, policy):
+        now = None
+    return {
+        **said,
+        "now": {"policy": now.label, "action": now.action.name} if now else None,
+        "is_same": _is_same(recorded, now) if now else None,
+        "rules": [
+            [{"rule": r.rule, "verdict": r.verdict, "reasons": r.reasons} for r in each.rules]
+            for each in explanations
+        ],
+    }
+
+
+def _then(recorded: Recorded) -> str | None:
+    """What the policy said; in shadow, something else was done."""
+    return recorded.would_action or recorded.action
+
+
+def _is_same(recorded: Recorded, now: Decision) -> bool:
+    """Whether the same rule decides in the same way.
+
+    The record has the end of an escalation, which depends on another reply than the facts.
+    """
+    if recorded.action == "escalate" or recorded.escalated_from:
+        return now.action.name == "escalate"
+    rule = now.label.partition("/")[2].partition("@")[0]
+    return rule == recorded.rule and now.action.name in (_then(recorded), "escalate")

@@ -1,0 +1,60 @@
+"""What the commands on policies share: options, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calibrator import ROWS_HELP
+from policies import counted
+
+if TYPE_CHECKING:
+    from policies import Policy
+    from proxy.commands.policies.labelled_rows import ScoredRow
+
+
+DIFFERS, UNUSABLE_INPUT, NOT_CERTIFIED = 1, 2, 3
+SCORED_ROWS_HELP = f"{ROWS_HELP}. Rows with a `confidence` are not scored again."
+Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
+Calibrator = Annotated[
+    str, typer.Option(help="The calibrator that scores rows without a `confidence`.")
+]
+Device = Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda, ...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turns the errors of a person's mistake into one sentence and an exit status."""
+    from calibrator import CalibratorError
+    from policies import PolicyError
+
+    try:
+        yield
+    except (CalibratorError, PolicyError, OSError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(UNUSABLE_INPUT) from error
+
+
+def policy_named(name: str) -> Policy:
+    """A pack or a file."""
+    from policies import load_policy
+
+    return load_policy(name)
+
+
+def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
+    from proxy.commands.policies.labelled_rows import load_scored
+
+    rows, bad = load_scored(paths, calibrator, device)
+    for error in bad:
+        typer.echo(str(error), err=True)
+    if bad:
+        typer.echo(f"pinocchio: {counted(len(bad), 'row')} could not be used", err=True)
+    if not rows:
+        raise ValueError(f"no labelled row in {', '.join(map(str, paths))}")
+    return rows

@@ -1,0 +1,91 @@
+"""`pinocchio replay`: what a policy would have done, on rows or on the record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrator import refuse
+from proxy.commands.exits import ConfigOption
+from proxy.commands.opened_record import recorded_exchanges
+from proxy.commands.policies.options import (
+    SCORED_ROWS_HELP,
+    Calibrator,
+    Device,
+    policy_named,
+    scored_rows,
+    sentences,
+)
+
+if TYPE_CHECKING:
+    from policies import Exchange
+    from proxy.commands.policies.labelled_rows import ScoredRow
+
+
+def replay(
+    context: typer.Context,
+    policies: Annotated[str, typer.Option("--policies", help="The new policy, a pack or a file.")],
+    rows: Annotated[
+        list[Path] | None,
+        typer.Option(help=f"{SCORED_ROWS_HELP} One --rows for each file."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Replay the record of this last span, such as 12h or 30d, not rows."),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with this policy; with --since the configured one is the default."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    workflows: Annotated[
+        bool, typer.Option("--workflows", help="Add the paper's three workflows and cost tables.")
+    ] = False,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+) -> None:
+    """Show what a policy would have done: coverage, errors, review load, money, changes by rule."""
+    from policies import replay as run
+    from policies import workflow_report
+
+    with sentences():
+        if bool(rows) == bool(since):
+            raise ValueError("a replay needs --rows or --since, one of them")
+        if since:
+            refuse(context, ["calibrator", "device"], "is for --rows; leave it out with --since")
+            exchanges, old = recorded_exchanges(config, since)
+            outcomes = _recorded_outcomes(exchanges)
+        else:
+            refuse(context, ["config"], "is for --since; leave it out with --rows")
+            read = scored_rows(rows or [], calibrator, device)
+            exchanges, old = [row.exchange() for row in read], None
+            outcomes = _outcomes(read)
+        old = policy_named(before) if before else old
+        typer.echo(str(run(policy_named(policies), exchanges, before=old)))
+        if workflows:
+            typer.echo("\n".join(workflow_report(outcomes)))
+
+
+def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
+    from policies import Outcome
+
+    return [
+        Outcome(row.confidence, row.is_correct, row.row.model or "", row.row.question_id)
+        for row in rows
+    ]
+
+
+def _recorded_outcomes(exchanges: Sequence[Exchange]) -> list[Any]:
+    """The replies that have a verdict; each counts as one to a question of its own."""
+    from policies import Outcome
+
+    return [
+        Outcome(each.facts.confidence, each.is_correct, each.facts.model, str(index))
+        for index, each in enumerate(exchanges)
+        if each.is_correct is not None and each.facts.confidence is not None
+    ]

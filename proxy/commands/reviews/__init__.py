@@ -1,0 +1,3 @@
+"""Commands on held replies and labels."""
+
+__all__ = ["feedback", "figures", "reviews", "verdict"]

@@ -1,0 +1,189 @@
+"""`pinocchio reviews`: list, read, approve and reject held replies in a terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from proxy.commands.exits import (
+    NAME_SHOWN,
+    AsOption,
+    ConfigOption,
+    errors_told,
+    existing_store,
+    plain,
+    plain_json,
+    stop,
+    user,
+)
+from proxy.errors import DecidedError, ExitStatus, NotFoundError, StartupError
+
+if TYPE_CHECKING:
+    from proxy.desk.desk import Desk
+    from proxy.store.reviews.held_replies import HeldReply
+    from proxy.store.reviews.queue import Listed
+
+reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
+LabelOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--correct/--wrong", help="Also label the reply; without either it gets no label."
+    ),
+]
+NoteOption = Annotated[
+    str | None, typer.Option(help="The reason; a rejection sends it to the app.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+
+
+@reviews.command("list")
+def list_reviews(
+    config: ConfigOption = None,
+    state: Annotated[
+        str, typer.Option(help="List replies in this state: open, released, rejected or expired.")
+    ] = "open",
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List held replies and those drawn to be checked, most likely wrong first."""
+    from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
+
+    if (stored := stored_state(state)) is None:
+        known = ", ".join(STATE_NAMES)
+        message = f"--state must be one of {known}, not {state!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    with _desk(config) as desk:
+        found = desk.queue.page(stored, limit)
+        if not found and not as_json:
+            typer.echo(f"no reply is {state_name(stored)}", err=True)
+        for listed in found:
+            if as_json:
+                typer.echo(json.dumps(_facts(desk, desk.held(listed.id))))
+                continue
+            sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
+            age = f"{_span(time.time() - listed.created_at)} ago"
+            typer.echo(
+                f"{listed.id}  {sure}  {plain(listed.queue)}  {plain(listed.model[:NAME_SHOWN])}"
+                f"  {age}  {_end(listed)}"
+                f"  {listed.question[:60]!r}"
+            )
+            for call in desk.calls(listed):
+                risk = f"  [{call.risk}]" if call.risk else ""
+                typer.echo(f"    {plain(call.marked_line)}{risk}")
+
+
+@reviews.command("show")
+def show_review(id: str, config: ConfigOption = None) -> None:
+    """Show one held reply with all that upstream answered."""
+    with _desk(config) as desk:
+        held = desk.held(id)
+        reply = None if held.is_forgotten else json.loads(held.reply)
+        facts = _facts(desk, held)
+    typer.echo(plain_json(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)))
+
+
+@reviews.command("approve")
+def approve(
+    id: str,
+    config: ConfigOption = None,
+    reviewer: AsOption = None,
+    correct: LabelOption = None,
+    note: NoteOption = None,
+) -> None:
+    """Let the client fetch the reply."""
+    _decide(id, config, "approve", reviewer, correct, note)
+
+
+@reviews.command("release", hidden=True)
+def release(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
+    """Let the client fetch the reply; the old name of `approve`."""
+    _decide(id, config, "approve", reviewer)
+
+
+@reviews.command("reject")
+def reject(
+    id: str,
+    config: ConfigOption = None,
+    reviewer: AsOption = None,
+    correct: LabelOption = None,
+    note: NoteOption = None,
+) -> None:
+    """Withhold the reply for good."""
+    _decide(id, config, "reject", reviewer, correct, note)
+
+
+def _decide(
+    id: str,
+    config: Path | None,
+    verdict: Literal["approve", "reject"],
+    reviewer: str | None,
+    correct: bool | None = None,
+    note: str | None = None,
+) -> None:
+    from proxy.desk.desk import Verdict
+
+    with _desk(config) as desk:
+        decided = desk.decide(id, Verdict(verdict, correct, note=note), reviewer or user())
+    typer.echo(f"{id} is {decided['state']}")
+
+
+@contextmanager
+def _desk(config: Path | None) -> Iterator[Desk]:
+    """The desk on the configured store; what it refuses ends the process."""
+    from proxy.config.setup import load_setup, load_store_config
+    from proxy.desk.desk import Desk
+    from proxy.store.reviews.queue import ReviewQueue
+
+    with errors_told():
+        store = existing_store(load_store_config(config).store)
+        setup = None
+        with suppress(StartupError):  # a broken policy keeps nobody from deciding
+            setup = load_setup(config)
+        desk = Desk(ReviewQueue(store), (lambda: setup) if setup is not None else None)
+        try:
+            yield desk
+        except (NotFoundError, DecidedError) as error:
+            raise stop(ExitStatus.FAILED, error.message) from error
+        finally:
+            desk.queue.close()
+
+
+def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
+    from proxy.store.reviews.held_replies import state_name
+
+    names = ("id", "queue", "model", "policy", "confidence", "calibrator", "question")
+    times = ("created_at", "expires_at", "decided_at", "taken_at")
+    facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
+    bound = json.loads(held.calls) if held.calls else []
+    calls = [
+        {"tool": call.name, **call.facts(), **(bound[at] if at < len(bound) else {})}
+        for at, call in enumerate(desk.calls(held))
+    ]
+    more = {
+        "state": state_name(held.state),
+        "on_expiry": held.on_expiry,
+        "calls": calls or bound,
+    }
+    return facts | more | {"decided_by": held.decided_by, "note": held.note}
+
+
+def _end(held: Listed) -> str:
+    """When a reply expires and what comes of it then, or what has."""
+    if held.state == "held":
+        left_s = max(0.0, held.expires_at - time.time())
+        return f"{held.on_expiry} in {_span(left_s)}"
+    return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
+
+
+def _span(seconds: float) -> str:
+    """A time in its largest unit, as the console writes it: `13 d`."""
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return f"{int(seconds)} s"
