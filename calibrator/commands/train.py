@@ -120,6 +120,8 @@ def train(
     name (data of non-commercial licences) are left out. See `train-llm` for language models and
     `tune` for fine-tuning the calibrator that you use.
     """
+    if forest is False and opinion is None:
+        opinion = False  # a second stage goes by the forest's numbers
     wishes = dict(zip(PARTS, (forest, inspector, calls, opinion), strict=True))
     with sentences(), resumable():
         from calibrator.rows.selection import Selection
