@@ -197,6 +197,7 @@ ROOMS: dict[str, set[str]] = {
         "studies",
     },
     "calibrator.commands": {
+        "checkpoints",
         "cluster",
         "embedded",
         "errors",

@@ -131,5 +131,5 @@ async def test_lines_of_a_head_may_end_without_cr() -> None:
             peer.send(reply)
 
     with RawServer(script) as server:
-        assert await bodies_of(server.base_url, "pool", 3) == [b"ok"] * 3
+        assert await bodies_of(server.base_url, 3) == [b"ok"] * 3
         assert server.connections == 1
