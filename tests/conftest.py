@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import ssl
 import uuid
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import hypothesis
 import pytest
 
@@ -27,6 +30,26 @@ StartProxy = Callable[..., LiveProxy]
 
 hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_certificates() -> Iterator[None]:
+    """Clients share what they trust: reading it takes each of them 30 ms of CPU."""
+    import httpx._transports.default as transports
+
+    @lru_cache
+    def shared(certificates: str | None, folder: str | None) -> ssl.SSLContext:
+        return httpx.create_ssl_context()
+
+    def context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        if verify is not True or cert is not None:
+            return httpx.create_ssl_context(verify, cert, trust_env)
+        names = ("SSL_CERT_FILE", "SSL_CERT_DIR") if trust_env else ()
+        return shared(*(os.environ.get(name) for name in names)) if names else shared(None, None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports, "create_ssl_context", context)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
