@@ -25,7 +25,7 @@ from calibrator.commands.app import cli
 from proxy.scoring.engines.protocol import SCORE_PATH, SCORER_PATH, items_body, read_scores
 from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.running.live_proxy import ROOT, environment, until
-from tests.running.ray_cluster import OURS, RayCluster
+from tests.servers.ray_cluster import OURS, RayCluster
 
 DEPLOY = ROOT / "deploy" / "ray"
 SCORING = "ray::MapWorker(MapBatches(PartScorer)).submit"  # an actor with a part in hand

@@ -14,7 +14,7 @@ from calibrator.installing import install_command
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.cluster.test_ray_cluster import check_against_one_process, files_of
 from tests.running.live_proxy import environment, free_port
-from tests.running.ray_cluster import OURS
+from tests.servers.ray_cluster import OURS
 
 
 @pytest.fixture(scope="module")
