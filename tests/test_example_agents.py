@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -160,6 +161,17 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
         assert setting.answer(agent).startswith("answer: The tool answered: done")
     assert calls_upstream(proxy) - before == 2  # the call, and what to say to its result
     assert setting.ledger() == [("refund_order", REFUND)]
+
+
+def test_an_agent_asks_again_when_the_proxy_says(setting: Setting) -> None:
+    """Without a pause of its own it waits for `retry_after_s`, and so asks rarely."""
+    with setting.agent(WRONG, AGENT_ASK_AGAIN_AFTER_S="") as agent:
+        id = setting.held(agent)
+        time.sleep(4)
+        config = str(setting.proxy_folder / "proxy.yaml")
+        shown = run_cli("explain", id, "--config", config).stdout
+    assert "waits for a reviewer" in shown
+    assert "asked again" not in shown
 
 
 def test_a_rejected_call_never_runs(setting: Setting) -> None:

@@ -23,7 +23,7 @@ from tools import TOOLS, perform
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
 MEMORY = Path(os.environ.get("AGENT_MEMORY", "memory.json"))
-ASK_AGAIN_AFTER_S = float(os.environ.get("AGENT_ASK_AGAIN_AFTER_S", "2"))
+ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # else what the proxy says
 
 client = OpenAI(base_url=URL, api_key=KEY, max_retries=8)
 
@@ -64,7 +64,7 @@ def ask(messages: list[Any]) -> Any:
             if id != told:
                 print("held:", id, flush=True)
             told = id
-            time.sleep(ASK_AGAIN_AFTER_S)
+            time.sleep(float(ASK_AGAIN_AFTER_S or facts["retry_after_s"]))
 
 
 def rejection(facts: Any) -> Any:

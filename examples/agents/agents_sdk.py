@@ -26,7 +26,7 @@ from tools import perform
 
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
-ASK_AGAIN_AFTER_S = float(os.environ.get("AGENT_ASK_AGAIN_AFTER_S", "2"))
+ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # else what the proxy says
 
 set_tracing_disabled(True)
 
@@ -69,7 +69,7 @@ async def main(question: str) -> None:
             if id != told:
                 print("held:", id, flush=True)
             told = id
-            await asyncio.sleep(ASK_AGAIN_AFTER_S)
+            await asyncio.sleep(float(ASK_AGAIN_AFTER_S or facts["retry_after_s"]))
 
 
 if __name__ == "__main__":

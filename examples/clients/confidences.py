@@ -77,4 +77,8 @@ class Confidences:
             except urllib.error.HTTPError:  # the stream has not ended
                 return facts
             facts |= {"confidence": found.get("confidence"), "confidence-status": found["status"]}
+            facts |= {name: found[name] for name in ("action", "policy", "mode") if name in found}
+            facts.pop("confidence-reason", None)  # it was `stream`
+            if "reason" in found:
+                facts["confidence-reason"] = found["reason"]
         return facts

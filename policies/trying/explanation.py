@@ -60,7 +60,7 @@ class Explanation:
         decision = self.decision
         lines = [f"{decision.label}: {decision.action.name}", *map(str, self.rules)]
         if not decision.is_enforced:
-            lines[0] += " in shadow, so it was delivered"
+            lines[0] += " in shadow, so the reply is delivered"
         for call, alone, traces in self.calls:
             lines += [f"call of {call} alone: {alone.action.name}", *map(str, traces)]
         return "\n".join(lines)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from policies import Facts, Policy, ToolCall
+from policies import Policy
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.editing import edited
 from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
-from proxy.desk.waiting_calls import Doubts, WaitingCall, calls_in
+from proxy.desk.waiting_calls import Doubts, WaitingCall, with_arguments
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
 from proxy.formats.conversation import Turn, answered, asked
 from proxy.store.database import storable
@@ -298,22 +298,15 @@ class Desk:
         policy = policy_of(self._book, held.policy)
         if policy is None:
             return None
-        calls = [ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path)]
         rules = [
             rule
-            for facts in recorded.facts
-            for rule in explain(policy, _with_arguments(facts, calls)).rules
+            for facts in with_arguments(recorded.facts, held)
+            for rule in explain(policy, facts).rules
         ]
         return [
             {"rule": each.rule, "verdict": each.verdict, "reasons": list(each.reasons)}
             for each in rules
         ]
-
-
-def _with_arguments(facts: Facts, calls: Sequence[ToolCall]) -> Facts:
-    """The facts with the calls' arguments, which no record keeps, from the reply that was held."""
-    is_same = [call.name for call in facts.tools] == [call.name for call in calls]
-    return replace(facts, tools=tuple(calls)) if is_same else facts
 
 
 def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:

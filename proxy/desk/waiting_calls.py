@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from calibrator import NotScorableError, call_doubts
-from policies import Rule, ToolCall, risk_of
+from policies import Facts, Rule, ToolCall, risk_of
 from proxy.formats import NoAnswerError
 from proxy.formats.conversation import answered, format_of
 from proxy.store.reviews.held_replies import HeldReply
@@ -79,6 +79,17 @@ def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
     """The calls of all choices of a reply, in their order, without marks."""
     parts = (part for turn in answered(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
+
+
+def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ...]:
+    """The facts of each choice with its calls' arguments, which no record keeps, from the reply
+    that was held; as they are where its calls are not those of the choice."""
+    calls = tuple(ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path))
+    names = [call.name for call in calls]
+    return tuple(
+        replace(facts, tools=calls) if [call.name for call in facts.tools] == names else facts
+        for facts in choices
+    )
 
 
 class Doubts:

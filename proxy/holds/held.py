@@ -174,17 +174,20 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
 def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
     """What is told of a reply that was scored and decided on when it was first asked for."""
     held = earlier.held
-    is_scored = held.confidence is not None
     return Outcome(
         request_id,
-        Status.SCORED if is_scored else Status.SKIPPED,
-        None if is_scored else "held_before",
+        *_scoring_of(held),
         held.confidence,
         "hold",
         earlier.decision,
         held.calibrator,
         held.id,
     )
+
+
+def _scoring_of(held: HeldReply) -> tuple[Status, str | None]:
+    """The status of the number that was found when it was held, and why there is none."""
+    return (Status.SKIPPED, "held_before") if held.confidence is None else (Status.SCORED, None)
 
 
 async def resumed(
@@ -208,9 +211,13 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 
 
 def _facts(held: HeldReply, action: str) -> dict[str, Any]:
-    """The `pinocchio` object of a fetched reply."""
+    """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
+    status, reason = _scoring_of(held)
     return {
+        **({"request_id": held.request_id} if held.request_id else {}),
         "confidence": None if held.confidence is None else shown(held.confidence),
+        "status": status,
+        **({"reason": reason} if reason else {}),
         "action": action,
         "policy": held.policy,
         "calibrator": held.calibrator,
@@ -222,6 +229,8 @@ def _headers(facts: dict[str, Any]) -> Headers:
     confidence = facts["confidence"]
     values = {
         names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",
+        names.STATUS: facts["status"],
+        names.REASON: facts.get("reason"),
         names.ACTION: facts["action"],
         names.POLICY: facts["policy"],
         names.CALIBRATOR: facts["calibrator"],

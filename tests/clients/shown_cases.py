@@ -51,6 +51,10 @@ def test_the_lines_show_the_confidence(title: str, monkeypatch: pytest.MonkeyPat
     found = names() | {"model": named("text")}
     exec(compile(BLOCKS[title], title, "exec"), found)
     assert found["confidence"] == CONFIDENCE
+    if "seen" in found:
+        told = found["seen"].last
+        assert told["action"] == "deliver"
+        assert "confidence-reason" not in told, "there is a number"
 
 
 def test_every_client_of_the_table_has_its_lines() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from policies import Decision, Explanation, Policy
     from proxy.store.record.reader import Recorded
     from proxy.store.reviews.polls import Standing
+    from proxy.store.verdicts.verdicts import Findings
 
 
 def explain(
@@ -44,6 +46,7 @@ def explain(
         recorded = find(findings.engine, request_id)
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
+        recorded = _with_held_arguments(recorded, findings)
         held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
         named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
         now = as_it_stands(next(iter(named), setup.policy), findings)
@@ -58,8 +61,29 @@ def explain(
         typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
     for told in _explained(recorded, now, explanations):
         typer.echo("\n".join(plain(line) for line in told.split("\n")))
+    if recorded.policy and not (policy or named):
+        typer.echo(
+            f"policy {plain(recorded.policy_name)} is not in this configuration; if the proxy was "
+            "started with it, explain by it with --policy"
+        )
     if held is not None:
         typer.echo(_review_told(held))
+
+
+def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
+    """With the arguments of its calls, as long as the reply that was held for it is stored."""
+    from proxy.desk.waiting_calls import with_arguments
+    from proxy.store.record.facts import NOT_KEPT
+    from proxy.store.reviews.polls import stored_reply
+
+    if recorded.review_id is None or "arguments" not in recorded.lacks:
+        return recorded
+    if (held := stored_reply(findings.engine, recorded.review_id)) is None:
+        return recorded
+    facts = with_arguments(recorded.facts, held)
+    if any(call.arguments == NOT_KEPT for each in facts for call in each.tools):
+        return recorded
+    return replace(recorded, facts=facts, lacks=recorded.lacks - {"arguments"})
 
 
 def _review_told(held: Standing) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from proxy.store.reviews.held_replies import HeldReply
 from proxy.store.tables import metadata
 from proxy.store.verdicts.verdicts import reading
 
@@ -69,6 +70,14 @@ def standing_of(engine: sa.Engine, review_id: str) -> Standing | None:
     with reading(engine) as connection:
         row = connection.execute(query).first()
     return Standing(*row) if row else None
+
+
+def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:
+    """The held reply with this id as it is stored; nothing expires. Raises StoreError."""
+    held = metadata.tables["held_replies"]
+    with reading(engine) as connection:
+        row = connection.execute(held.select().where(held.c.id == review_id)).first()
+    return HeldReply(**row._mapping) if row else None
 
 
 def counted_polls(review_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:

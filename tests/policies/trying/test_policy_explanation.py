@@ -153,5 +153,5 @@ def test_a_policy_in_shadow_says_that_it_delivered() -> None:
     assert (
         str(explain(policy, Facts(0.5, "m")))
         .splitlines()[0]
-        .endswith("block in shadow, so it was delivered")
+        .endswith("block in shadow, so the reply is delivered")
     )

@@ -161,6 +161,22 @@ def test_a_released_reply_is_upstreams_but_for_its_id(
     assert released.headers[ACTION] == "deliver"
 
 
+def test_a_fetched_reply_has_the_fields_of_any(holding: LiveProxy) -> None:
+    """Whoever reads `status` and `request_id` of a reply finds them in a held one too, and can give
+    feedback on it."""
+    asked = holding.ask("p=0.1", "say p=0.1")
+    first, id = asked.json()["pinocchio"], asked.json()["id"]
+    for action in ("hold", "deliver"):
+        fetched = holding.http.get(f"/v1/chat/completions/{id}")
+        member = fetched.json()["pinocchio"]
+        same = ("request_id", "confidence", "status", "policy", "calibrator", "review_id")
+        assert [member[name] for name in same] == [first[name] for name in same]
+        assert member["action"] == action
+        assert fetched.headers["x-pinocchio-confidence-status"] == "scored"
+        assert "x-pinocchio-confidence-reason" not in fetched.headers
+        decide(holding, id, RELEASED)
+
+
 def test_a_rejected_reply_is_gone(holding: LiveProxy) -> None:
     """A rejected reply is 404 with a code of its own."""
     id = holding.ask("p=0.1").json()["id"]

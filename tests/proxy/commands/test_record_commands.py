@@ -148,6 +148,48 @@ def test_what_the_same_version_decided_stands_without_its_facts(
     assert (found["is_same"], found["lacks"]) == (True, ["arguments"])
 
 
+def test_a_held_call_is_explained_by_its_arguments(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """As long as the held reply is stored, its arguments are known: rules are tried on them."""
+    rules = """
+  - {name: small, when: {tools: [{name: get_weather, arguments: {city: Rome}}]}, then: deliver}
+  - {name: far, when: {tools: [{name: "get_*", arguments: {city: "p=*"}}]}, then: hold}
+"""
+    (tmp_path / "desk.yaml").write_text(f"version: 1\nname: desk\nrules:{rules}default: deliver\n")
+    store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
+    (tmp_path / "proxy.yaml").write_text(f"policies: desk.yaml\n{store}")
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "desk.yaml")
+    try:
+        answer = proxy.ask("p=0.2", "tools")
+        assert answer.status_code == 422
+        id = answer.headers["x-pinocchio-request-id"]
+        proxy.recorded(id, "facts")
+    finally:
+        proxy.stop()
+    shown = run("explain", id).stdout
+    assert "    no  small: no tool call matches" in shown
+    assert "   yes  far: hold; get_weather matches get_*, city" in shown
+    assert "the same decision" in shown
+    assert "the record lacks" not in shown
+    assert "not tried again" not in shown
+    found = json.loads(run("explain", id, "--json").stdout)
+    assert (found["is_same"], found["lacks"]) == (True, [])
+    with closing(sqlite3.connect(tmp_path / "held.db")) as store_file, store_file:
+        store_file.execute("UPDATE held_replies SET reply = x''")
+    assert "not tried again" in run("explain", id).stdout, "its content is kept no longer"
+
+
+def test_a_policy_of_another_name_is_named(ask: Ask, run: Run, tmp_path: Path) -> None:
+    """`serve --policy` is unknown to other commands: they say which policy they miss."""
+    id = ask("p=0.2")
+    assert "is not in this configuration" not in run("explain", id).stdout
+    (tmp_path / "desk.yaml").write_text(DESK.replace("name: desk", "name: other"))
+    assert "policy desk is not in this configuration; " in run("explain", id).stdout
+    named = run("explain", id, "--policy", tmp_path / "desk.yaml").stdout
+    assert "is not in this configuration" not in named
+
+
 def test_several_choices_are_explained(ask: Ask, run: Run) -> None:
     """Each choice has its own way through the rules; the strictest decision counts."""
     id = ask("p=0.2|p=0.9", n=2)
