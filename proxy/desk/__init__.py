@@ -4,4 +4,4 @@
 programs, `login.py` for people. `listening.py` is all that a proxy loads before somebody comes.
 """
 
-__all__ = ["desk", "listening"]
+__all__ = ["desk", "listening", "waiting_calls"]
