@@ -165,6 +165,7 @@ class Desk:
                 note=verdict.note,
             )
             if decided is not None:
+                self._stats = 0.0, {}  # the reviewer looks at what is left
                 self._on_decision(id)
                 return self._facts(decided)
             held = self.held(id)

@@ -134,6 +134,21 @@ async function flush() {
   decision.toast.remove();
   const problem = await send(decision);
   if (problem) tell(problem, { isBad: true, action: "Open it", act: () => location.assign(decision.href) });
+  else await recount();
+}
+
+/** Shows how many wait now; the page was made before the verdict was sent. */
+async function recount() {
+  try {
+    const response = await fetch("/pinocchio/v1/stats", { headers: { accept: "application/json" } });
+    if (!response.ok) return;
+    const { open } = await response.json();
+    for (const each of document.querySelectorAll("[data-open-count]")) {
+      each.textContent = open.toLocaleString("en");
+    }
+  } catch {
+    // the next page has it
+  }
 }
 
 /** The sentence that says why it was not taken; nothing where it was. */

@@ -285,3 +285,14 @@ def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveP
         page.get_by_label("I have read this call").check()
         page.get_by_role("button", name="Approve").click()
         until(lambda: states(proxy, [call]) == ["released"])
+
+
+def test_the_count_of_what_waits_follows_a_decision(proxy: LiveProxy, page: Page) -> None:
+    """It is right on the next reply, without another page being opened."""
+    ids = held_texts(proxy, 3)
+    time.sleep(3.1)  # counts are up to three seconds old
+    look_at(page, ids[0])
+    expect(page.locator("nav [data-open-count]")).to_have_text("3")
+    page.keyboard.press("r")
+    expect(page.locator("nav [data-open-count]")).to_have_text("2", timeout=15_000)
+    assert states(proxy, ids) == ["rejected", "held", "held"]
