@@ -23,7 +23,7 @@ from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
 from proxy.exchange.conversations import Conversations
 from proxy.exchange.metrics import Metrics
 from proxy.exchange.stream_results import Results
-from proxy.gate.client_keys import ATTACH, digest_of, take_secret
+from proxy.gate.client_keys import ATTACH, UNKNOWN_KEY, digest_of, take_secret
 from proxy.gate.host_check import check_local
 from proxy.gate.rate_limits import Buckets, Rate
 from proxy.holds.waiting import Verdicts
@@ -179,7 +179,7 @@ class Generation:
         digest = digest_of(secret)
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
-            raise InvalidKeyError("what the request presents is no client key of this proxy")
+            raise InvalidKeyError(UNKNOWN_KEY)
         if key.role != "caller":
             raise InvalidKeyError(f"{key.id} is a key of the review desk, not of this API")
         return key

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from proxy.upstreams.demo.demo import EMBEDDED_AUROC
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -57,3 +60,16 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
         for path in PAGES
         if path not in (README, ROOT / "docs" / "README.md") and f"({path.name})" not in index
     ] == []
+
+
+def test_the_environment_that_the_readme_makes_is_not_part_of_the_clone() -> None:
+    """A stranger's `git status` is clean after the commands of "Install"."""
+    [folder] = set(re.findall(r"python3 -m venv (\S+)", PAGES[README]))
+    ignored = subprocess.run(["git", "check-ignore", "-q", f"{folder}/"], cwd=ROOT, check=False)
+    assert ignored.returncode == 0
+
+
+def test_greeting_and_pages_state_the_same_figure_of_the_demo() -> None:
+    """Two decimals of one number, not two numbers."""
+    stated = f"on the demo's own answers it has {EMBEDDED_AUROC:.2f}"
+    assert stated in " ".join(PAGES[ROOT / "docs" / "quality.md"].split())

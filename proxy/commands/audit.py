@@ -62,11 +62,13 @@ def verify_record(
 
 
 def _tell(found: Findings) -> None:
+    from proxy.store.chain.chain import KEY_VARIABLE
+
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
     if found.entries == 0:
         begun = "the chain has no entry yet: it begins with what is recorded next"
         typer.echo(
-            f"{begun}, and does not cover the "
+            f"{begun}; until then it shows no change to the "
             f"{counted(found.earlier, 'row that is', 'rows that are')} there"
         )
     else:
@@ -76,6 +78,11 @@ def _tell(found: Findings) -> None:
                 f"{counted(found.earlier, 'row is', 'rows are')} from before the chain began, "
                 "not covered"
             )
+    if found.entries and not found.has_entry_of_key:
+        typer.echo(
+            f"{KEY_VARIABLE}, or the file beside the store, has another key than all of these "
+            "entries: verify them with the key that they were made with (or all were changed)"
+        )
     if found.unverified and found.verified_since is not None:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.verified_since))
         typer.echo(

@@ -78,8 +78,8 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
             if band.gap is not None:
                 ends = f"{band.low:g} to {band.high:g}"
                 yield (
-                    f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, too sure by "
-                    f"{band.gap:+.3f}"
+                    f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, "
+                    f"{'too sure' if band.gap >= 0 else 'not sure enough'}, by {abs(band.gap):.3f}"
                 )
     for week in weeks:
         found = week.distance

@@ -22,6 +22,7 @@ PREFIX: Final = "sk-pinocchio-"
 FIELDS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})
 BROWSER_KEY: Final = "openai-insecure-api-key."  # browsers cannot send Authorization to WebSockets
 WHERE: Final = "'Authorization: Bearer', x-api-key or api-key"
+UNKNOWN_KEY: Final = "invalid API key: this proxy does not know it"
 
 
 Attach = Literal["both", "headers", "body", "none"]
@@ -76,7 +77,7 @@ def take_secret(scope: Scope) -> bytes:
         raise BadRequestError(f"a client key belongs into {WHERE} only", code="misplaced_api_key")
     secret = presented.pop()
     if not _SECRET.fullmatch(secret):
-        raise InvalidKeyError("what the request presents is no client key of this proxy")
+        raise InvalidKeyError(UNKNOWN_KEY)
     return secret
 
 

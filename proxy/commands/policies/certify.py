@@ -229,6 +229,8 @@ def _needed(needed: Needed) -> str:
     if needed.expected is not None:
         more = counted(needed.expected, "more label is", "more labels are")
         text = f"About {more} needed, going by the errors so far; {least}."
+        if needed.expected == needed.at_least:  # the errors so far ask for no more than none at all
+            text = f"At least {more} needed; they are enough if none of them is wrong."
         if not needed.wrong:
             return text
         return f"{text} The search ends at the first threshold that fails, and {which}."

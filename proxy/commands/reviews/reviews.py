@@ -177,6 +177,8 @@ def _end(held: Listed) -> str:
     """When a reply expires and what comes of it then, or what has."""
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
+        if held.kind == "audit":  # it was delivered: nothing is withheld when its time is up
+            return f"to be checked within {_span(left_s)}"
         return f"{held.on_expiry} in {_span(left_s)}"
     return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
 

@@ -73,7 +73,8 @@ class Findings:
 
     `earlier` are rows from before a chain that did not cover them, `forgotten` those that retention
     deleted. Of the first `unverified` entries nothing is known: they were made with another key,
-    and this one has been in use since `verified_since`, in seconds since the epoch.
+    and this one has been in use since `verified_since`, in seconds since the epoch. A key that made
+    none of them is wrong, or somebody has changed them all: `has_entry_of_key`.
     """
 
     entries: int = 0
@@ -83,6 +84,7 @@ class Findings:
     forgotten: int = 0
     unverified: int = 0
     verified_since: float | None = None
+    has_entry_of_key: bool = True
     count: int = 0  # of what is broken, also of what is not told
     breaks: list[Break] = field(default_factory=list)
 
@@ -157,6 +159,7 @@ class _Verification:
         self._first_at = self._first_of_key()
         if self._first_at is None and not self._has_begun and not self._has_entries():
             return self._nothing_covered(head)
+        self._found.has_entry_of_key = self._first_at is not None
         heads = set()
         sequence, mac = 0, ""
         for entry in self._entries():

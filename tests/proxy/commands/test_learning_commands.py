@@ -71,3 +71,9 @@ def test_drift_tells_every_monitor(traffic: Traffic, capsys: Printed) -> None:
     assert {monitor["calibrator"] for monitor in monitors} == {CALIBRATOR}
     assert monitors[1]["seen"] == 400
     assert any(line.startswith("this week of m:") for line in lines)
+    bands = [line for line in lines if line.startswith("  confidence ")]
+    gaps = [band["gap"] for band in monitors[0]["bands"] if band["gap"] is not None]
+    assert len(bands) == len(gaps) > 0
+    for line, gap in zip(bands, gaps, strict=True):  # the words say which way, no sign does
+        words = "too sure" if gap >= 0 else "not sure enough"
+        assert line.endswith(f"{words}, by {abs(gap):.3f}")

@@ -131,8 +131,8 @@ def test_too_few_labels_are_told_with_exit_status_3(tmp_path: Path) -> None:
     done = run("certify", rows, "--max-error", 0.05)
     assert done.exit_code == 3
     assert (
-        "About 19 more labels are needed, going by the errors so far; at least 19, "
-        "if none of them is wrong." in done.stdout
+        "At least 19 more labels are needed; they are enough if none of them is wrong."
+        in done.stdout
     )
     found = json.loads(run("certify", rows, "--max-error", 0.05, "--json").stdout)
     assert (found["threshold"], found["needed"]) == (
@@ -226,7 +226,7 @@ def test_an_error_among_the_surest_is_said_where_labels_would_be_enough(tmp_path
     ]
     done = run("certify", write(tmp_path / "rows.jsonl", surest + others), "--max-error", 0.05)
     assert done.exit_code == 3
-    assert "at least 352, if none of them is wrong" in done.stdout
+    assert "At least 352 more labels are needed; they are enough if none" in done.stdout
     assert "the first threshold that fails, and 1 of the 70 surest replies is wrong" in done.stdout
 
 

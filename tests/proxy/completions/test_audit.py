@@ -71,6 +71,18 @@ def test_a_delivered_reply_is_kept_as_it_was_asked_and_answered(proxy: LiveProxy
     assert kept["expires_at"] - kept["created_at"] == 14 * 86_400
 
 
+def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
+    proxy: LiveProxy, tmp_path: Path
+) -> None:
+    """When its time is up, the client keeps what it has."""
+    kept = audit_of(proxy, proxy.ask("p=0.85").headers["x-pinocchio-request-id"])
+    (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{proxy.store_path}\n")
+    listed = run_cli("reviews", "list", "--config", str(tmp_path / "proxy.yaml")).stdout
+    [line] = [line for line in listed.splitlines() if kept["id"] in line]
+    assert "to be checked within 13 d" in line
+    assert "reject" not in line
+
+
 def test_a_stream_is_kept_as_one_completion(proxy: LiveProxy) -> None:
     """What a reviewer sees of it is the text that its chunks were."""
     live = {"model": "ok", "messages": [{"role": "user", "content": "in parts p=0.7"}]}

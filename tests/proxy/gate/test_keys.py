@@ -110,6 +110,7 @@ def test_the_official_client_needs_its_key_only(
     with pytest.raises(AuthenticationError) as caught:
         client.with_options(api_key="sk-other").chat.completions.create(**question("p=0.9"))
     assert caught.value.code == "invalid_api_key"
+    assert "invalid API key" in str(caught.value)
     assert upstream.requests == []
 
 

@@ -415,7 +415,7 @@ def test_a_key_that_comes_later_says_that_the_chain_begins_with_it(
     before = verified(postgres_url, tmp_path)
     assert (before.exit_code, "BROKEN" in before.stdout) == (0, False)
     assert "no entry yet" in before.stdout
-    assert "does not cover the 30 rows" in before.stdout
+    assert "until then it shows no change to the 30 rows that are there" in before.stdout
     record(postgres_url, 2)
     after = verified(postgres_url, tmp_path)
     assert after.exit_code == 0
@@ -429,11 +429,14 @@ def test_another_key_says_from_when_it_verifies(
     """Of entries made with the key before, it knows nothing; who knows how many says so."""
     record(store_url, 3)
     monkeypatch.setenv(KEY_VARIABLE, "another")
-    assert "BROKEN" in verified(store_url, tmp_path).stdout, "a key that made no entry is wrong"
+    wrong = verified(store_url, tmp_path).stdout
+    assert "BROKEN" in wrong, "a key that made no entry is wrong"
+    assert "has another key than all of these entries" in wrong
     record(store_url, 1)
     found = verified(store_url, tmp_path)
     assert (found.exit_code, "BROKEN" in found.stdout) == (1, False)
     assert "this key has been in use since entry 3, 20" in found.stdout
+    assert "another key than all" not in found.stdout
     accepted = verified(store_url, tmp_path, "--other-key", "2")
     assert (accepted.exit_code, "nothing was changed since entry 3" in accepted.stdout) == (0, True)
     execute(store_url, "UPDATE exchanges SET model = 'other'")
