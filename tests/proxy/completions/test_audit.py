@@ -47,6 +47,12 @@ def audits(proxy: LiveProxy) -> list[dict[str, Any]]:
         return [dict(row) for row in rows]
 
 
+def is_recorded(proxy: LiveProxy, request_id: str) -> bool:
+    with closing(sqlite3.connect(proxy.store_path)) as connection:
+        query = "SELECT 1 FROM exchanges WHERE request_id = ?"
+        return connection.execute(query, (request_id,)).fetchone() is not None
+
+
 def audit_of(proxy: LiveProxy, request_id: str) -> dict[str, Any]:
     """The audited reply of an exchange, once it is written."""
 
@@ -243,6 +249,7 @@ def test_a_verdict_on_the_command_line_is_one_too(proxy: LiveProxy, tmp_path: Pa
     """What was drawn leaves the queue: nobody has to look at it a second time."""
     id = proxy.ask("by hand p=0.9").headers["x-pinocchio-request-id"]
     audit_of(proxy, id)
+    until(lambda: is_recorded(proxy, id))  # the record is written apart from the audit
     path = tmp_path / "proxy.yaml"
     path.write_text(f"store: sqlite:///{proxy.store_path}\n")
     run_cli("reviews", "verdict", id, "wrong", "--as", "ann", "--config", str(path))
