@@ -19,7 +19,7 @@ _WORDS = ("type", "code", "message", "param", "status")  # of an error
 _OF_ERROR_OBJECTS = frozenset(
     {*_WORDS, "status_code", "metadata", "details", "innererror", "request_id", "error_type"}
 )
-_OF_ERRORS = frozenset(
+OF_ERRORS = frozenset(
     {
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
         *("id", "object", "created", "model", "provider", "user_id", "request_id"),
@@ -142,7 +142,7 @@ def error_sight(told: Json, name: str | None = None) -> Sight:
     kept = {
         key: _of_error(value)
         for key, value in told.items()
-        if key in _OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list))
+        if key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list))
     }
     if kept == told:
         return Sight(is_end=True, is_error=True)

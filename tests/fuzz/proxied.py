@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import structlog
 
+from proxy.formats.openai import OF_ERRORS
 from tests.running.live_proxy import OBSERVE, LiveProxy
 from tests.servers.undecided import PATHS, SECRET, AnyUpstream
 
@@ -93,10 +94,30 @@ def check(policy: str, got: bytes, calls: bool) -> str:
         assert f"b'{word}'".encode() not in got, f"{policy}: {word} in {got!r}"
     has_secret = SECRET.encode() in got
     if policy == "all":
-        assert not has_secret, f"a policy that blocks all let this through: {got!r}"
+        told = _but_for_errors(got)
+        assert SECRET.encode() not in told, f"a policy that blocks all let this through: {got!r}"
     if policy == "calls" and calls and has_secret:
         assert not executed(got), f"a policy that blocks calls let this through: {got!r}"
     return "passed" if has_secret else "blocked"
+
+
+def _but_for_errors(got: bytes) -> bytes:
+    """Without errors: what upstream says of one, and calls things in it, is no answer."""
+    at = got.find(b")]") + 2
+    head, body = got[:at], got[at:]
+    if _is_error(body):
+        return head
+    return head + b"\n".join(
+        line for line in body.splitlines() if not _is_error(line.removeprefix(b"data:"))
+    )
+
+
+def _is_error(text: bytes) -> bool:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and bool(value.get("error")) and value.keys() <= OF_ERRORS
 
 
 def executed(got: bytes) -> bool:

@@ -1,0 +1,338 @@
+"""What one hostile client or upstream at 10 Mbit/s costs everybody else: latency and memory.
+
+For each attack a fresh proxy is started. A well-behaved client asks it at a steady pace, first
+alone and then beside the attacker, which is a process of its own; that is done in several rounds,
+in turns with the other attacks, and medians are shown. The budget: p99 of the others moves by less
+than 50 ms, the proxy's memory by less than 100 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench_attacks import ATTACKS
+from bench_http import CHAT, SHORT, Reader, request
+from bench_launches import FAKE, SCORED, SCRIPTS
+from bench_load import Job, run
+from bench_process import cpu_s, free_port, launched, pin, share_cores
+from bench_table import say, shown, table
+from bench_targets import Launch, Target, wait_until_it_answers
+
+BUDGET_MS, BUDGET_MB = 50.0, 100.0
+PER_S: Final = 40.0  # requests of the others
+MOST_TRIES: Final = 5
+GIVE_UP_S: Final = 30.0
+CORES: Final = share_cores()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    rounds: int
+    window_s: float  # with and without the attacker
+    first_s: float = 1.5  # of an attack, before it is measured
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the others and the process were like in one window."""
+
+    times_ms: list[float] = field(default_factory=list)
+    own_ms: list[float] = field(default_factory=list)  # CPU time of the proxy meanwhile
+    broken: int = 0  # connections that were closed under a request, which was sent again
+    failed: int = 0
+    peak_mb: float = math.nan
+    cpu: float = math.nan  # cores
+
+    def percentile(self, share: float, of: str = "times_ms") -> float:
+        ranked = sorted(getattr(self, of))
+        return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else math.inf
+
+
+class Others:
+    """Clients that ask at a steady pace, keep their connections, and try again as clients do."""
+
+    def __init__(self, job: Job, pid: int) -> None:
+        self._job = job
+        self._pid = pid
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self.seen = Seen()
+
+    async def ask_for(self, for_s: float) -> Seen:
+        begun, asked = time.monotonic(), []
+        for number in range(int(for_s * PER_S)):
+            await asyncio.sleep(max(0.0, begun + number / PER_S - time.monotonic()))
+            asked.append(asyncio.create_task(self._ask()))
+        await asyncio.gather(*asked)
+        seen, self.seen = self.seen, Seen()
+        return seen
+
+    async def _ask(self) -> None:
+        begun, spent = time.monotonic(), cpu_s(self._pid)
+        for _ in range(MOST_TRIES):
+            try:
+                async with asyncio.timeout(GIVE_UP_S):
+                    await self._ask_once()
+                self.seen.times_ms.append((time.monotonic() - begun) * 1_000)
+                self.seen.own_ms.append((cpu_s(self._pid) - spent) * 1_000)
+                return
+            except (OSError, EOFError):
+                self.seen.broken += 1
+            except (TimeoutError, ValueError):
+                break
+        self.seen.failed += 1
+        self.seen.times_ms.append(GIVE_UP_S * 1_000)
+
+    async def _ask_once(self) -> None:
+        if self._idle:
+            reader, writer = self._idle.pop()
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._job.port)
+        writer.write(self._job.request)
+        reply = Reader()
+        while not reply.feed(data := await reader.read(2**16)):
+            if not data:
+                writer.close()
+                raise EOFError
+        self._job.check(reply.head, reply.body)
+        self._idle.append((reader, writer))
+
+    def close(self) -> None:
+        for _, writer in self._idle:
+            writer.close()
+
+
+# --- the processes -------------------------------------------------------------------------------
+
+
+@contextmanager
+def proxied(folder: Path, upstream: int, hostile: int) -> Iterator[Target]:
+    """`pinocchio serve`, open to everybody, in front of both upstreams."""
+    folder.mkdir()
+    port, path = free_port(), folder / "proxy.yaml"
+    config = {
+        "upstreams": {
+            name: {"base_url": f"http://127.0.0.1:{at}/v1", "timeout_s": 20}
+            for name, at in (("good", upstream), ("hostile", hostile))
+        },
+        "models": [
+            {"match": "hostile-*", "upstream": "hostile"},
+            {"match": "*", "upstream": "good"},
+        ],
+        "calibrator": {"checkpoint": FAKE, "device": "cpu"},
+        "store": f"sqlite:///{folder}/bench.db",
+        "admin": False,
+    }
+    path.write_text(json.dumps(config))  # JSON is YAML
+    command = [sys.executable, "-m", "pinocchio", "serve", "--config", str(path)]
+    with (
+        (folder / "log").open("wb") as log,
+        launched(
+            [*command, "--port", str(port)],
+            stdout=log,
+            stderr=log,
+            env={"PINOCCHIO_LOG_LEVEL": "error"},
+            cwd=SCRIPTS.parent,
+            cores=CORES.target,
+        ) as process,
+    ):
+        target = Target("ours", process.pid, Launch(port, command, must_hold=SCORED))
+        error = wait_until_it_answers(target, lambda: process.poll() is None)
+        if error is not None:
+            raise RuntimeError(f"the proxy did not come up: {error}\n{folder / 'log'}")
+        yield target
+
+
+@contextmanager
+def serving(script: str, port: int, scratch: Path) -> Iterator[int]:
+    log = (scratch / f"{script}.log").open("wb")
+    command = [sys.executable, str(SCRIPTS / script), str(port)]
+    with log, launched(command, stdout=log, stderr=log, cores=CORES.upstream) as process:
+        yield process.pid
+
+
+@contextmanager
+def attacked(name: str, port: int) -> Iterator[None]:
+    """At a low priority: what is measured is what it does to the proxy, not to a shared core."""
+    command = ["nice", "-n", "10", sys.executable, str(SCRIPTS / "bench_attacks.py")]
+    quiet = subprocess.DEVNULL
+    attack = [*command, name, str(port)]
+    with launched(attack, stdout=quiet, stderr=quiet, cores=CORES.load):
+        yield
+
+
+def forget_peak(pid: int) -> None:
+    """Linux counts the most memory that a process has had anew from here."""
+    try:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def peak_mb(pid: int) -> float:
+    """The most resident memory since `forget_peak`; nan where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return math.nan
+    [found] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(found) * 1_024 / 10**6
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+async def window(others: Others, pid: int, for_s: float) -> Seen:
+    forget_peak(pid)
+    before, begun = cpu_s(pid), time.monotonic()
+    seen = await others.ask_for(for_s)
+    seen.cpu = (cpu_s(pid) - before) / (time.monotonic() - begun)
+    seen.peak_mb = peak_mb(pid)
+    return seen
+
+
+async def beside(name: str, target: Target, plan: Plan) -> tuple[Seen, Seen]:
+    """Without and with the attacker."""
+    others = Others(Job(target.launch.port, request(CHAT, SHORT), SCORED), target.pid)
+    await others.ask_for(1.0)
+    quiet = await window(others, target.pid, plan.window_s)
+    with attacked(name, target.launch.port):
+        await asyncio.sleep(plan.first_s)
+        loud = await window(others, target.pid, plan.window_s)
+    others.close()
+    return quiet, loud
+
+
+@dataclass(slots=True)
+class Measured:
+    """All rounds of one attack."""
+
+    name: str
+    rounds: list[tuple[Seen, Seen]] = field(default_factory=list)
+
+    def median(self, of: str, which: int) -> float:
+        values = [_figure(each[which], of) for each in self.rounds]
+        return statistics.median(values)
+
+    def difference(self, of: str) -> float:
+        return statistics.median(
+            _figure(loud, of) - _figure(quiet, of) for quiet, loud in self.rounds
+        )
+
+    @property
+    def is_within(self) -> bool:
+        failed = sum(loud.failed for _, loud in self.rounds)
+        is_small = not self.difference("peak_mb") >= BUDGET_MB
+        return is_small and self.difference("p99") < BUDGET_MS and not failed
+
+    def as_dict(self) -> dict[str, Any]:
+        figures = ("p50", "p99", "own", "peak_mb", "cpu")
+        values = {f: [self.median(f, 0), self.median(f, 1), self.difference(f)] for f in figures}
+        loud = [each for _, each in self.rounds]
+        counts = {"broken": sum(s.broken for s in loud), "failed": sum(s.failed for s in loud)}
+        return {"name": self.name, **values, **counts, "is_within": self.is_within}
+
+
+def _figure(seen: Seen, name: str) -> float:
+    if name == "own":
+        return seen.percentile(0.99, "own_ms")
+    if name.startswith("p") and name[1:].isdigit():
+        return seen.percentile(int(name[1:]) / 100)
+    value: float = getattr(seen, name)
+    return value
+
+
+def measured(names: list[str], plan: Plan, scratch: Path) -> list[Measured]:
+    found = [Measured(name) for name in names]
+    upstream, hostile = free_port(), free_port()
+    pin(CORES.load)
+    with (
+        serving("bench_upstream.py", upstream, scratch),
+        serving("bench_hostile_upstream.py", hostile, scratch),
+    ):
+        for number in range(1, plan.rounds + 1):
+            for each in found:
+                say(f"round {number} of {plan.rounds}: {each.name} ...")
+                folder = scratch / f"{number} {each.name.replace(':', '')}"
+                with proxied(folder, upstream, hostile) as target:
+                    each.rounds.append(run(beside(each.name, target, plan)))
+    return found
+
+
+def shown_as_table(found: list[Measured]) -> str:
+    head = [
+        "p99 ms alone",
+        "attacked",
+        "more",
+        "own ms",
+        "attacked",
+        "more",
+        "memory MB alone",
+        "attacked",
+        "more",
+        "CPU",
+        "budget",
+    ]
+    rows = [["", *head]]
+    for each in found:
+        figures = [
+            *(each.median("p99", 0), each.median("p99", 1), each.difference("p99")),
+            *(each.median("own", 0), each.median("own", 1), each.difference("own")),
+            *(each.median("peak_mb", 0), each.median("peak_mb", 1), each.difference("peak_mb")),
+        ]
+        cpu = f"{each.median('cpu', 1):.0%}"
+        rows.append([each.name, *map(shown, figures), cpu, "kept" if each.is_within else "BROKEN"])
+    return table(rows)
+
+
+def remarks(found: list[Measured]) -> Iterator[str]:
+    for each in found:
+        counts = each.as_dict()
+        if counts["failed"]:
+            yield f"{each.name}: {counts['failed']} requests of the others got no answer"
+        elif counts["broken"]:
+            yield f"{each.name}: {counts['broken']} idle connections were closed and made again"
+
+
+def main() -> int:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench hostile", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="one round of 5 s each")
+    parser.add_argument("--rounds", type=int, help="3 unless --quick")
+    parser.add_argument("--seconds", type=float, help="of each window; 10 unless --quick")
+    parser.add_argument("--only", nargs="+", choices=ATTACKS, default=[*ATTACKS])
+    parser.add_argument("--json", action="store_true", help="one JSON object in place of the table")
+    options = parser.parse_args()
+    usual = (1, 5.0) if options.quick else (3, 10.0)
+    plan = Plan(options.rounds or usual[0], options.seconds or usual[1])
+    with tempfile.TemporaryDirectory() as scratch:
+        found = measured(options.only, plan, Path(scratch))
+    if options.json:
+        print(json.dumps({"attacks": [each.as_dict() for each in found]}, indent=1))
+    else:
+        load = f"load average {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
+        print(f"{os.cpu_count()} CPUs ({CORES}), {load}")
+        budget = f"less than {BUDGET_MS:.0f} ms and {BUDGET_MB:.0f} MB more"
+        print(f"10 Mbit/s of attack; the others ask {PER_S:.0f} times a second; budget: {budget}\n")
+        print("\n".join([shown_as_table(found), *remarks(found)]))
+    return 0 if all(each.is_within for each in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
