@@ -5,6 +5,7 @@
     ├── TooSlowError                408  a request that did not arrive in time
     ├── HeadTooLargeError           431  more bytes or fields of header than are read
     ├── BusyError                   503  all connections are taken
+    ├── OverloadedError             503  too much that is large is being read
     ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  not of this machine, while open on loopback
@@ -92,6 +93,10 @@ class HeadTooLargeError(ProxyError):
 
 class BusyError(ProxyError):
     status, type, code = 503, "server_error", "too_many_connections"
+
+
+class OverloadedError(ProxyError):
+    status, type, code = 503, "server_error", "overloaded"
 
 
 class InvalidKeyError(ProxyError):

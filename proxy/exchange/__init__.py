@@ -1,6 +1,7 @@
 """What is known of one request and its answer, as values."""
 
 __all__ = [
+    "allowance",
     "answer",
     "call",
     "conversations",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from calibrator import NotScorableError, Question
@@ -11,7 +12,7 @@ from policies import Facts
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
 from proxy.formats import Format
 from proxy.wire.caller import ANYONE, Caller
-from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded
+from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
 from proxy.wire.headers import DOMAIN, TAGS
 from proxy.wire.http import Request
 from proxy.wire.json_splice import (
@@ -21,13 +22,16 @@ from proxy.wire.json_splice import (
     _too_many,
     parse_json_object,
     replace_member,
+    separators,
 )
-from proxy.wire.large_json import has_many, loads_large
-from proxy.wire.worker_threads import apart
+from proxy.wire.large_json import MAX_REQUEST_VALUES, has_many, loads_large
+from proxy.wire.worker_threads import Share, apart, take_share
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
+BYTES_A_VALUE = 3  # of JSON, at least
+BYTES_A_KEPT_VALUE = 64  # in memory
 LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
 
 
@@ -45,6 +49,7 @@ class CompletionRequest:
     caller: Caller = ANYONE
     conversation: str | None = None  # that it belongs to, see openings.py
     is_large: bool = False  # too many values to be looked at on the event loop
+    share: Share | None = None  # of what may be large at a time, for as long as this is there
     _question: Question | None = field(default=None, init=False, repr=False)
     _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
 
@@ -97,7 +102,7 @@ class CompletionRequest:
 def parse_large_object(body: bytes) -> dict[str, Any]:
     """The same for a body of many values, in more time; to be called on a thread."""
     try:
-        return _object(_parse_leniently(body, loads_large))
+        return _object(_parse_leniently(body, partial(loads_large, most=MAX_REQUEST_VALUES)))
     except TooManyValuesError as error:
         raise _too_many(error) from error
 
@@ -110,9 +115,24 @@ async def read_completion_request(
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
     """
-    body = await _plain(request, max_body)
-    is_large = has_many(body)
-    payload = await apart(parse_large_object, body) if is_large else parse_json_object(body)
+    if b"content-encoding" not in request.values:
+        body, share, is_large = request.body, None, has_many(request.body)
+        if is_large:
+            share = await take_share(separators(body))
+    else:
+        share = await take_share(most_of(request.body, max_body) // BYTES_A_VALUE)
+        body = await _plain(request, max_body)
+        is_large = has_many(body, len(request.body))
+        share.shrink_to(separators(body) + len(body) // BYTES_A_KEPT_VALUE)
+    read = partial(_read, request, format, body, is_large=is_large)
+    asked = await apart(read) if is_large else read()
+    asked.share = share
+    return asked
+
+
+def _read(request: Request, format: Format, body: bytes, *, is_large: bool) -> CompletionRequest:
+    """On a thread where it is large, the question with it."""
+    payload = parse_large_object(body) if is_large else parse_json_object(body)
     model = payload.get("model")
     if isinstance(model, str) and len(model) > LONGEST_MODEL:
         message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
@@ -129,14 +149,12 @@ async def read_completion_request(
         is_large=is_large,
     )
     if is_large:
-        await apart(asked.read_ahead)
+        asked.read_ahead()
     return asked
 
 
 async def _plain(request: Request, max_body: int) -> bytes:
-    """The body to read; an encoded one goes upstream as it is."""
-    if b"content-encoding" not in request.values:
-        return request.body
+    """What an encoded body says; it goes upstream as it is."""
     encoding = request.header(b"content-encoding")
     if not can_decode(encoding):
         raise BadRequestError(

@@ -3,12 +3,20 @@
 Whoever has not shown yet that they may come in is a stranger. Strangers have a share of the room;
 where it is full, the one that came first leaves, so that a flood of them drives out itself, and
 whoever comes with a key has the time to show it. The rest of the room is for those who did.
+
+A request begins at once where the one before it on its connection went well, or came with a good
+key. Others begin a few in each turn of the event loop: whoever sends thousands at a time waits
+behind those, and everybody else's next step comes after a few of theirs and not after all.
+
+Bodies that are still on their way have a bound of bytes, all together: beyond it the slowest of
+several is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -16,6 +24,8 @@ from uvicorn.server import ServerState
 
 SWEEP_S = 1.0  # how much later than promised a connection may be closed
 SHARE_OF_STRANGERS = 0.75
+BEGUN_IN_A_TURN = 4  # requests of those who are not trusted yet
+MOST_BODY_BYTES = 48 * 2**20  # of bodies on their way, unless it is a single one
 
 
 class Connection(Protocol):
@@ -29,6 +39,12 @@ class Connection(Protocol):
 
     def close_now(self) -> None: ...
 
+    def body_speed(self, now: float) -> float:
+        """Bytes a second of the body that is on its way."""
+
+    def refuse_body(self) -> None:
+        """Ends the request whose body is on its way."""
+
 
 class Connections:
     """Those of one server. `every` has WebSockets too, which are neither looked at nor closed."""
@@ -40,6 +56,43 @@ class Connections:
         self._strangers: dict[Connection, None] = {}  # the first one came first
         self._known: dict[Connection, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._bodies: dict[Connection, int] = {}  # bytes
+        self._body_bytes = 0
+        self._queue: deque[Callable[[], object]] = deque()  # what begins requests
+        self._begun = 0  # in this turn of the event loop
+        self._has_turn = False
+
+    def begin(self, begin: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+        """Calls `begin` now, or in its turn."""
+        if not self._has_turn:
+            self._has_turn = True
+            loop.call_soon(self._next_turn, loop)
+        if self._begun < BEGUN_IN_A_TURN and not self._queue:
+            self._begun += 1
+            begin()
+        else:
+            self._queue.append(begin)
+
+    def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun = min(BEGUN_IN_A_TURN, len(self._queue))
+        self._has_turn = self._begun > 0
+        if self._has_turn:
+            loop.call_soon(self._next_turn, loop)
+        for _ in range(self._begun):
+            self._queue.popleft()()
+
+    def note_body(self, connection: Connection, size: int, now: float) -> None:
+        """So many more bytes of a body have come, which is not whole."""
+        self._bodies[connection] = self._bodies.get(connection, 0) + size
+        self._body_bytes += size
+        if self._body_bytes > MOST_BODY_BYTES and len(self._bodies) > 1:
+            slowest = min(self._bodies, key=lambda each: each.body_speed(now))
+            self.end_body(slowest)
+            slowest.refuse_body()
+
+    def end_body(self, connection: Connection) -> None:
+        """A body is whole, or nobody waits for its rest."""
+        self._body_bytes -= self._bodies.pop(connection, 0)
 
     def add(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> bool:
         """Lets a connection in, for which another may have to leave; False where none can."""
@@ -61,6 +114,7 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
+        self.end_body(connection)
 
     def _make_room(self, newest: Connection) -> bool:
         oldest = self._oldest_stranger()

@@ -108,6 +108,7 @@ class Cycle(RequestResponseCycle):
         self.parts: list[bytes] = []  # of the body, as far as it is not taken
         self.size = 0  # of the parts
         self.more_body = True
+        self.status = 0  # until a reply has begun
         self.response_started = False
         self.response_complete = False
         self.chunked_encoding: bool | None = None
@@ -231,6 +232,7 @@ class Cycle(RequestResponseCycle):
     def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
         """Raises ValueError for a field that would be more than one."""
         self.waiting_for_100_continue = False
+        self.status = status
         fields = written(headers)
         closing = b"" if self.keep_alive else b"connection: close\r\n"
         line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status

@@ -14,6 +14,7 @@ body has a time, and connections have a bound (`connections.py`).
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import httptools
@@ -21,7 +22,7 @@ import structlog
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from proxy.errors import BusyError, HeadTooLargeError, ProxyError, TooSlowError
+from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.listener.connections import connections_of
 from proxy.listener.http_cycle import Cycle, Outlet
 from proxy.listener.request_heads import check_head, read_target, refusal, without_upgrade
@@ -34,6 +35,7 @@ HEAD_FIELDS = 200
 HEAD_S = 10.0  # from the connection's beginning, or the head's own
 BODY_S = 20.0  # and a second more for each BODY_BYTES_A_SECOND
 BODY_BYTES_A_SECOND = 4_096
+COUNTED_BODY = 2**16  # bytes; what is smaller is not counted among bodies on their way
 LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
 STALL_S = 60.0  # how long a client may leave its reply untouched
 MOST_PIPELINED = 100  # requests that wait for the reply before theirs
@@ -50,7 +52,12 @@ class HttpProtocol(HttpToolsProtocol):
     is_in_head = False
     is_upgrading = False  # then what follows is for another protocol
     has_ended = False  # nothing more is read
+    is_trusted = False  # its last request went well, or had a good key
+    _is_known = False
+    _is_read = False  # it may have to wait for its turn
     _ignores_upgrade = False
+    _body_bytes = 0  # of the body that is on its way
+    _body_since = 0.0
     _segment = 0  # bytes that came at once
     _most_of_head = 0  # bytes that the head can have, at most
     _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
@@ -64,6 +71,14 @@ class HttpProtocol(HttpToolsProtocol):
         self._all = connections_of(self.server_state, self.limit_concurrency)
         if not self._all.add(self, self.loop):
             self._end(BusyError("all connections are taken"))
+        self._all.begin(self._read, self.loop)
+        if not self._is_read:
+            self.flow.pause_reading()
+
+    def _read(self) -> None:
+        """Its turn has come to be read, now or later."""
+        self._is_read = True
+        self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.remove(self)
@@ -185,6 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.is_upgrading or cycle.response_complete:
             return
         self.until += len(body) / BODY_BYTES_A_SECOND
+        self._note_body(len(body))
         cycle.add(body)
         if cycle.size > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
@@ -194,22 +210,52 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._idle_bytes = 0
         cycle = self.cycle
+        self._body_bytes = 0
+        self._all.end_body(self)
         cycle.end_body()
         if cycle is self.running:
             self.until = math.inf
         elif self.running is None:  # the reply was earlier
             self.until = self.loop.time() + self.timeout_keep_alive
 
+    def _note_body(self, size: int) -> None:
+        """Small ones come in one piece, and are not counted."""
+        if not self._body_bytes:
+            self._body_since = self.loop.time()
+        self._body_bytes += size
+        if self._body_bytes > COUNTED_BODY:
+            counted = self._body_bytes if self._body_bytes - size <= COUNTED_BODY else size
+            self._all.note_body(self, counted, self.loop.time())
+
+    def body_speed(self, now: float) -> float:
+        return self._body_bytes / max(now - self._body_since, 0.001)
+
+    def refuse_body(self) -> None:
+        self.loop.call_soon(self._refuse_body)  # it may be this one's parser that is at work
+
+    def _refuse_body(self) -> None:
+        if self.cycle is not None and self.cycle.more_body and not self.has_ended:
+            self._refuse(OverloadedError("too many bodies are on their way, and others are faster"))
+
     # one after the other
 
     def _run(self, cycle: Cycle) -> None:
         self.running = cycle
         self.until = self.loop.time() + BODY_S if cycle.more_body else math.inf
-        self._start_asgi_task(cycle, self.app)
+        if self.is_trusted:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self._all.begin(partial(self._begin, cycle), self.loop)
+
+    def _begin(self, cycle: Cycle) -> None:
+        if cycle is self.running:  # the client may have left meanwhile
+            self._start_asgi_task(cycle, self.app)
 
     def on_response_complete(self) -> None:
         """The next request of the pipeline, or else the connection is idle from now on."""
         self.server_state.total_requests += 1
+        if self.running is not None and not self._is_known:
+            self.is_trusted = self.running.status < 400
         self.running = None
         if self.transport.is_closing():
             return
@@ -228,6 +274,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def note_known(self) -> None:
         """Whoever is at the other end may come in."""
+        self._is_known = self.is_trusted = True
         self._all.note_known(self)
 
     def is_idle(self) -> bool:

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import gc
 import socket
+import sys
 from contextlib import suppress
 
 import uvicorn
@@ -20,6 +21,7 @@ from proxy.wire.http import ASGIApplication
 GRACE_S = 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 KEPT_BYTES = 2**25
+SWITCH_S = 0.001  # how long the event loop waits, several times a request, for a busy thread
 GC_THRESHOLDS = (50_000, 20, 50)  # requests make hardly any cycles
 
 
@@ -68,6 +70,7 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_S)
     keep_freed_memory()
 
 

@@ -20,8 +20,10 @@ from proxy.wire.worker_threads import apart
 
 MAX_DECODED_BYTES: Final = 64 * 2**20
 MAX_RATIO: Final = 100  # decoded to packed; JSON and prose have 3 to 20
-ALWAYS_ALLOWED: Final = 2**20  # decoded bytes, whatever the ratio
+ALWAYS_ALLOWED: Final = 2**18  # decoded bytes, whatever the ratio
 AT_ONCE: Final = 2**18  # decoded bytes, and packed ones, for which no thread is asked
+ALWAYS_AT_ONCE: Final = 2**14  # decoded bytes; of more, RATIO_AT_ONCE times the packed ones
+RATIO_AT_ONCE: Final = 16
 MOST_FRAMES: Final = 4_096
 _PIECE = 2**14  # packed bytes at once
 _MAX_WINDOW = 2**23  # bytes, what a frame of zstd may need of those before (RFC 9659)
@@ -44,14 +46,20 @@ async def decoded(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BY
     name = (encoding or "identity").strip().lower()
     if name == "identity" or not body:
         return body
-    most = min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
-    if len(body) <= AT_ONCE:
+    most = most_of(body, limit)
+    if len(body) <= AT_ONCE and name != "br":  # whose window of megabytes is filled at once
+        at_once = min(most, AT_ONCE, max(ALWAYS_AT_ONCE, RATIO_AT_ONCE * len(body)))
         try:
-            return decode(body, name, min(most, AT_ONCE))
+            return decode(body, name, at_once)
         except DecodedTooLargeError:
-            if most <= AT_ONCE:
+            if most <= at_once:
                 raise
     return await apart(decode, body, name, most)
+
+
+def most_of(body: bytes, limit: int = MAX_DECODED_BYTES) -> int:
+    """How many bytes may come out of an encoded body."""
+    return min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
 
 
 def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:

@@ -2,14 +2,16 @@
 
 A value takes some fifty bytes of memory and a third of a microsecond of the event loop; two bytes
 of a body can stand for one. So a body's values are counted first, by their separators. What has few
-is parsed at once. What has many is parsed on a thread, by a parser in Python that lets the event
-loop go on every few milliseconds, as one in C would not. What has too many is not parsed at all.
+is parsed at once. What has many is parsed on a thread, by a parser in Python that works a quarter
+of the time and lets the event loop go on, as one in C would not. What has too many is not parsed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 from json import decoder, scanner
 from typing import Any, Final
 
@@ -18,13 +20,23 @@ from proxy.wire.worker_threads import apart
 
 AT_ONCE: Final = 50_000  # values, parsed in some 20 ms
 MAX_VALUES: Final = 1_000_000
+MAX_REQUEST_VALUES: Final = 250_000  # a request is kept until its reply is out
+WORKS_S: Final = 0.001  # at a time, of what is read on a thread
+WORKING_SHARE: Final = 0.25
+LOOKS_EVERY: Final = 64  # values, at the clock
+FEW: Final = 2_000  # values that any text may have at once
 _PIECE = 2**20
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
-def has_many(data: bytes) -> bool:
-    """Whether a text may have more values than are parsed at once."""
-    return len(data) > AT_ONCE and separators(data) > AT_ONCE
+def has_many(data: bytes, sent: int | None = None) -> bool:
+    """Whether a text may have more values than are parsed at once.
+
+    `sent` is how many bytes it was sent as, where it was packed: whoever sends little has little
+    done at once.
+    """
+    most = AT_ONCE if sent is None else min(AT_ONCE, max(FEW, sent))
+    return len(data) > most and separators(data) > most
 
 
 async def large_object(data: bytes) -> dict[str, Any] | None:
@@ -40,31 +52,62 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def loads_large(data: bytes, **options: Any) -> Any:
+def loads_large(data: bytes, most: int = MAX_VALUES, **options: Any) -> Any:
     """Parses what has many values, in Python; raises what `json.loads` does, TooManyValuesError
     before that. To be called on a thread. Options are those of JSONDecoder."""
-    if _count(data) > MAX_VALUES:
-        raise TooManyValuesError(MAX_VALUES)
+    if _count(data, most) > most:
+        raise TooManyValuesError(most)
     return _PausingDecoder(**options).decode(data.decode("utf-8-sig"))
 
 
-def _count(data: bytes) -> int:
+def _count(data: bytes, most: int) -> int:
     """The separators in a text; where there seem to be too many, without those in its strings."""
     pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
     count = sum(map(separators, pieces))
-    if count <= MAX_VALUES:
+    if count <= most:
         return count
     strings = data.count(b'"') - data.count(b'\\"')
-    if strings > 4 * MAX_VALUES:
+    if strings > 4 * most:
         return strings // 2
     return count - sum(separators(found[0]) for found in _STRING.finditer(data))
 
 
 class _PausingDecoder(json.JSONDecoder):
-    """The standard library's decoder without its C: other threads run between two values."""
+    """The standard library's decoder without its C, which sleeps most of the time.
+
+    The event loop asks for the interpreter for each thing that happens on a connection, and waits
+    a little each time that another thread has it.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         python: Any = decoder  # whose parts in Python have no types
-        self.parse_object, self.parse_array = python.JSONObject, python.JSONArray
+        self.parse_object = self._pausing(python.JSONObject, 2)
+        self.parse_array = self._pausing(python.JSONArray, 1)
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+        self._left = LOOKS_EVERY
+        self._since = time.perf_counter()
+
+    def _pausing(self, parse: Callable[..., Any], position: int) -> Callable[..., Any]:
+        """`parse` with a scanner, its argument at `position`, that sleeps now and then."""
+        own: list[Any] = []
+
+        def scan(text: str, at: int) -> Any:
+            self._left -= 1
+            if not self._left:
+                self._pause()
+            return own[0](text, at)
+
+        def parse_with_it(*given: Any) -> Any:
+            if not own:
+                own.append(given[position])
+            return parse(*given[:position], scan, *given[position + 1 :])
+
+        return parse_with_it
+
+    def _pause(self) -> None:
+        took = time.perf_counter() - self._since
+        if took >= WORKS_S:
+            time.sleep(took * (1 / WORKING_SHARE - 1))
+            self._since = time.perf_counter()
+        self._left = LOOKS_EVERY

@@ -5,6 +5,7 @@ Each test runs the real server; `tests/fuzz/http.py` compares it with other pars
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import select
@@ -13,6 +14,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from proxy.gate.host_check import check_host
 from proxy.gate.key_hash import hash_key
 from proxy.listener import connections
 from proxy.listener import http_protocol as http_server
+from proxy.listener.connections import BEGUN_IN_A_TURN, Connections
 from proxy.listener.request_heads import read_target
 from proxy.wire import headers
 from proxy.wire.http import request_of
@@ -290,6 +293,54 @@ def test_what_does_not_arrive_is_not_waited_for(
             said += part
         assert (status is None and not said) or b"HTTP/1.1 %d " % status in said
         assert time.monotonic() - began > 0.4
+
+
+def test_the_slowest_of_several_bodies_leaves(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies on their way have a bound, all together; one alone may be larger."""
+    monkeypatch.setattr("proxy.listener.connections.MOST_BODY_BYTES", 2**20)
+    size = 3 * 2**20
+    head = b"POST /v1/embeddings HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % size
+    with serving(recorder) as port, connect(port) as slow, connect(port) as fast:
+        slow.sendall(head + b"x" * 400_000)
+        time.sleep(0.5)
+        fast.sendall(head + b"x" * 900_000)
+        said = everything(slow)
+        assert status_of(said) == 503
+        assert b'"code": "overloaded"' in said
+        fast.sendall(b"x" * (size - 900_000))
+        assert status_of(fast.recv(2**16)) == 200
+    assert [len(body) for _, _, body in recorder.seen] == [size]
+
+
+async def test_requests_of_strangers_begin_a_few_at_a_time() -> None:
+    """Whoever sends a thousand at once leaves turns of the event loop to everybody else."""
+    everybody, loop = Connections([], None), asyncio.get_running_loop()
+    begun: list[int] = []
+    for number in range(3 * BEGUN_IN_A_TURN):
+        everybody.begin(partial(begun.append, number), loop)
+    counts = [len(begun)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+        counts.append(len(begun))
+    assert counts == [each * BEGUN_IN_A_TURN for each in (1, 2, 3, 3)]
+    assert begun == sorted(begun)
+    await asyncio.sleep(0)
+    everybody.begin(partial(begun.append, -1), loop)
+    assert begun[-1] == -1  # at once, where nobody waits
+
+
+def test_who_left_before_its_turn_is_not_begun(recorder: Recorder) -> None:
+    """A flood of requests whose clients are gone costs their heads alone; the others are served."""
+    with serving(recorder) as port:
+        gone = [connect(port) for _ in range(200)]
+        for each in gone:
+            each.sendall(GET)
+            each.close()
+        with connect(port) as stays:
+            stays.sendall(GET)
+            assert status_of(stays.recv(2**16)) == 200
 
 
 @pytest.mark.usefixtures("quick")

@@ -173,9 +173,9 @@ def _asked(text: str = "hi") -> str:
 
 
 async def bombs(attacker: Attacker) -> None:
-    """Half a kilobyte of Brotli each, which stands for a megabyte of values or for far more."""
+    """A few hundred bytes of Brotli each: as many values as may come out of them, or far more."""
     field = b"content-encoding: br\r\n"
-    allowed = chat(_asked(), ', "x": [' + "[]," * 340_000 + "0]")
+    allowed = chat(_asked(), ', "x": [' + "[]," * 80_000 + "0]")
     beyond = chat(_asked(), ', "x": [' + "[]," * 20_000_000 + "0]")
     bodies = [posted(brotli.compress(each, quality=5), field) for each in (allowed, beyond)]
     turn = 0

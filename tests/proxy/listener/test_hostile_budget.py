@@ -1,0 +1,49 @@
+"""What a hostile client or upstream may cost the others: `scripts/bench hostile`, for a while.
+
+The budget is 50 ms and 100 MB; here the machine is shared with other tests, so that latency is
+compared by the proxy's own CPU time and with a margin, and memory as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BENCHES = ROOT / "scripts" / "benches"
+ATTACKS = ["slow heads", "connections", "slow bodies", "bombs", "odd bodies", "upstream: calls"]
+MOST_MB = 100.0
+MOST_OWN_MS = 150.0
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[str, Any]]:
+    places = (BENCHES, BENCHES / "peers", BENCHES / "hostile")
+    command = [sys.executable, str(BENCHES / "hostile" / "bench_hostile.py"), "--json"]
+    done = subprocess.run(
+        [*command, "--rounds", "1", "--seconds", "4", "--only", *ATTACKS],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return {each["name"]: each for each in json.loads(done.stdout)["attacks"]}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_costs_the_others_little(measured: dict[str, dict[str, Any]], name: str) -> None:
+    found = measured[name]
+    print(json.dumps(found))
+    _, _, more_mb = found["peak_mb"]
+    _, _, more_ms = found["own"]
+    assert found["failed"] == 0
+    assert more_mb < MOST_MB
+    assert more_ms < MOST_OWN_MS
