@@ -196,8 +196,9 @@ class App:
         except ProxyError as error:
             self._note_refusal(scope, error)
             return partial(_refuse, error)
-        if CLIENT in scope and (not generation.needs_keys or scope[CALLER].id is not None):
-            scope[CLIENT].note_known()
+        has_key = scope[CALLER].id is not None
+        if CLIENT in scope and (has_key or not generation.needs_keys):
+            scope[CLIENT].note_known(has_key)
         method, path = scope["method"], scope["path"]
         known = routes.exact.get((method, path)) or routes.other(scope)
         return known or self._other(method, path)

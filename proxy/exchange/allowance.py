@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from proxy.errors import OverloadedError
 
@@ -60,13 +60,13 @@ class Allowance:
         self._most = most
         self._most_waiting = most_waiting
         self._patience_s = patience_s
-        self._loop = asyncio.get_running_loop()
+        self._loop = ref(asyncio.get_running_loop())
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int) -> Share:
         """One that is larger than all there is takes all of it. Raises OverloadedError."""
         size = min(size, self._most)
-        if self._waiting or self.in_use + size > self._most:
+        if size and (self._waiting or self.in_use + size > self._most):
             await self._wait_for(size)
         else:
             self.in_use += size
@@ -75,7 +75,7 @@ class Allowance:
     async def _wait_for(self, size: int) -> None:
         if len(self._waiting) >= self._most_waiting:
             raise OverloadedError(_TOO_MUCH)
-        turn = self._loop.create_future()
+        turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         try:
             async with asyncio.timeout(self._patience_s):
@@ -100,8 +100,10 @@ class Allowance:
 
     def take_back_from_anywhere(self, size: int) -> None:
         """From any thread, which may be the one that found the garbage."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.take_back, size)
+        loop = self._loop()
+        with suppress(RuntimeError):  # it is closed
+            if loop is not None:
+                loop.call_soon_threadsafe(self.take_back, size)
 
     def _let_in(self) -> None:
         while self._waiting and self.in_use + self._waiting[0][0] <= self._most:

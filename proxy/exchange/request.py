@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from calibrator import NotScorableError, Question
 from policies import Facts
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
+from proxy.exchange.allowance import Share, take_share
 from proxy.formats import Format
 from proxy.wire.caller import ANYONE, Caller
 from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
@@ -24,8 +25,8 @@ from proxy.wire.json_splice import (
     replace_member,
     separators,
 )
-from proxy.wire.large_json import MAX_REQUEST_VALUES, has_many, loads_large
-from proxy.wire.worker_threads import Share, apart, take_share
+from proxy.wire.large_json import MAX_REQUEST_VALUES, has_many, loads_counted
+from proxy.wire.worker_threads import apart
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -99,12 +100,14 @@ class CompletionRequest:
             raise BadRequestError(f"the body is {error}", code="invalid_json") from error
 
 
-def parse_large_object(body: bytes) -> dict[str, Any]:
-    """The same for a body of many values, in more time; to be called on a thread."""
+def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
+    """Of many values, and their number; in more time, to be called on a thread."""
     try:
-        return _object(_parse_leniently(body, partial(loads_large, most=MAX_REQUEST_VALUES)))
+        parse = partial(loads_counted, most=MAX_REQUEST_VALUES)
+        value, values = _parse_leniently(body, parse)
     except TooManyValuesError as error:
         raise _too_many(error) from error
+    return _object(value), values
 
 
 async def read_completion_request(
@@ -115,29 +118,43 @@ async def read_completion_request(
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
     """
-    if b"content-encoding" not in request.values:
-        body, share, is_large = request.body, None, has_many(request.body)
-        if is_large:
-            share = await take_share(separators(body))
-    else:
-        share = await take_share(most_of(request.body, max_body) // BYTES_A_VALUE)
+    body, share, is_large = request.body, None, False
+    if b"content-encoding" in request.values:
+        share = await _share(request, most_of(body, max_body) // BYTES_A_VALUE)
         body = await _plain(request, max_body)
-        is_large = has_many(body, len(request.body))
         share.shrink_to(separators(body) + len(body) // BYTES_A_KEPT_VALUE)
-    read = partial(_read, request, format, body, is_large=is_large)
-    asked = await apart(read) if is_large else read()
+        is_large = has_many(body, len(request.body))
+    elif is_large := has_many(body):
+        share = await _share(request, separators(body))
+    if share is not None and is_large:
+        asked, values = await apart(_read_large, request, format, body)
+        share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
+    else:
+        asked = _asked(request, format, parse_json_object(body))
     asked.share = share
     return asked
 
 
-def _read(request: Request, format: Format, body: bytes, *, is_large: bool) -> CompletionRequest:
-    """On a thread where it is large, the question with it."""
-    payload = parse_large_object(body) if is_large else parse_json_object(body)
+async def _share(request: Request, values: int) -> Share:
+    """Of what may be large at a time; those with a key need none, their keys have limits."""
+    return await take_share(values if request.caller.id is None else 0)
+
+
+def _read_large(request: Request, format: Format, body: bytes) -> tuple[CompletionRequest, int]:
+    """To be called on a thread; the question with it, and the number of values."""
+    payload, values = _parse_large_object(body)
+    asked = _asked(request, format, payload)
+    asked.is_large = True
+    asked.read_ahead()
+    return asked, values
+
+
+def _asked(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:
     model = payload.get("model")
     if isinstance(model, str) and len(model) > LONGEST_MODEL:
         message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
         raise BadRequestError(message, param="model", code="invalid_model")
-    asked = CompletionRequest(
+    return CompletionRequest(
         format,
         request.body,
         payload,
@@ -146,11 +163,7 @@ def _read(request: Request, format: Format, body: bytes, *, is_large: bool) -> C
         request.header(DOMAIN),
         tags_of(request),
         request.caller,
-        is_large=is_large,
     )
-    if is_large:
-        asked.read_ahead()
-    return asked
 
 
 async def _plain(request: Request, max_body: int) -> bytes:

@@ -8,8 +8,9 @@ A request begins at once where the one before it on its connection went well, or
 key. Others begin a few in each turn of the event loop: whoever sends thousands at a time waits
 behind those, and everybody else's next step comes after a few of theirs and not after all.
 
-Bodies that are still on their way have a bound of bytes, all together: beyond it the slowest of
-several is refused.
+Bodies that are still on their way, and came without a key, have a bound of bytes, all together:
+beyond it, of several, the one that has taken longest is refused. Whoever fills that room with few
+bytes a second has one that takes long.
 """
 
 from __future__ import annotations
@@ -39,9 +40,6 @@ class Connection(Protocol):
 
     def close_now(self) -> None: ...
 
-    def body_speed(self, now: float) -> float:
-        """Bytes a second of the body that is on its way."""
-
     def refuse_body(self) -> None:
         """Ends the request whose body is on its way."""
 
@@ -56,7 +54,7 @@ class Connections:
         self._strangers: dict[Connection, None] = {}  # the first one came first
         self._known: dict[Connection, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._bodies: dict[Connection, int] = {}  # bytes
+        self._bodies: dict[Connection, int] = {}  # bytes; the first one has taken longest
         self._body_bytes = 0
         self._queue: deque[Callable[[], object]] = deque()  # what begins requests
         self._begun = 0  # in this turn of the event loop
@@ -81,14 +79,14 @@ class Connections:
         for _ in range(self._begun):
             self._queue.popleft()()
 
-    def note_body(self, connection: Connection, size: int, now: float) -> None:
+    def note_body(self, connection: Connection, size: int) -> None:
         """So many more bytes of a body have come, which is not whole."""
         self._bodies[connection] = self._bodies.get(connection, 0) + size
         self._body_bytes += size
         if self._body_bytes > MOST_BODY_BYTES and len(self._bodies) > 1:
-            slowest = min(self._bodies, key=lambda each: each.body_speed(now))
-            self.end_body(slowest)
-            slowest.refuse_body()
+            longest = next(iter(self._bodies))
+            self.end_body(longest)
+            longest.refuse_body()
 
     def end_body(self, connection: Connection) -> None:
         """A body is whole, or nobody waits for its rest."""

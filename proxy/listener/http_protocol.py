@@ -35,7 +35,7 @@ HEAD_FIELDS = 200
 HEAD_S = 10.0  # from the connection's beginning, or the head's own
 BODY_S = 20.0  # and a second more for each BODY_BYTES_A_SECOND
 BODY_BYTES_A_SECOND = 4_096
-COUNTED_BODY = 2**16  # bytes; what is smaller is not counted among bodies on their way
+COUNTED_BODY = 2**14  # bytes; what is smaller is not counted among bodies on their way
 LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
 STALL_S = 60.0  # how long a client may leave its reply untouched
 MOST_PIPELINED = 100  # requests that wait for the reply before theirs
@@ -54,10 +54,10 @@ class HttpProtocol(HttpToolsProtocol):
     has_ended = False  # nothing more is read
     is_trusted = False  # its last request went well, or had a good key
     _is_known = False
+    _has_key = False
     _is_read = False  # it may have to wait for its turn
     _ignores_upgrade = False
     _body_bytes = 0  # of the body that is on its way
-    _body_since = 0.0
     _segment = 0  # bytes that came at once
     _most_of_head = 0  # bytes that the head can have, at most
     _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
@@ -219,23 +219,20 @@ class HttpProtocol(HttpToolsProtocol):
             self.until = self.loop.time() + self.timeout_keep_alive
 
     def _note_body(self, size: int) -> None:
-        """Small ones come in one piece, and are not counted."""
-        if not self._body_bytes:
-            self._body_since = self.loop.time()
+        """Small ones come in few pieces, and are not counted."""
         self._body_bytes += size
-        if self._body_bytes > COUNTED_BODY:
-            counted = self._body_bytes if self._body_bytes - size <= COUNTED_BODY else size
-            self._all.note_body(self, counted, self.loop.time())
-
-    def body_speed(self, now: float) -> float:
-        return self._body_bytes / max(now - self._body_since, 0.001)
+        if self._body_bytes > COUNTED_BODY and not self._has_key:
+            is_first = self._body_bytes - size <= COUNTED_BODY
+            self._all.note_body(self, self._body_bytes if is_first else size)
 
     def refuse_body(self) -> None:
         self.loop.call_soon(self._refuse_body)  # it may be this one's parser that is at work
 
     def _refuse_body(self) -> None:
         if self.cycle is not None and self.cycle.more_body and not self.has_ended:
-            self._refuse(OverloadedError("too many bodies are on their way, and others are faster"))
+            self._refuse(
+                OverloadedError("too many bodies are on their way, and this one takes longest")
+            )
 
     # one after the other
 
@@ -272,10 +269,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     # the ends of a connection
 
-    def note_known(self) -> None:
+    def note_known(self, has_key: bool) -> None:
         """Whoever is at the other end may come in."""
         self._is_known = self.is_trusted = True
         self._all.note_known(self)
+        self._has_key = has_key
+        if has_key:
+            self._all.end_body(self)  # of which a part came with the head
 
     def is_idle(self) -> bool:
         return self.running is None

@@ -36,8 +36,9 @@ class Client(Protocol):
         """The request's body, if all of it is there and has at most `limit` bytes; else it has to
         be `receive`d."""
 
-    def note_known(self) -> None:
-        """Who asks may come in; connections of those who may not have only a share of the room."""
+    def note_known(self, has_key: bool) -> None:
+        """Who asks may come in; connections of those who may not have only a share of the room, and
+        bodies of those without a key a bound."""
 
     def hang_up(self) -> None:
         """Ends the connection; a reply that is not whole stays so."""

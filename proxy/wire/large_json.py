@@ -52,12 +52,19 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def loads_large(data: bytes, most: int = MAX_VALUES, **options: Any) -> Any:
+def loads_large(data: bytes, **options: Any) -> Any:
     """Parses what has many values, in Python; raises what `json.loads` does, TooManyValuesError
     before that. To be called on a thread. Options are those of JSONDecoder."""
+    return loads_counted(data, **options)[0]
+
+
+def loads_counted(data: bytes, most: int = MAX_VALUES, **options: Any) -> tuple[Any, int]:
+    """The same with the number of values, at most `most`."""
     if _count(data, most) > most:
         raise TooManyValuesError(most)
-    return _PausingDecoder(**options).decode(data.decode("utf-8-sig"))
+    decoder = _PausingDecoder(**options)
+    value = decoder.decode(data.decode("utf-8-sig"))
+    return value, decoder.values
 
 
 def _count(data: bytes, most: int) -> int:
@@ -85,7 +92,7 @@ class _PausingDecoder(json.JSONDecoder):
         self.parse_object = self._pausing(python.JSONObject, 2)
         self.parse_array = self._pausing(python.JSONArray, 1)
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
-        self._left = LOOKS_EVERY
+        self.values = 0  # that it has read
         self._since = time.perf_counter()
 
     def _pausing(self, parse: Callable[..., Any], position: int) -> Callable[..., Any]:
@@ -93,8 +100,8 @@ class _PausingDecoder(json.JSONDecoder):
         own: list[Any] = []
 
         def scan(text: str, at: int) -> Any:
-            self._left -= 1
-            if not self._left:
+            self.values += 1
+            if not self.values % LOOKS_EVERY:
                 self._pause()
             return own[0](text, at)
 
@@ -110,4 +117,3 @@ class _PausingDecoder(json.JSONDecoder):
         if took >= WORKS_S:
             time.sleep(took * (1 / WORKING_SHARE - 1))
             self._since = time.perf_counter()
-        self._left = LOOKS_EVERY

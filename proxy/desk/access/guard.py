@@ -73,7 +73,7 @@ class Guard:
         scope[_STAYS] = partial(self._stays, request)
         SEEN_QUEUES.set(None if visitor is None else visitor.queues)
         if visitor is not None and CLIENT in scope:
-            scope[CLIENT].note_known()
+            scope[CLIENT].note_known(has_key=True)
         limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
         await self._inner(scope, _limited(receive, limit), send)
 

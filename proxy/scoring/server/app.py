@@ -122,7 +122,7 @@ class ScoringApp:
             await send_reply(error_reply(error), scope, send)
             return
         if CLIENT in scope:
-            scope[CLIENT].note_known()
+            scope[CLIENT].note_known(has_key=True)
         await endpoint(scope, receive, send)
 
     def _endpoint(self, method: str, path: str) -> Endpoint:

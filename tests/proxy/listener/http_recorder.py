@@ -32,12 +32,13 @@ class Recorder:
     """The same by the port of the client."""
     fields: list[tuple[bytes, bytes]] = field(default_factory=list)  # of the last request
     is_known: bool = False  # whether each client counts as one that may come in
+    has_key: bool = False  # and came with a key
     status: int = 200
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         client = scope.pop(CLIENT, None)
-        if self.is_known and client is not None:
-            client.note_known()
+        if (self.is_known or self.has_key) and client is not None:
+            client.note_known(self.has_key)
         if scope["type"] == "websocket":
             self.seen.append(("websocket", scope["raw_path"], b""))
             await receive()

@@ -295,23 +295,29 @@ def test_what_does_not_arrive_is_not_waited_for(
         assert time.monotonic() - began > 0.4
 
 
-def test_the_slowest_of_several_bodies_leaves(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_key", [False, True])
+def test_of_several_bodies_the_one_that_takes_longest_leaves(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, has_key: bool
 ) -> None:
-    """Bodies on their way have a bound, all together; one alone may be larger."""
+    """Bodies without a key have a bound, all together; one alone may be larger."""
     monkeypatch.setattr("proxy.listener.connections.MOST_BODY_BYTES", 2**20)
+    recorder.has_key = has_key
     size = 3 * 2**20
     head = b"POST /v1/embeddings HTTP/1.1\r\n" + HOST + b"content-length: %d\r\n\r\n" % size
     with serving(recorder) as port, connect(port) as slow, connect(port) as fast:
         slow.sendall(head + b"x" * 400_000)
         time.sleep(0.5)
         fast.sendall(head + b"x" * 900_000)
-        said = everything(slow)
-        assert status_of(said) == 503
-        assert b'"code": "overloaded"' in said
+        if has_key:
+            slow.sendall(b"x" * (size - 400_000))
+            assert status_of(slow.recv(2**16)) == 200
+        else:
+            said = everything(slow)
+            assert status_of(said) == 503
+            assert b'"code": "overloaded"' in said
         fast.sendall(b"x" * (size - 900_000))
         assert status_of(fast.recv(2**16)) == 200
-    assert [len(body) for _, _, body in recorder.seen] == [size]
+    assert [len(body) for _, _, body in recorder.seen] == [size] * (1 + has_key)
 
 
 async def test_requests_of_strangers_begin_a_few_at_a_time() -> None:
