@@ -8,7 +8,11 @@ import gc
 import pytest
 
 from proxy.errors import OverloadedError
-from proxy.exchange.allowance import Allowance, Share
+from proxy.exchange.allowance import Allowance, Share, allowance
+from proxy.exchange.request import read_completion_request
+from proxy.formats import CHAT
+from proxy.wire.caller import ANYONE, Caller
+from proxy.wire.http import Request
 
 
 async def settled() -> None:
@@ -95,3 +99,31 @@ async def test_who_leaves_takes_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await last
     assert allowance.in_use == 0
+
+
+def asked_with(body: bytes, caller: Caller = ANYONE) -> Request:
+    return Request("POST", "/v1/chat/completions", "", [], body, caller)
+
+
+async def test_a_request_keeps_the_share_of_its_values_until_it_is_gone() -> None:
+    prose = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (
+        b"a, b, " * 50_000
+    )
+    asked = await read_completion_request(asked_with(prose), CHAT, 2**26)
+    assert asked.is_large
+    assert allowance().in_use < 6_000  # signs in its text are no values
+    values = b'{"model": "m", "messages": [], "x": [%b0]}' % (b"[]," * 60_000)
+    many = await read_completion_request(asked_with(values), CHAT, 2**26)
+    assert 60_000 < allowance().in_use < 80_000
+    del asked, many
+    gc.collect()
+    await settled()
+    assert allowance().in_use == 0
+
+
+async def test_who_has_a_key_waits_for_no_strangers() -> None:
+    body = b'{"model": "m", "messages": [], "x": [%b0]}' % (b"[]," * 60_000)
+    share = await allowance().take(10**9)
+    asked = await read_completion_request(asked_with(body, Caller(id="k")), CHAT, 2**26)
+    assert (asked.is_large, asked.share and asked.share.size) == (True, 0)
+    share.give_back()
