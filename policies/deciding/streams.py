@@ -95,16 +95,21 @@ def _rule_report(policy: Policy) -> list[str]:
         scope, is_tools = _scope(gate.when), gate.mode == "buffer_tools"
         rest = "all streams" if is_first or is_tools else "all other streams"
         reason = gate.rule if gate.rule in RESERVED_RULE_NAMES else f"rule {gate.rule!r}"
-        lines.setdefault((scope, is_tools), _sentence(scope or rest, gate.mode, reason))
+        has_waiting_calls = any(is_about_tools for _, is_about_tools in lines)
+        sentence = _sentence(scope or rest, gate.mode, reason, has_waiting_calls)
+        lines.setdefault((scope, is_tools), sentence)
         is_first = is_first and is_tools
         if not scope and not is_tools:
             break
     return list(lines.values())
 
 
-def _sentence(streams: str, mode: Mode, reason: str) -> str:
+def _sentence(streams: str, mode: Mode, reason: str, has_waiting_calls: bool) -> str:
+    """One line; where tool calls wait, by a line before it, only the rest can pass through."""
     if mode == "buffer_tools":
         return f"tool calls in {streams} wait for their score by {reason}"
+    if mode == "passthrough" and has_waiting_calls:
+        return f"everything else in {streams} passes through by {reason}"
     return f"{streams} {'are buffered' if mode == 'buffer' else 'pass through'} by {reason}"
 
 

@@ -153,7 +153,7 @@ class Job:
         Where the score is late, nothing is decided yet; a reply that was held before stays so.
         """
         if self.earlier is not None:
-            return outcome_from(self.earlier, self.exchange.request_id)
+            return outcome_from(self.earlier, self.exchange.request_id, answer.choices)
         services = self.services
         if not answer.confidences:
             return self.exchange.unscored(Status.PENDING, "late", services.scoring.name)

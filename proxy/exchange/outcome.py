@@ -115,7 +115,7 @@ class Outcome:
             member["calls"] = self.calls
         if self.shadowed:
             member["shadowed"] = self.shadowed_values()
-        member["choices"] = [_choice_member(*choice) for choice in self.choices]
+        member["choices"] = [choice_member(*choice) for choice in self.choices]
         return member
 
     def shadowed_values(self) -> list[dict[str, str]]:
@@ -152,9 +152,10 @@ def _told(
     return tuple((name, value.encode("latin-1")) for name, value in values if value is not None)
 
 
-def _choice_member(
+def choice_member(
     choice: Choice, confidence: Confidence, decision: Decision | None
 ) -> dict[str, Any]:
+    """What the `pinocchio` object tells of one choice."""
     member: dict[str, Any] = {
         "index": choice.index,
         "confidence": None if confidence.value is None else shown(confidence.value),

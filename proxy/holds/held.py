@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from policies import Hold
@@ -12,18 +13,19 @@ from proxy.config.sections import AttachConfig
 from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange.answer import Answer
 from proxy.exchange.conversations import Conversations, going_on_with
-from proxy.exchange.outcome import DIGITS, Outcome, shown
+from proxy.exchange.outcome import DIGITS, Outcome, choice_member, shown
 from proxy.exchange.request import CompletionRequest
-from proxy.formats import FORMATS, MEMBER, RESPONSES, Format, Json
+from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier, may_go_out
-from proxy.scoring.scoring import Status
+from proxy.scoring.scoring import Confidence, Status
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
 from proxy.wire.http import Reply, Request
 from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
 
+HELD_BEFORE = "held_before"  # the reason where no number was kept
 PLACEHOLDER_TEXT = (
     "This reply is being held for review. "
     "It can be fetched under its id ({id}) once a reviewer has released it."
@@ -113,7 +115,7 @@ async def fetch_held(
         body = replace_member(held.outgoing, "id", id)  # the id by which it was asked for
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
-    facts = _facts(held, "hold" if standing == HELD else "deliver")
+    facts = _facts(held, "hold" if standing == HELD else "deliver", format)
     body = add_member(body, MEMBER, facts) if attach.body else body
     return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
 
@@ -171,10 +173,10 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
     return answer
 
 
-def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
+def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -> Outcome:
     """What is told of a reply that was scored and decided on when it was first asked for."""
     held = earlier.held
-    return Outcome(
+    outcome = Outcome(
         request_id,
         *_scoring_of(held),
         held.confidence,
@@ -183,11 +185,24 @@ def outcome_from(earlier: Earlier, request_id: str) -> Outcome:
         held.calibrator,
         held.id,
     )
+    outcome.choices = _scored_before(held, choices)
+    return outcome
+
+
+def _scored_before(
+    held: HeldReply, choices: Sequence[Choice]
+) -> list[tuple[Choice, Confidence, None]]:
+    """Each choice with its number; of several only the lowest is kept, and not whose it is."""
+    confidence = Confidence(None, Status.SKIPPED, HELD_BEFORE)
+    if len(choices) == 1:
+        status, reason = _scoring_of(held)
+        confidence = Confidence(held.confidence, status, reason)
+    return [(choice, confidence, None) for choice in choices]
 
 
 def _scoring_of(held: HeldReply) -> tuple[Status, str | None]:
     """The status of the number that was found when it was held, and why there is none."""
-    return (Status.SKIPPED, "held_before") if held.confidence is None else (Status.SCORED, None)
+    return (Status.SKIPPED, HELD_BEFORE) if held.confidence is None else (Status.SCORED, None)
 
 
 async def resumed(
@@ -210,9 +225,10 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
     return theirs if isinstance(theirs, str) else None
 
 
-def _facts(held: HeldReply, action: str) -> dict[str, Any]:
+def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
     """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
     status, reason = _scoring_of(held)
+    choices = _scored_before(held, format.choices(json_object(held.outgoing) or {}))
     return {
         **({"request_id": held.request_id} if held.request_id else {}),
         "confidence": None if held.confidence is None else shown(held.confidence),
@@ -222,6 +238,7 @@ def _facts(held: HeldReply, action: str) -> dict[str, Any]:
         "policy": held.policy,
         "calibrator": held.calibrator,
         "review_id": held.id,
+        "choices": [choice_member(*choice) for choice in choices],
     }
 
 

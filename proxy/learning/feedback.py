@@ -37,7 +37,7 @@ def keep_feedback(
     that is not recorded, or that another key made, and StoreError.
     """
     is_single = isinstance(body, dict) and "feedback" not in body
-    labels = read_feedback([body] if is_single else _several(body))
+    labels = [read_label(body)] if is_single else _labels(_several(body))
     found = _kept_in_time(store, labels, by, key_hash)
     counts = Counter(found)
     log.info("feedback", by=by, kept=counts["kept"], not_found=counts["not_found"])
@@ -50,9 +50,9 @@ def keep_feedback(
     return {"kept": counts["kept"], "not_found": counts["not_found"], "results": results}
 
 
-def read_feedback(items: Sequence[Any]) -> list[Feedback]:
+def _labels(items: Sequence[Any]) -> list[Feedback]:
     """Raises BadRequestError for the first item that is no label."""
-    return [_label(item, at) for at, item in enumerate(items)]
+    return [read_label(item, f"feedback[{at}]") for at, item in enumerate(items)]
 
 
 def _several(body: Any) -> list[Any]:
@@ -66,22 +66,24 @@ def _several(body: Any) -> list[Any]:
     return items
 
 
-def _label(item: Any, at: int) -> Feedback:
+def read_label(item: Any, place: str = "") -> Feedback:
+    """Read one label; raises BadRequestError, which names its place in a list."""
+    where = f"{place}: " if place else ""
     if not isinstance(item, dict):
-        raise BadRequestError(f"label {at}: it is no object", param=f"feedback[{at}]")
+        raise BadRequestError(f"{where}a label must be an object", param=place or None)
     for name in item:
         if name not in _KEYS:
             meant = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
-            text = f"label {at}: unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
+            text = f"{where}unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
             raise BadRequestError(text, param=str(name))
     id, correct, note = (item.get(name) for name in _KEYS)
     if not isinstance(id, str) or not id:
-        text = f"label {at}: no request_id; a reply has it in the header x-pinocchio-request-id"
+        text = f"{where}no request_id; a reply has it in the header x-pinocchio-request-id"
         raise BadRequestError(text, param="request_id")
     if not (isinstance(correct, bool) or correct in (0, 1)):
-        raise BadRequestError(f"label {at}: 'correct' must be true or false", param="correct")
+        raise BadRequestError(f"{where}'correct' must be true or false", param="correct")
     if not (note is None or (isinstance(note, str) and len(note) <= MOST_OF_A_NOTE)):
-        text = f"label {at}: 'note' must be text of at most {MOST_OF_A_NOTE:,} characters"
+        text = f"{where}'note' must be text of at most {MOST_OF_A_NOTE:,} characters"
         raise BadRequestError(text, param="note")
     return Feedback(id, bool(correct), note)
 

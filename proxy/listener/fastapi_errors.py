@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from proxy.errors import BodyTooLargeError, NotFoundError, ProxyError
+from proxy.errors import BadRequestError, BodyTooLargeError, NotFoundError, ProxyError
 from proxy.wire.headers import ERROR
 
 
@@ -17,7 +17,8 @@ async def envelope(_: Request, error: Exception) -> Response:
     return Response(error.body(), error.status, fields, media_type="application/json")
 
 
-_CODES = {405: "method_not_allowed", 413: BodyTooLargeError.code}
+METHOD_NOT_ALLOWED = 405
+_CODES = {METHOD_NOT_ALLOWED: "method_not_allowed", 413: BodyTooLargeError.code}
 
 
 async def unknown(request: Request, error: Exception) -> Response:
@@ -26,6 +27,11 @@ async def unknown(request: Request, error: Exception) -> Response:
     if error.status_code == NotFoundError.status:
         text = f"there is nothing at {request.scope['path']}"
         return await envelope(request, NotFoundError(text, code="unknown_url"))
-    other = ProxyError(error.detail, code=_CODES.get(error.status_code, "invalid_request"))
-    fields = {ERROR.decode(): "true", **(error.headers or {})}
-    return JSONResponse(other.envelope(), error.status_code, fields)
+    code, text = _CODES.get(error.status_code, "invalid_request"), error.detail
+    headers = dict(error.headers or {})
+    if error.status_code == METHOD_NOT_ALLOWED:
+        allowed = headers.get("allow") or headers.get("Allow") or "other methods"
+        text = f"{request.method} is not possible at {request.scope['path']}, but {allowed} is"
+    kind = BadRequestError if error.status_code < 500 else ProxyError
+    body = kind(text, code=code).envelope()
+    return JSONResponse(body, error.status_code, {ERROR.decode(): "true", **headers})

@@ -40,7 +40,7 @@ def feedback(
     They are kept apart from reviewers' verdicts: no estimate, certificate or recalibration counts
     them. Exit status 1 where a line was not kept.
     """
-    from proxy.learning.feedback import read_feedback
+    from proxy.learning.feedback import read_label
     from proxy.store.verdicts.feedback import FeedbackStore
 
     counts: Counter[str] = Counter()
@@ -52,12 +52,12 @@ def feedback(
             numbers, labels = [], []
             for number, line in some:
                 try:
-                    labels += read_feedback([json.loads(line)])
+                    labels.append(read_label(json.loads(line)))
                     numbers.append(number)
                 except (BadRequestError, ValueError) as error:
                     counts["unreadable"] += 1
                     said = error.message if isinstance(error, BadRequestError) else "no JSON"
-                    told.append(f"{file}:{number}: {said.removeprefix('label 0: ')}")
+                    told.append(f"{file}:{number}: {said}")
             for number, label, status in zip(
                 numbers, labels, store.keep(labels, by or user()), strict=True
             ):

@@ -52,7 +52,7 @@ SURE = "{name: sure, when: {confidence: {at_least: 0.9}}, then: deliver}"
             [
                 "tool calls in streams of claude-* or sonnet* wait for their score "
                 "by rule 'claude tools'",
-                "all streams pass through by default",
+                "everything else in all streams passes through by default",
             ],
         ),
         (
@@ -61,7 +61,7 @@ SURE = "{name: sure, when: {confidence: {at_least: 0.9}}, then: deliver}"
             [
                 "tool calls in streams of claude-* or sonnet* wait for their score "
                 "by rule 'claude tools'",
-                "streams of gpt-* pass through by rule 'free'",
+                "everything else in streams of gpt-* passes through by rule 'free'",
                 "all other streams are buffered by default",
             ],
         ),

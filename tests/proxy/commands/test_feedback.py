@@ -122,6 +122,7 @@ def test_a_reviewer_may_say_something_of_any_reply(proxy: LiveProxy) -> None:
         (b'{"request_id": "req_1", "correct": "yes"}', "'correct' must be true or false"),
         (b'{"request_id": "req_1", "label": 1}', "the label is called 'correct'"),
         (b'{"request_id": "req_1", "correct": 1, "note": 5}', "'note' must be text"),
+        (b'{"feedback": [{"request_id": "req_1", "correct": true}, 5]}', "feedback[1]: a label"),
     ],
 )
 def test_what_is_no_feedback_is_refused(proxy: LiveProxy, body: bytes, said: str) -> None:
@@ -129,6 +130,19 @@ def test_what_is_no_feedback_is_refused(proxy: LiveProxy, body: bytes, said: str
     told = proxy.http.post(PATH, content=body)
     assert told.status_code == 400
     assert said in error_of(told)["message"]
+    assert ("feedback[" in error_of(told)["message"]) == (b"[{" in body), "one label has no number"
+
+
+def test_another_method_is_the_callers_mistake(proxy: LiveProxy) -> None:
+    """What is possible there stands in the message, and in `allow`."""
+    told = proxy.http.get(PATH)
+    error = error_of(told)
+    assert (told.status_code, error["type"], told.headers["allow"]) == (
+        405,
+        "invalid_request_error",
+        "POST",
+    )
+    assert error["message"] == f"GET is not possible at {PATH}, but POST is"
 
 
 def test_too_much_at_once_is_refused(proxy: LiveProxy) -> None:

@@ -118,6 +118,18 @@ def test_the_bytes_are_those_that_were_stored(holding: LiveProxy, upstream: Faul
     assert got.headers["x-pinocchio-policy"].startswith("desk/unsure@")
     member = json.loads(got.body)["pinocchio"]
     assert (member["review_id"], member["confidence"]) == (id, 0.1)
+    assert member["choices"] == [{"index": 0, "confidence": 0.1, "status": "scored"}]
+
+
+def test_of_several_choices_the_lowest_number_is_kept_and_not_whose_it_is(
+    holding: LiveProxy,
+) -> None:
+    """No choice is told a number that may be another's."""
+    body = asked("two p=0.1", n=2)
+    hold(holding, body, RELEASED)
+    told = ask(holding, body).json()["pinocchio"]
+    unknown = {"confidence": None, "status": "skipped", "reason": "held_before"}
+    assert told["choices"] == [{"index": at, **unknown} for at in (0, 1)]
 
 
 def test_while_it_is_held_it_is_the_same_error(

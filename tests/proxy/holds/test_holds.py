@@ -401,6 +401,8 @@ def test_on_expiry_deliver(start_proxy: StartProxy, is_marked: bool) -> None:
         assert not decide(proxy, id, REJECTED)
     released = proxy.openai.chat.completions.retrieve(id)
     assert released.choices[0].message.content == "expired p=0.1"
+    told = (released.model_extra or {})["pinocchio"]
+    assert told["choices"] == [{"index": 0, "confidence": 0.1, "status": "scored"}]
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
