@@ -156,7 +156,7 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
         assert setting.ledger() == []
         facts = json.loads(setting.review("show", id))
         assert (facts["queue"], facts["state"]) == ("approvals", "open")
-        assert [call["tool"] for call in facts["calls"]] == ["refund_order"]
+        assert [call["name"] for call in facts["calls"]] == ["refund_order"]
         setting.review("release", id)
         assert setting.answer(agent).startswith("answer: The tool answered: done")
     assert calls_upstream(proxy) - before == 2  # the call, and what to say to its result

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
 from policies.binomial import interval
 from policies.certifying.independence import SeenConversations
@@ -23,7 +23,7 @@ from policies.conditions.confidence import LowestShare
 from policies.conditions.facts import Facts
 from policies.conditions.ranking import RecentConfidences
 from policies.counting import counted
-from policies.deciding.actions import Hold
+from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
@@ -34,6 +34,7 @@ LEAST_DAYS = 0.8
 Possible: TypeAlias = tuple[Decision, ...]
 """One decision, or those among which the record does not tell; never none."""
 Z_95 = 1.959964
+LONGEST_SHOWN = 40  # characters of an option's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class Side:
     most_delivered: int = 0
     most_queued: Mapping[str, int] = field(default_factory=dict)
     most_cost: float | None = None
+    is_shadow: bool = False
 
     @property
     def coverage(self) -> float:
@@ -130,7 +132,9 @@ class Side:
         if self.unknown:
             share = f"between {share} and {self.most_coverage:.1%}"
             surely = "surely "
-        lines = [f"{self.policy}: {share} of {counted(self.replies, 'reply', 'replies')} delivered"]
+        of = f"{share} of {counted(self.replies, 'reply', 'replies')} delivered"
+        shadow = ", in shadow, as if it were enforced" if self.is_shadow else ""
+        lines = [f"{self.policy}{shadow}: {of}"]
         if self.unknown:
             lacks = " and ".join(map(repr, self.lacks))
             lines.append(f"  {self.unknown} of them cannot be told: the record lacks {lacks}")
@@ -224,7 +228,7 @@ def _changes(
     for old, new in () if is_same_policy else pairs:
         old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
         if old_actions.isdisjoint(new_actions):
-            changes[shown_decisions(old), shown_decisions(new)] += 1
+            changes[_told_apart(old, new)] += 1
         elif not (_is_known(old) and _is_known(new)):
             unknown += 1
     return dict(changes.most_common()), unknown
@@ -240,6 +244,41 @@ def shown_decision(decision: Decision) -> str:
 def shown_decisions(possible: Possible) -> str:
     """The same of all that are possible: `hold by rule 'unsure' or deliver by default`."""
     return " or ".join(map(shown_decision, possible))
+
+
+def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
+    """Both as sentences; where action and rule are the same, with the options that differ."""
+    before, after = shown_decisions(old), shown_decisions(new)
+    if before != after:
+        return before, after
+    pairs = [(a.action, b.action) for a, b in zip(old, new, strict=True)]
+    names = {
+        each.name for a, b in pairs for each in fields(a) if _option(a, each) != _option(b, each)
+    }
+    return f"{before} ({_options(old, names)})", f"{after} ({_options(new, names)})"
+
+
+def _option(action: Action, each: Field[Any]) -> object:
+    return getattr(action, each.name, None)
+
+
+def _options(possible: Possible, names: Collection[str]) -> str:
+    """These options of an action, as a policy spells them: `queue oncall, expires 30 s`."""
+    told = []
+    for action in (each.action for each in possible):
+        for each in fields(action):
+            if each.name in names:
+                told.append(f"{each.name.removesuffix('_s')} {_shown(_option(action, each))}")
+    return ", ".join(told)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g} s"
+    if isinstance(value, tuple):
+        return " and ".join(map(str, value)) or "none"
+    text = "not given" if value is None else str(getattr(value, "name", value))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _side(
@@ -275,6 +314,7 @@ def _side(
         len(maybe),
         dict(Counter(queue for each in decisions for queue in _queues(each))),
         most,
+        policy.mode == "shadow",
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from proxy.commands.exits import errors_told, existing_store, stop
+from policies import counted
+from proxy.commands.exits import errors_told, existing_store, plain, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.config.setup import Setup
     from proxy.store.verdicts.verdicts import Findings
 
-
+NOT_CONFIGURED: Final = "is not in this configuration (it may have been given by `serve --policy`)"
 RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
 Since = Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -57,15 +59,38 @@ def seconds(text: str) -> float:
     return found
 
 
-def recorded_exchanges(config: Path | None, span: str) -> tuple[list[Exchange], Policy]:
-    """What policies decided on within the last `span`, and the configured policy."""
+class RecordedTraffic(NamedTuple):
+    """What was decided on, the configured policy, and which others decided, in sentences."""
+
+    exchanges: list[Exchange]
+    policy: Policy
+    hints: list[str]
+
+
+def recorded_exchanges(config: Path | None, span: str) -> RecordedTraffic:
+    """What policies decided on within the last `span`."""
     from proxy.store.record.reader import since
 
     start, setup = time.time() - seconds(span), usable_setup(config)
     with opened_record(config) as findings:
         found = since(findings.engine, start)
         exchanges = [exchange for each in found for exchange in each.exchanges()]
-        return exchanges, as_it_stands(setup.policy, findings)
+        hints = _other_policies(exchanges, setup)
+        return RecordedTraffic(exchanges, as_it_stands(setup.policy, findings), hints)
+
+
+def _other_policies(exchanges: Sequence[Exchange], setup: Setup) -> list[str]:
+    """A sentence for each policy that decided and is not the configuration's default."""
+    names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
+    known, default = {each.name for each in setup.book}, setup.policy.name
+    replies = counted(len(exchanges), "reply", "replies")
+    return [
+        f"policy {plain(name)}{'' if name in known else f', which {NOT_CONFIGURED},'} decided on "
+        f"{count} of {replies}, not {default}; to compare with it, add --before with its pack or "
+        "file"
+        for name, count in names.most_common()
+        if name != default
+    ]
 
 
 def as_it_stands(policy: Policy, findings: Findings) -> Policy:

@@ -114,6 +114,12 @@ class Desk:
         policy = policy_of(self._book, held.policy)
         return self.doubts.waiting_calls(held, rule_of(policy, held.policy) if policy else None)
 
+    def missing_policy(self, label: str) -> str | None:
+        """The name of the policy that decided, where a usable configuration has none of it."""
+        name = label.partition("/")[0]
+        is_known = self.setup is None or any(each.name == name for each in self._book)
+        return None if is_known or not name else name
+
     def leaning(self, label: str | None, confidence: float | None) -> Leaning:
         """How a confidence stands to the threshold of the rule that decided."""
         return leaning(self._book, label, confidence)

@@ -12,6 +12,7 @@ import typer
 
 from proxy.commands.exits import NAME_SHOWN, ConfigOption, plain, stop
 from proxy.commands.opened_record import (
+    NOT_CONFIGURED,
     JsonOption,
     RequestId,
     as_it_stands,
@@ -63,8 +64,7 @@ def explain(
         typer.echo("\n".join(plain(line) for line in told.split("\n")))
     if recorded.policy and not (policy or named):
         typer.echo(
-            f"policy {plain(recorded.policy_name)} is not in this configuration; if the proxy was "
-            "started with it, explain by it with --policy"
+            f"policy {plain(recorded.policy_name)} {NOT_CONFIGURED}; explain by it with --policy"
         )
     if held is not None:
         typer.echo(_review_told(held))

@@ -50,7 +50,9 @@ def promote(
         f"{counted(len(beside), 'reply', 'replies')} decided by this version of policy "
         f"{now.name}, last {since}"
     )
-    for line in (*_once_live(beside, rule), *_agreement(beside)):
+    if not beside:
+        typer.echo("  nothing shows yet what it would do: let the proxy decide by it for a while")
+    for line in (*_once_live(beside, rule), *_agreement(beside)) if beside else ():
         typer.echo(f"  {line}")
     after = parse_policy(changed, str(policy))
     if after.on_score_error != now.on_score_error:

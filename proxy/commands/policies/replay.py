@@ -58,15 +58,17 @@ def replay(
             raise ValueError("a replay needs --rows or --since, one of them")
         if since:
             refuse(context, ["calibrator", "device"], "is for --rows; leave it out with --since")
-            exchanges, old = recorded_exchanges(config, since)
+            exchanges, old, hints = recorded_exchanges(config, since)
             outcomes = _recorded_outcomes(exchanges)
         else:
             refuse(context, ["config"], "is for --since; leave it out with --rows")
             read = scored_rows(rows or [], calibrator, device)
-            exchanges, old = [row.exchange() for row in read], None
+            exchanges, old, hints = [row.exchange() for row in read], None, []
             outcomes = _outcomes(read)
         old = policy_named(before) if before else old
         typer.echo(str(run(policy_named(policies), exchanges, before=old)))
+        for hint in hints if before is None else []:
+            typer.echo(hint, err=True)
         if workflows:
             typer.echo("\n".join(workflow_report(outcomes)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,6 +22,7 @@ from proxy.commands.exits import (
     stop,
     user,
 )
+from proxy.commands.opened_record import NOT_CONFIGURED
 from proxy.errors import DecidedError, ExitStatus, NotFoundError, StartupError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def list_reviews(
             for call in desk.calls(listed):
                 risk = f"  [{call.risk}]" if call.risk else ""
                 typer.echo(f"    {plain(call.marked_line)}{risk}")
+        _tell_of_missing(desk, [listed.policy for listed in found])
 
 
 @reviews.command("show")
@@ -85,6 +87,7 @@ def show_review(id: str, config: ConfigOption = None) -> None:
         held = desk.held(id)
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts = _facts(desk, held)
+        _tell_of_missing(desk, [held.policy])
     typer.echo(plain_json(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)))
 
 
@@ -161,8 +164,9 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
     times = ("created_at", "expires_at", "decided_at", "taken_at")
     facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
     bound = json.loads(held.calls) if held.calls else []
+    bound = [{"name": call.pop("tool", None), **call} for call in bound]  # as they are stored
     calls = [
-        {"tool": call.name, **call.facts(), **(bound[at] if at < len(bound) else {})}
+        {**call.facts(), **(bound[at] if at < len(bound) else {})}
         for at, call in enumerate(desk.calls(held))
     ]
     more = {
@@ -171,6 +175,15 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
         "calls": calls or bound,
     }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}
+
+
+def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
+    """Why calls have no `risk`: the rules that held them are those of an unknown policy."""
+    for name in sorted({name for each in labels if (name := desk.missing_policy(each))}):
+        text = (
+            f"policy {plain(name)} {NOT_CONFIGURED}, so nothing says which pattern a call matches"
+        )
+        typer.echo(text, err=True)
 
 
 def _end(held: Listed) -> str:

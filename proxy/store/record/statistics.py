@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from policies import SeenConversations, telling_days
+from proxy.errors import BlockedByPolicyError, HeldForReviewError
 from proxy.store.record.writer import exchanges, first_id, is_first_request
 from proxy.store.reviews.held_replies import AUDIT
 from proxy.store.reviews.polls import counted_polls
@@ -25,6 +26,7 @@ from proxy.store.verdicts.verdicts import reading, verdicts
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
 MOST_LABELS: Final = 20_000
+TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Seen:
     decided_by: str | None
     state: str | None
     polls: int = 0  # how often its client asked again while it was held
+
+    @property
+    def failure(self) -> str | None:
+        """The error's code; None for what a policy withheld: its action says that."""
+        return None if self.error in TOLD_BY_ACTION else self.error
 
 
 class Sampled(NamedTuple):

@@ -58,6 +58,43 @@ def test_both_policies_and_all_changes_are_counted() -> None:
     assert "review queue tools: 1 (8.3%, 1.1 a day)" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("{hold: {queue: a}}", "{hold: {queue: b}}", ("queue a", "queue b")),
+        (
+            "{hold: {expires: 30m}}",
+            "{hold: {expires: 1h, reply: error}}",
+            ("reply not given, expires 1800 s", "reply error, expires 3600 s"),
+        ),
+        ("block", "{block: {message: Ask us.}}", ("message not given", "message Ask us.")),
+        (
+            "{escalate: {to: big}}",
+            "{escalate: {to: [big, huge], otherwise: block}}",
+            ("otherwise not given, further none", "otherwise block, further huge"),
+        ),
+    ],
+)
+def test_what_differs_is_told_where_action_and_rule_are_the_same(
+    old: str, new: str, told: tuple[str, str]
+) -> None:
+    """Else a change would read as none: `hold by default -> hold by default`."""
+    before, after = (
+        parse_policy(f"version: 1\nname: p\ndefault: {action}\n", "p.yaml") for action in (old, new)
+    )
+    [(was, becomes)] = replay(after, [exchange(0.5)], before=before).changes
+    name = before.default.name
+    assert (was, becomes) == tuple(f"{name} by default ({each})" for each in told)
+
+
+def test_a_policy_in_shadow_is_replayed_as_if_it_were_enforced() -> None:
+    """And its line says so: what happened may have been something else."""
+    shadow = replay(gate(0.5, "mode: shadow"), [exchange(0.1)]).after
+    assert shadow.actions == {"hold": 1}
+    assert ", in shadow, as if it were enforced: 0.0% of 1 reply delivered" in str(shadow)
+    assert "shadow" not in str(replay(gate(0.5), [exchange(0.1)]).after)
+
+
 def test_errors_come_with_their_interval() -> None:
     """Labelled ones by Clopper and Pearson, expected ones from the confidences."""
     errors = replay(gate(0.35), EXCHANGES).after.errors

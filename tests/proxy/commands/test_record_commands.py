@@ -185,7 +185,14 @@ def test_a_policy_of_another_name_is_named(ask: Ask, run: Run, tmp_path: Path) -
     id = ask("p=0.2")
     assert "is not in this configuration" not in run("explain", id).stdout
     (tmp_path / "desk.yaml").write_text(DESK.replace("name: desk", "name: other"))
-    assert "policy desk is not in this configuration; " in run("explain", id).stdout
+    assert "policy desk is not in this configuration (it may have" in run("explain", id).stdout
+    told = run("replay", "--policies", tmp_path / "desk.yaml", "--since", "1h")
+    assert "policy desk, which is not in this configuration (it may" in told.stderr
+    assert "decided on 1 of 1 reply, not other; to compare with it, add --before" in told.stderr
+    beside = ("--before", tmp_path / "desk.yaml", "--since", "1h")
+    assert "decided on" not in run("replay", "--policies", "observe", *beside).stderr
+    (tmp_path / "desk.yaml").write_text(DESK)
+    assert "decided on" not in run("replay", "--policies", "observe", "--since", "1h").stderr
     named = run("explain", id, "--policy", tmp_path / "desk.yaml").stdout
     assert "is not in this configuration" not in named
 
@@ -445,6 +452,16 @@ def test_a_policy_is_promoted_and_says_what_it_did_not_do(
     ):
         assert line in done.stdout, done.stdout
     assert "mode: enforce" in (tmp_path / "desk.yaml").read_text()
+
+
+def test_without_traffic_nothing_speaks_for_a_promotion(ask: Ask, run: Run, tmp_path: Path) -> None:
+    """`0 of 0 agree` would read as no objection."""
+    ask("p=0.9")
+    (tmp_path / "new.yaml").write_text(DESK.replace("name: desk\n", "name: new\nmode: shadow\n"))
+    told = run("promote", tmp_path / "new.yaml", "--dry-run").stdout
+    assert "0 replies decided by this version of policy new" in told
+    assert "nothing shows yet what it would do" in told
+    assert "agree with what was done" not in told
 
 
 # --- warnings -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -132,21 +133,46 @@ def test_a_state_has_one_name_and_knows_its_older_ones(
         assert refund in page
         traffic = client.get("/console/traffic").text
         assert "waits" not in traffic
-        assert "<bdi>open</bdi>" in traffic
+        assert "<td>open</td>" in traffic
+        assert "held_for_review" not in traffic, "the filter calls it `hold`"
+        assert f'/console/reviews/{refund}"><span class="tag hold">hold</span>' in traffic
     listed = listed_by_command(proxy, "--state", state)
     assert 'refund_order(order_id="48213", amount=69.0 [not in the conversation])' in listed
     facts = json.loads(listed_by_command(proxy, "--json").splitlines()[-1])
     assert facts["state"] == "open"
 
 
+def test_the_command_line_names_a_call_as_the_api_does(proxy: LiveProxy, refund: str) -> None:
+    """By `name`; besides there is the digest that the call is bound to."""
+    every = [json.loads(line) for line in listed_by_command(proxy, "--json").splitlines()]
+    [call] = next(each["calls"] for each in every if each["id"] == refund)
+    digest = call.pop("arguments_sha256")
+    assert (len(digest), [call]) == (64, items(proxy)[refund]["calls"])
+
+
+def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund: str) -> None:
+    """`serve --policy` is unknown to other commands: no risk is found, and they say why."""
+    assert listing(proxy, "list").stderr == ""
+    for arguments in (("list",), ("show", refund)):
+        done = listing(proxy, *arguments, policy="observe")
+        assert "policy calls is not in this configuration (it may have been" in done.stderr
+        assert "matches refund" not in done.stdout
+
+
 def listed_by_command(proxy: LiveProxy, *options: str) -> str:
+    return listing(proxy, "list", *options).stdout
+
+
+def listing(
+    proxy: LiveProxy, *arguments: str, policy: str = "policy.yaml"
+) -> CompletedProcess[str]:
     folder = proxy.store_path.parent
     (folder / "policy.yaml").write_text(POLICY)
     config = folder / "listing.yaml"
-    config.write_text(f"store: sqlite:///{proxy.store_path}\npolicies: policy.yaml\n")
-    done = run_cli("reviews", "list", "--config", str(config), *options)
+    config.write_text(f"store: sqlite:///{proxy.store_path}\npolicies: {policy}\n")
+    done = run_cli("reviews", *arguments, "--config", str(config))
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def test_unknown_states_are_refused_everywhere(proxy: LiveProxy) -> None:
@@ -168,3 +194,5 @@ def test_what_a_reviewer_changed_is_marked(proxy: LiveProxy) -> None:
         6.9,
         {"amount": "changed by the reviewer"},
     )
+    with logged_in(proxy) as client:
+        assert "<td>released by <bdi>admin</bdi></td>" in client.get("/console/traffic").text
