@@ -141,7 +141,7 @@ def open_upstream(config: UpstreamConfig) -> Upstream:
 def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
     """An upstream at `base_url`; the format that it does not speak is translated by litellm."""
     speaks, timeout_s = config.speaks, config.timeout_s
-    relay = partial(Pool, timeout_s=timeout_s)
+    relay = partial(Pool, timeout_s=timeout_s, has_key=bool(key))
     if speaks == "both":
         return AnthropicRelay(relay(base_url), key, is_both=True)
 

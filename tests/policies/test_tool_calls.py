@@ -18,8 +18,8 @@ TABLE: dict[str, list[Any]] = yaml.safe_load(
 CALLS = [(rule, name, json.dumps(given)) for rule, calls in TABLE.items() for name, given in calls]
 BELOW = {
     "large amounts": None,  # whatever the confidence
-    "commands that cannot be undone": 0.9,
-    "irreversible tools": 0.9,
+    "commands that cannot be undone": 0.95,
+    "irreversible tools": 0.95,
     "changing tools": 0.6,
     "unsure tools": 0.4,
 }

@@ -21,6 +21,7 @@ import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import structlog
 from aiohappyeyeballs import start_connection
 
 from proxy.errors import (
@@ -37,6 +38,9 @@ from proxy.wire.headers import name_of, written
 if TYPE_CHECKING:
     import ssl
 
+log = structlog.get_logger(__name__)
+
+UNAUTHORIZED = 401
 CONNECT_TIMEOUT_S = 15  # name, TCP and TLS together
 KEEP_ALIVE_S = 15  # shorter than common servers', so that a kept connection is rarely stale
 MAX_IDLE = 256
@@ -67,6 +71,7 @@ class Pool:
         timeout_s: float = 600,
         *,
         ssl_context: ssl.SSLContext | None = None,
+        has_key: bool = False,
     ) -> None:
         self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
@@ -74,6 +79,7 @@ class Pool:
         self._ssl_context = ssl_context
         self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
         self._replaced = WRITTEN_HERE
+        self._sends_key, self._is_key_refused = has_key or bool(api_key), False
         if api_key:
             self._common += b"authorization: Bearer " + _key_bytes(api_key) + b"\r\n"
             self._replaced |= {b"authorization"}
@@ -103,12 +109,22 @@ class Pool:
                 exchange.abort()
                 raise
             if exchange.status:
+                if self._sends_key:
+                    self._note_key(exchange.status)
                 return HttpReply(exchange)
             assert exchange.error is not None
             is_safe = isinstance(exchange.error, UpstreamBrokenError) and method in IDEMPOTENT
             if kept is None or exchange.has_begun or not is_safe:
                 raise exchange.error
             kept = None
+
+    def _note_key(self, status: int) -> None:
+        """Warns once when the configuration's key is refused: clients take it for their own."""
+        is_refused = status == UNAUTHORIZED
+        if is_refused and not self._is_key_refused:
+            hint = "the api_key of the configuration was refused, not that of a client"
+            log.warning("upstream_refused_key", upstream=self._where, status=status, hint=hint)
+        self._is_key_refused = is_refused
 
     async def aclose(self) -> None:
         self._is_closed = True

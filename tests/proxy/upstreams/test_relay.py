@@ -8,7 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
+from proxy.config.sections import UpstreamConfig
+from proxy.upstreams.by_format import SpokenUpstream
+from proxy.upstreams.router import open_upstream
+from proxy.upstreams.upstream import UpstreamRequest
 from tests.conftest import StartProxy
 from tests.running.live_proxy import (
     LiveProxy,
@@ -132,6 +137,31 @@ def test_a_configured_key_goes_upstream(start_proxy: StartProxy, upstream: Fault
     proxy.ask(headers={"authorization": "Bearer sk-mine"})
     values = [value for name, value in upstream.last.headers if name == "authorization"]
     assert values == ["Bearer sk-configured"]
+
+
+@pytest.mark.parametrize("speaks", ["openai", "anthropic", "both"])
+@pytest.mark.parametrize("api_key", ["sk-configured", ""])
+async def test_the_log_says_that_the_key_of_the_configuration_was_refused(
+    upstream: FaultyUpstream, speaks: str, api_key: str
+) -> None:
+    """Once until another key is in force: to clients the 401 reads like a refusal of their own."""
+    section = {"base_url": upstream.base_url, "api_key": api_key, "speaks": speaks}
+    sent = [
+        UpstreamRequest("POST", "/chat/completions", body=json.dumps(question("?", each)).encode())
+        for each in ("status-401", "status-401", "ok", "status-401", "status-403")
+    ]
+    opened = open_upstream(UpstreamConfig.model_validate(section))
+    way = opened._direct if isinstance(opened, SpokenUpstream) else opened
+    with capture_logs() as lines:
+        for each in sent:
+            reply = await way.send(each)
+            await reply.read()
+            await reply.aclose()
+    await opened.aclose()
+    told = [line for line in lines if line["event"] == "upstream_refused_key"]
+    assert len(told) == (2 if api_key else 0)
+    assert all(line["upstream"] in upstream.base_url for line in told)
+    assert "sk-configured" not in str(lines)
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
