@@ -162,6 +162,8 @@ def serve(
         settle_memory()
         for line in invitation(setup, url):
             say(line)
+        for text in setup.book.namesakes():
+            log.warning("policies_share_a_name", hint=text)
         for each in setup.book:
             for warning in lint(each):  # only now: with a thousand rules it takes seconds
                 log.warning("policy_warning", policy=each.name, warning=str(warning))

@@ -28,10 +28,11 @@ def pins_path() -> Path:
     return Path(cache) / "pinocchio" / "revisions.json"
 
 
-def download(name: str, revision: str | None = None) -> Path:
+def download(name: str, revision: str | None = None, *, instead: str = "use 'embedded'") -> Path:
     """The folder of a hub model. Asks the network only for what is not here yet.
 
-    Raises HubError when it cannot be had, CheckpointError for two revisions of one.
+    `instead` is what else can be done where it cannot be had. Raises HubError when it cannot be
+    had, CheckpointError for two revisions of one.
     """
     name, _, named = name.partition("@")
     if named and revision and named != revision:
@@ -48,7 +49,7 @@ def download(name: str, revision: str | None = None) -> Path:
         asked = f"{name}@{wanted}" if wanted else name
         raise HubError(
             f"{asked!r} is neither a folder nor could it be downloaded from the hub "
-            f"({type(error).__name__}); check the name and the network, or use 'embedded'"
+            f"({type(error).__name__}); check the name and the network, or {instead}"
         ) from error
     _pin(name, wanted, folder.name)  # the folder of a snapshot is named after its commit
     return folder

@@ -111,7 +111,8 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
         why = f"all {count} rows are {which}: nothing tells how right and wrong replies differ"
         return Advice("collect", why, count, distinct, float(y.mean()), more_labels=LEAST_LABELS)
     if count < LEAST_LABELS:
-        why = f"{count} rows are too few for any of it"
+        few = f"{count} labelled rows are too few to judge a calibrator by"
+        why = f"{few}: {LEAST_LABELS} are the least"
         missing = LEAST_LABELS - count
         return Advice("collect", why, count, distinct, float(y.mean()), more_labels=missing)
     found = observed_rows(rows, confidence)

@@ -1,3 +1,11 @@
 """Figures of a confidence, and how sure they are."""
 
-__all__ = ["agreement", "disagreement", "intervals", "metrics", "numbers", "sampling"]
+__all__ = [
+    "agreement",
+    "disagreement",
+    "intervals",
+    "metrics",
+    "numbers",
+    "sampling",
+    "validation",
+]

@@ -89,7 +89,9 @@ class RecalibrationVersions:
         """
         current = self.current()
         if current is None:
-            raise CheckpointError(f"no recalibration counts in {self.folder}: nothing to take back")
+            raise CheckpointError(
+                f"no recalibration of {self.folder} is in use: nothing to take back"
+            )
         promotions = [
             change
             for change in self.history()

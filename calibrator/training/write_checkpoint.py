@@ -21,6 +21,7 @@ from calibrator.features.tower import PREFIX as TOWER
 from calibrator.features.tower import Tower
 from calibrator.features.weights import SCALE, WORDS, packed
 from calibrator.metrics.metrics import auroc, brier, ece
+from calibrator.metrics.validation import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 from calibrator.training.examples import Example
 from calibrator.training.run import BASE_SHA256
@@ -89,7 +90,9 @@ def finish(
         labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
         platt = fit_platt(labels, scores)
         quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
-        run.say(_quality_text(quality["validation_plain"], quality["validation_named"]))
+        plain_quality, named_quality = quality.values()
+        moment = "before inspector and trees for calls"
+        run.say(validation_text(plain_quality, named_quality, moment))
         familiarity = measure_familiarity(run, data, tower, encoder)
         weights = weights_of(tower, encoder) | dict(parts)
         weights |= familiarity.state() if familiarity else {}
@@ -103,18 +106,6 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
         "ece": round(ece(labels, scores), 4),
         "rows": len(labels),
     }
-
-
-def _quality_text(plain: dict[str, float], named: dict[str, float]) -> str:
-    """Both measurements as a small table."""
-    lines = [f"{plain['rows']:,} validation rows, before inspector and trees for calls:"]
-    for label, found in (("no names told", plain), ("with the model's name", named)):
-        figures = ", ".join(
-            f"{name} {found[key]:.3f}"
-            for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
-        )
-        lines.append(f"  {label:21}  {figures}")
-    return "\n".join(lines)
 
 
 def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:

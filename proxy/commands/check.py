@@ -60,6 +60,8 @@ def check(
         name = next(iter(setup.config.upstreams), "NAME")
         text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
         typer.echo(f"  warning: {located(setup.path, ('models',), text)}")
+    for text in setup.book.namesakes():
+        typer.echo(f"  warning: {text}")
     for each in setup.book:
         for warning in lint(each):
             typer.echo(f"  warning: {warning}")

@@ -35,6 +35,18 @@ class PolicyBook:
     def __iter__(self) -> Iterator[Policy]:
         return iter((self.default, *self._loaded.values()))
 
+    def namesakes(self) -> list[str]:
+        """A sentence for each name that different policies have, since others know a name only."""
+        digests: dict[str, set[str]] = {}
+        for policy in self:
+            digests.setdefault(policy.name, set()).add(policy.digest)
+        return [
+            f"{len(found)} policies are called {name!r}: {POLICY.decode()} and `explain` take the "
+            "first of them; give each a name of its own"
+            for name, found in digests.items()
+            if len(found) > 1
+        ]
+
     def asked_for(self, headers: Headers) -> Policy:
         """The configured policy or the pack that a request names; raises BadRequestError.
 

@@ -21,6 +21,10 @@ SCORE = (
     "judge = Pinocchio(sys.argv[1], device='cpu')\n"
     "print(judge.name, judge.score(question='2+2?', answer='4'))"
 )
+BEGINNING = (
+    "import sys; from calibrator.llm.training.config import LlmTrainConfig, beginning\n"
+    "beginning(LlmTrainConfig(data=(), base=sys.argv[1]))"
+)
 VERSION = "import sys; from calibrator import version_of; print(version_of(sys.argv[1]))"
 
 
@@ -103,6 +107,14 @@ def test_what_the_hub_does_not_have_is_told(
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith(f"calibrator.errors.HubError: {name!r} is")
     assert "check the name and the network" in failed.stderr
+
+
+def test_a_base_that_cannot_be_had_is_no_matter_of_the_embedded_calibrator(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """`train-llm` needs a base: the error names the option for one that is here."""
+    failed = run(BEGINNING, "nobody/nothing")
+    assert failed.stderr.splitlines()[-1].endswith("or name a folder with --base")
 
 
 def test_without_a_network_the_first_use_fails_clearly(

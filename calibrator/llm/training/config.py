@@ -134,7 +134,7 @@ def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | N
         return folder, str(folder.resolve()), None
     if not is_hub_name(base):
         raise TrainingError(f"there is no folder {base!r}, and it is no hub name")
-    folder = download(base, revision)
+    folder = download(base, revision, instead="name a folder with --base")
     return folder, base.partition("@")[0], folder.name  # a snapshot is named after its commit
 
 

@@ -43,6 +43,7 @@ from calibrator.llm.training.probe import fit_probe
 from calibrator.llm.training.processes import Processes
 from calibrator.llm.training.samples import Sample, Samples, check_questions_apart, read_samples
 from calibrator.metrics.metrics import Floats, auroc, brier, ece
+from calibrator.metrics.validation import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 from calibrator.recalibration.fit import MIN_LABELS
 from calibrator.rows.run_folder import adopt_folder
@@ -142,14 +143,14 @@ def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], 
 
 def _say_what(run: AdapterRun, samples: Samples) -> None:
     config, count = run.config, run.processes.count
+    processes, share = "processes" if count > 1 else "process", trainable_share(run.adapted)
     run.say(
         f"{len(samples.train)} rows of {samples.questions} questions, "
         f"{len(samples.validation)} rows for validation"
     )
     run.say(
         f"{config.epochs} epochs of {config.batch_rows} rows a step, altogether, by {count} "
-        f"process{'es' if count > 1 else ''}; {trainable_share(run.adapted):.2%} of the base's "
-        "weights are trained beside them"
+        f"{processes}; the adapter has {share:.2%} as many weights as the base"
     )
 
 
@@ -167,7 +168,7 @@ def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> 
         "validation_plain": _quality(targets, plain),
         "validation_named": _quality(targets, named),
     }
-    run.say(f"validation: {quality}")
+    run.say(validation_text(quality["validation_plain"], quality["validation_named"]))
     target = run.folder / CHECKPOINT
     if run.processes.is_first:
         config = replace(

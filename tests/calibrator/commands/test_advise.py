@@ -119,6 +119,9 @@ def test_too_few_rows_say_how_many_are_missing(count: int, more: int) -> None:
     rows, truth = deployment(count)
     found = advise(rows, truth)
     assert (found.action, found.more_labels) == ("collect", more)
+    assert (
+        found.why == f"{count} labelled rows are too few to judge a calibrator by: 50 are the least"
+    )
 
 
 def test_rows_of_one_label_tell_nothing() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -289,6 +291,20 @@ def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: 
     two = tmp_path / "two" / "checkpoint"
     assert config_in(two).training["processes"] == 2
     assert scores_of(two) == pytest.approx(scores_of(one), abs=1e-4)
+
+
+def test_what_a_run_says_is_in_words(
+    config: LlmTrainConfig, finished: Path, tmp_path: Path
+) -> None:
+    """The end of a run, taken up again, is a small table and no Python dict."""
+    again = tmp_path / "run"
+    shutil.copytree(finished.parent, again)
+    said: list[str] = []
+    train_llm(again, config, said.append)
+    whole = "\n".join(said)
+    assert re.search(r"validation rows:\n  no names told +AUROC [01]\.\d{3}, Brier", whole)
+    assert re.search(r"the adapter has \d+\.\d\d% as many weights as the base", whole)
+    assert "{" not in whole
 
 
 def test_a_folder_is_one_run(config: LlmTrainConfig, finished: Path) -> None:

@@ -480,6 +480,24 @@ def test_check_prints_warnings_and_passes(run: Run, tmp_path: Path) -> None:
     assert f"warning: {tmp_path}/desk.yaml:4: rule 'b' can never match: rule 'a'" in done.stdout
 
 
+def test_policies_of_one_name_are_warned_of(run: Run, tmp_path: Path) -> None:
+    """Who names one of two policies would get the first, perhaps one in shadow."""
+    (tmp_path / "desk.yaml").write_text(DESK.replace("name: desk\n", "name: helpdesk\n"))
+    config = (
+        "upstreams: {demo: {demo: true}}\nmodels: [{match: '*', upstream: demo}]\nkeys: required\n"
+        f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+        "calibrator: {checkpoint: 'fake:0.5'}\n"
+    )
+    for policy, is_told in (("desk.yaml", False), ("helpdesk", True)):
+        (tmp_path / "proxy.yaml").write_text(f"{config}teams: {{a: {{policy: {policy}}}}}\n")
+        done = run("check")
+        assert done.exit_code == 0, done.output
+        told = "warning: 2 policies are called 'helpdesk': x-pinocchio-policy and `explain` take"
+        assert (told in done.stdout) is is_told
+    with ProxyProcess(tmp_path, (tmp_path / "proxy.yaml").read_text()) as server:
+        until(lambda: server.lines("policies_share_a_name"))
+
+
 def test_serve_logs_the_warnings_once_it_is_ready(run: Run, tmp_path: Path) -> None:
     """Whoever never runs `check` reads them in the log."""
     rules = "[{name: a, when: {n: 1}, then: hold},\n  {name: b, when: {n: 1}, then: block}]"

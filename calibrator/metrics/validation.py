@@ -1,0 +1,22 @@
+"""How good a calibrator was on validation rows, as the end of a training says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def validation_text(
+    plain: Mapping[str, float], named: Mapping[str, float], moment: str = ""
+) -> str:
+    """Both measurements as a small table: without names, and with the answering model's.
+
+    Each has `rows`, `auroc`, `brier` and `ece`; `moment` says at which point of the training.
+    """
+    lines = [f"{plain['rows']:,} validation rows{f', {moment}' if moment else ''}:"]
+    for label, found in (("no names told", plain), ("with the model's name", named)):
+        figures = ", ".join(
+            f"{name} {found[key]:.3f}"
+            for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
+        )
+        lines.append(f"  {label:21}  {figures}")
+    return "\n".join(lines)
