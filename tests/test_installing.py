@@ -90,7 +90,7 @@ def test_no_page_promises_a_package_on_an_index() -> None:
 def test_setup_says_how_long_and_how_much_before_it_begins(tmp_path: Path) -> None:
     """The first line names what is made, its size and minutes; nothing is silent for minutes."""
     (tmp_path / "scripts").mkdir()
-    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+    for name in ("scripts/setup", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path / name)
     environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
     done = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from scripts.checks.audit_pins import differences, pins
+from scripts.checks.audit_pins import LOCKS, differences, lacking, mistakes, pins
 from tests.running.live_proxy import ROOT
 
 PAGE = (ROOT / "SECURITY.md").read_text()
@@ -40,4 +40,22 @@ def test_pins_that_differ_are_named() -> None:
     assert [sentence.split(",")[0] for sentence in found] == [
         "a-b-c 1.1 is installed",
         "e 3 is installed",
+    ]
+
+
+def test_every_file_that_is_installed_has_a_hash() -> None:
+    """Of the versions that are pinned; PyTorch's differ from index to index, uv is a tool."""
+    pinned = pins((ROOT / "constraints.txt").read_text())
+    texts = {file: (ROOT / file).read_text() for file in LOCKS}
+    for file, text in texts.items():
+        assert mistakes(pinned, file, text) == []
+        assert "://" not in text
+    assert lacking(pinned, *texts.values()) == {"torch", "uv"}
+    setup = (ROOT / "scripts" / "setup").read_text()
+    assert setup.count("hashed --requirement requirements.lock") == 2
+    assert "--require-hashes --no-deps" in setup
+    entry = "a==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\nb==2.0\n"
+    assert mistakes({"a": "1.1", "b": "2.0"}, "x", entry) == [
+        "x has a 1.0, constraints.txt pins 1.1",
+        "x has no hash of b",
     ]

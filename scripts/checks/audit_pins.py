@@ -1,4 +1,5 @@
-"""Whether this environment has what `constraints.txt` pins and nothing else, as pip knows it.
+"""Whether this environment has what `constraints.txt` pins and nothing else, as pip knows it, and
+whether the files of hashes have the same versions.
 
 Asks no index: for `scripts/check`, also without a network. Exit status 1 where something differs.
 """
@@ -12,6 +13,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 OWN = {"pinocchio-proxy", "pip", "setuptools", "wheel"}
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.lock", "requirements-test.lock")
+_ENTRY = re.compile(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*\n", re.MULTILINE)
 
 
 def differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
@@ -34,10 +38,35 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def entries(text: str) -> dict[str, str]:
+    """The lines of each package in a file of hashes, by its normalised name."""
+    return {name: entry for entry in _ENTRY.findall(text) for name in pins(entry)}
+
+
+def mistakes(pinned: dict[str, str], file: str, text: str) -> list[str]:
+    """A sentence for each package in a file of hashes without one, or with another version."""
+    found = []
+    for name, entry in entries(text).items():
+        version = pins(entry)[name]
+        if pinned.get(name, version) != version:
+            found.append(f"{file} has {name} {version}, constraints.txt pins {pinned[name]}")
+        if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry):
+            found.append(f"{file} has no hash of {name}")
+    return found
+
+
+def lacking(pinned: dict[str, str], *texts: str) -> set[str]:
+    """What is pinned and in none of the files of hashes."""
+    return pinned.keys() - {name for text in texts for name in entries(text)}
+
+
 def main() -> int:
-    text = (Path(__file__).parents[2] / "constraints.txt").read_text()
+    pinned = pins((ROOT / "constraints.txt").read_text())
     installed = {_normal(each.metadata["Name"]): each.version for each in distributions()}
-    for sentence in (found := differences(pins(text), installed)):
+    found = differences(pinned, installed)
+    for file in LOCKS:
+        found += mistakes(pinned, file, (ROOT / file).read_text())
+    for sentence in found:
         print(sentence, file=sys.stderr)
     is_whole = subprocess.run([sys.executable, "-m", "pip", "check"], check=False).returncode == 0
     return 0 if is_whole and not found else 1

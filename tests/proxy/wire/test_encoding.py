@@ -17,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamBrokenError
-from proxy.wire.encoding import MAX_DECODED_BYTES, can_decode, decode
+from proxy.wire.encoding import (
+    ALWAYS_ALLOWED,
+    MAX_DECODED_BYTES,
+    MAX_RATIO,
+    DecodedTooLargeError,
+    can_decode,
+    decode,
+    decoded,
+)
 
 
 def _zstd(body: bytes) -> bytes:
@@ -135,3 +143,16 @@ def test_a_bomb_is_refused_in_bounded_memory(encoding: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 3.5 * MAX_DECODED_BYTES
+
+
+@pytest.mark.parametrize("encoding", PACK)
+async def test_what_comes_out_is_bounded_by_what_came_in(encoding: str) -> None:
+    """A hundred times as much; a little is always allowed, for small bodies shrink well."""
+    small = PACK[encoding](bytes(ALWAYS_ALLOWED))
+    assert len(await decoded(small, encoding)) == ALWAYS_ALLOWED
+    prose = PACK[encoding](BODY + NOISE)
+    assert await decoded(prose, encoding) == BODY + NOISE
+    large = PACK[encoding](bytes(40 * ALWAYS_ALLOWED))
+    assert MAX_RATIO * len(large) < 40 * ALWAYS_ALLOWED
+    with pytest.raises(DecodedTooLargeError):
+        await decoded(large, encoding)

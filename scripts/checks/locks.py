@@ -1,0 +1,30 @@
+"""Writes the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE
+
+WHOLE is what uv compiled for the suite; `requirements.lock`, for the proxy alone, is there already.
+What the suite needs besides goes to `requirements-test.lock`, as far as `constraints.txt` pins it:
+PyTorch and what its CUDA build needs is left out, since indexes have different files of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from audit_pins import LOCKS, ROOT, entries, pins
+
+HEAD = "# The versions of constraints.txt, with hashes of their files; written by scripts/lock.\n"
+WITHOUT_HASHES = {"torch"}
+
+
+def main() -> None:
+    whole = entries(Path(sys.argv[1]).read_text())
+    serving = entries((ROOT / LOCKS[0]).read_text())
+    pinned = pins((ROOT / "constraints.txt").read_text())
+    names = (whole.keys() & pinned.keys()) - serving.keys() - WITHOUT_HASHES
+    more = {name: whole[name] for name in names}
+    for file, kept in zip(LOCKS, (serving, more), strict=True):
+        (ROOT / file).write_text(HEAD + "".join(kept[name] for name in sorted(kept)))
+
+
+if __name__ == "__main__":
+    main()
