@@ -21,6 +21,7 @@ from proxy.wire.encoding import (
     ALWAYS_ALLOWED,
     MAX_DECODED_BYTES,
     MAX_RATIO,
+    MOST_FRAMES,
     DecodedTooLargeError,
     can_decode,
     decode,
@@ -156,3 +157,12 @@ async def test_what_comes_out_is_bounded_by_what_came_in(encoding: str) -> None:
     assert MAX_RATIO * len(large) < 40 * ALWAYS_ALLOWED
     with pytest.raises(DecodedTooLargeError):
         await decoded(large, encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_frames_are_counted(encoding: str) -> None:
+    """Empty ones have no bytes that could be bounded, and take a while each."""
+    frame = PACK[encoding](b"")
+    assert decode(frame * MOST_FRAMES, encoding) == b""
+    with pytest.raises(UpstreamBrokenError, match=f"more than {MOST_FRAMES} frames"):
+        decode(frame * (MOST_FRAMES + 1), encoding)
