@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -376,6 +377,7 @@ class Module:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def modules() -> list[Module]:
     found = []
     for package in PACKAGES:
@@ -386,28 +388,29 @@ def modules() -> list[Module]:
     return found
 
 
-MODULES = modules()
-NAMES = {module.name for module in MODULES}
+@cache
+def names() -> set[str]:
+    return {module.name for module in modules()}
 
 
 def test_there_is_something_to_look_at() -> None:
     """The rules below are checked on all four packages."""
-    assert {module.package for module in MODULES} == set(PACKAGES)
-    assert "proxy.upstreams.router" in NAMES
-    assert len(NAMES) > 50
+    assert {module.package for module in modules()} == set(PACKAGES)
+    assert "proxy.upstreams.router" in names()
+    assert len(names()) > 50
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_know_each_other_only_as_the_design_says(package: str) -> None:
     """Calibrator and policies know nothing of each other, and outsiders use the package root."""
     broken = []
-    for module in (module for module in MODULES if module.package == package):
+    for module in (module for module in modules() if module.package == package):
         for imported in module.imports():
             target = imported.partition(".")[0]
             if target not in PACKAGES:
                 continue
             allowed = MAY_IMPORT[package].get(target)
-            is_deep = imported in NAMES - {target} or imported.rpartition(".")[0] in NAMES - {
+            is_deep = imported in names() - {target} or imported.rpartition(".")[0] in names() - {
                 target
             }
             if allowed is None or (allowed == "root" and is_deep):
@@ -420,7 +423,7 @@ def test_heavy_libraries_have_one_seam_each(library: str) -> None:
     """Each of them is imported by the modules that stand for it, and by no other."""
     users = {
         module.name
-        for module in MODULES
+        for module in modules()
         if any(imported.partition(".")[0] == library for imported in module.imports())
     }
     allowed = ONLY_IN[library]
@@ -431,7 +434,7 @@ def test_policies_need_only_yaml() -> None:
     """The policy engine can be used, and tested, with nothing else installed."""
     libraries = {
         imported.partition(".")[0]
-        for module in MODULES
+        for module in modules()
         if module.package == "policies"
         for imported in module.imports()
     }
@@ -462,12 +465,12 @@ def test_modules_and_functions_fit_on_a_few_screens() -> None:
     """500 lines for a module and 60 for a function are the most."""
     too_long = [
         f"{module.name} has {size} lines"
-        for module in MODULES
+        for module in modules()
         if (size := len(module.path.read_text(encoding="utf-8").splitlines())) > MAX_MODULE_LINES
     ]
     too_long += [
         f"{module.name}.{node.name} has {lines_of(node)} lines"
-        for module in MODULES
+        for module in modules()
         for node in functions(module.tree)
         if lines_of(node) > MAX_FUNCTION_LINES
     ]
@@ -476,12 +479,12 @@ def test_modules_and_functions_fit_on_a_few_screens() -> None:
 
 def test_modules_are_named_after_what_they_do() -> None:
     """No module is called utils, helpers, common, manager or misc."""
-    assert [name for name in NAMES if VAGUE_NAMES & set(name.split("."))] == []
+    assert [name for name in names() if VAGUE_NAMES & set(name.split("."))] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
     """Each module that has code begins with a docstring."""
-    silent = [m.name for m in MODULES if m.tree.body and not ast.get_docstring(m.tree)]
+    silent = [m.name for m in modules() if m.tree.body and not ast.get_docstring(m.tree)]
     assert silent == []
 
 
@@ -489,7 +492,7 @@ def test_exceptions_end_in_error() -> None:
     """A class that is raised can be told by its name."""
     misnamed = [
         f"{module.name}.{node.name}"
-        for module in MODULES
+        for module in modules()
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ClassDef)
         and any(isinstance(base, ast.Name) and base.id.endswith(("Error", "Exception"))
@@ -510,24 +513,30 @@ def room_of(module: Module) -> str:
     return module.name if len(parts) == 1 else ".".join(parts[:2])
 
 
-BY_NAME = {module.name: module for module in MODULES}
-IN_ROOMS = [m for m in MODULES if "." in m.name and "migrations" not in m.path.parts]
+@cache
+def by_name() -> dict[str, Module]:
+    return {module.name: module for module in modules()}
+
+
+@cache
+def in_rooms() -> list[Module]:
+    return [m for m in modules() if "." in m.name and "migrations" not in m.path.parts]
 
 
 def uses(module: Module) -> Iterator[tuple[Module, str]]:
     """Each module of ours that one imports, with the name that it takes from a door."""
     for imported in set(module.imports()):
         parent, _, name = imported.rpartition(".")
-        if imported in BY_NAME:
-            yield BY_NAME[imported], ""
-        elif parent in BY_NAME:
-            yield BY_NAME[parent], name
+        if imported in by_name():
+            yield by_name()[imported], ""
+        elif parent in by_name():
+            yield by_name()[parent], name
 
 
 def test_a_room_imports_only_rooms_below_it() -> None:
     """The table of rooms is the graph of imports: no more, and no less."""
     found: dict[str, set[str]] = {}
-    for module in IN_ROOMS:
+    for module in in_rooms():
         room = room_of(module)
         package, _, _ = room.partition(".")
         others = {room_of(used) for used, _ in uses(module) if "." in used.name} - {room}
@@ -544,7 +553,7 @@ def test_a_room_imports_only_rooms_below_it() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """What is imported inside functions or for types alone counts too."""
-    below = {m.name: {used.name for used, _ in uses(m) if "." in used.name} for m in IN_ROOMS}
+    below = {m.name: {used.name for used, _ in uses(m) if "." in used.name} for m in in_rooms()}
     while leaves := {name for name, used in below.items() if not used & set(below)}:
         below = {name: used for name, used in below.items() if name not in leaves}
     assert below == {}
@@ -553,16 +562,16 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_rooms_are_entered_by_their_doors() -> None:
     """A folder's `__init__.py` names in `__all__` what other folders may import."""
     taken: dict[str, set[str]] = {}
-    for module in IN_ROOMS:
+    for module in in_rooms():
         for used, name in uses(module):
             folder, mine = folder_of(used), folder_of(module)
             if "." in folder and mine != folder and not mine.startswith(f"{folder}."):
                 what = name if used.name == folder else used.name.rpartition(".")[2]
                 taken.setdefault(folder, set()).add(what)
-    for folder in {folder_of(module) for module in IN_ROOMS} - set(PACKAGES):
+    for folder in {folder_of(module) for module in in_rooms()} - set(PACKAGES):
         named = [
             ast.literal_eval(statement.value)
-            for statement in BY_NAME[folder].tree.body
+            for statement in by_name()[folder].tree.body
             if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
         ]
         assert len(named) == 1, f"{folder} has no door"
@@ -571,7 +580,7 @@ def test_rooms_are_entered_by_their_doors() -> None:
         missing = {
             name
             for name in named[0]
-            if f"{folder}.{name}" not in BY_NAME and not hasattr(import_module(folder), name)
+            if f"{folder}.{name}" not in by_name() and not hasattr(import_module(folder), name)
         }
         assert missing == set(), f"{folder} offers {missing}, which nobody has"
 
@@ -590,12 +599,12 @@ def test_no_private_method_is_overridden_elsewhere() -> None:
     """What a class may be changed in by others has a public name."""
     classes = {
         (module.name, node.name): {f.name for f in functions(node)}
-        for module in MODULES
+        for module in modules()
         for node in module.tree.body
         if isinstance(node, ast.ClassDef)
     }
     overridden = []
-    for module in MODULES:
+    for module in modules():
         names = {name.rpartition(".")[2]: name.rpartition(".")[0] for name in module.imports()}
         for node in module.tree.body:
             if not isinstance(node, ast.ClassDef):

@@ -31,51 +31,61 @@ def each(make: Callable[[int], Any], count: int = MANY) -> list[Any]:
     return [make(number) for number in range(count)]
 
 
-REQUESTS: Mapping[str, tuple[Format, Json]] = {
-    "messages": (CHAT, {"messages": each(lambda n: {"role": "user", "content": "x"})}),
+REQUESTS: Mapping[str, tuple[Format, Callable[[], Json]]] = {
+    "messages": (CHAT, lambda: {"messages": each(lambda n: {"role": "user", "content": "x"})}),
     "turns of calls": (
         CHAT,
-        {"messages": each(lambda n: {"role": "assistant", "tool_calls": [{"function": CALL}]})},
+        lambda: {
+            "messages": each(lambda n: {"role": "assistant", "tool_calls": [{"function": CALL}]})
+        },
     ),
     "parts": (
         CHAT,
-        {"messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]},
+        lambda: {
+            "messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]
+        },
     ),
     "tools": (
         CHAT,
-        {
+        lambda: {
             "messages": [{"role": "user", "content": "x"}],
             "tools": each(lambda n: {"type": "function", "function": {"name": f"f{n}"}}),
         },
     ),
     "calls of one turn": (
         CHAT,
-        {"messages": [{"role": "assistant", "tool_calls": each(lambda n: {"function": CALL})}]},
+        lambda: {
+            "messages": [{"role": "assistant", "tool_calls": each(lambda n: {"function": CALL})}]
+        },
     ),
-    "prompts": (COMPLETIONS, {"prompt": each(lambda n: "x")}),
-    "items": (RESPONSES, {"input": each(lambda n: {"role": "user", "content": "x"})}),
+    "prompts": (COMPLETIONS, lambda: {"prompt": each(lambda n: "x")}),
+    "items": (RESPONSES, lambda: {"input": each(lambda n: {"role": "user", "content": "x"})}),
     "calls in items": (
         RESPONSES,
-        {"input": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL}, 60_000)},
+        lambda: {
+            "input": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL}, 60_000)
+        },
     ),
     "results in items": (
         RESPONSES,
-        {"input": each(lambda n: {"type": "function_call_output", "output": "x"})},
+        lambda: {"input": each(lambda n: {"type": "function_call_output", "output": "x"})},
     ),
     "namespaces": (
         RESPONSES,
-        {
+        lambda: {
             "input": "x",
             "tools": each(lambda n: {"type": "namespace", "tools": [{"type": "function"}]}),
         },
     ),
     "blocks": (
         MESSAGES,
-        {"messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]},
+        lambda: {
+            "messages": [{"role": "user", "content": each(lambda n: {"type": "text", "text": "x"})}]
+        },
     ),
     "uses and results": (
         MESSAGES,
-        {
+        lambda: {
             "messages": each(
                 lambda n: {
                     "role": "user" if n % 2 else "assistant",
@@ -91,7 +101,7 @@ REQUESTS: Mapping[str, tuple[Format, Json]] = {
 def test_requests_are_read_in_linear_time(name: str) -> None:
     """The question of a request with very many of something."""
     format, payload = REQUESTS[name]
-    body = json.dumps(payload).encode()
+    body = json.dumps(payload()).encode()
 
     def read() -> None:
         asked = json_object(body) or {}
@@ -114,37 +124,40 @@ def named(**event: Any) -> bytes:
     return event_bytes(json.dumps(event).encode())
 
 
-STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
+STREAMS: Mapping[str, tuple[Format, Callable[[], list[bytes]]]] = {
     "calls in one delta": (
         CHAT,
-        [chunk(delta={"tool_calls": each(lambda n: {"index": n, "function": CALL})})],
+        lambda: [chunk(delta={"tool_calls": each(lambda n: {"index": n, "function": CALL})})],
     ),
     "calls without an index": (
         CHAT,
-        [chunk(delta={"tool_calls": each(lambda n: {"id": str(n), "function": CALL})})],
+        lambda: [chunk(delta={"tool_calls": each(lambda n: {"id": str(n), "function": CALL})})],
     ),
     "calls in many deltas": (
         CHAT,
-        each(lambda n: chunk(delta={"tool_calls": [{"index": n, "function": CALL}]})),
+        lambda: each(lambda n: chunk(delta={"tool_calls": [{"index": n, "function": CALL}]})),
     ),
     "arguments of one call": (
         CHAT,
-        each(lambda n: chunk(delta={"tool_calls": [{"index": 0, "function": CALL}]})),
+        lambda: each(lambda n: chunk(delta={"tool_calls": [{"index": 0, "function": CALL}]})),
     ),
     "choices": (
         CHAT,
-        each(lambda n: chunk(index=n, delta={"content": "x"}, finish_reason="stop")),
+        lambda: each(lambda n: chunk(index=n, delta={"content": "x"}, finish_reason="stop")),
     ),
     "choices in one event": (
         CHAT,
-        [named(choices=each(lambda n: {"index": n, "delta": {"content": "x"}}))],
+        lambda: [named(choices=each(lambda n: {"index": n, "delta": {"content": "x"}}))],
     ),
-    "texts": (COMPLETIONS, each(lambda n: chunk(index=n, text="x", finish_reason="stop"))),
-    "logprobs": (CHAT, each(lambda n: chunk(delta={}, logprobs={"content": [{"token": "x"}]}))),
-    "names": (CHAT, [chunk(delta={f"m{n}": "x" for n in range(MANY)})] * 3),
+    "texts": (COMPLETIONS, lambda: each(lambda n: chunk(index=n, text="x", finish_reason="stop"))),
+    "logprobs": (
+        CHAT,
+        lambda: each(lambda n: chunk(delta={}, logprobs={"content": [{"token": "x"}]})),
+    ),
+    "names": (CHAT, lambda: [chunk(delta={f"m{n}": "x" for n in range(MANY)})] * 3),
     "added": (
         RESPONSES,
-        each(
+        lambda: each(
             lambda n: named(
                 type="response.output_item.added",
                 output_index=n,
@@ -154,7 +167,7 @@ STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
     ),
     "deltas": (
         RESPONSES,
-        each(
+        lambda: each(
             lambda n: named(
                 type="response.function_call_arguments.delta", output_index=n % 7, delta="x"
             )
@@ -162,7 +175,7 @@ STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
     ),
     "blocks": (
         MESSAGES,
-        [
+        lambda: [
             named(type="message_start", message={"content": []}),
             *each(
                 lambda n: named(
@@ -173,7 +186,7 @@ STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
     ),
     "block deltas": (
         MESSAGES,
-        [
+        lambda: [
             named(type="message_start", message={"content": []}),
             named(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
             *each(
@@ -185,7 +198,9 @@ STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
     ),
     "message starts": (
         MESSAGES,
-        [named(type="message_start", message={"content": each(lambda n: {"type": "text"})})],
+        lambda: [
+            named(type="message_start", message={"content": each(lambda n: {"type": "text"})})
+        ],
     ),
 }
 
@@ -193,7 +208,8 @@ STREAMS: Mapping[str, tuple[Format, list[bytes]]] = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_put_together_in_linear_time(name: str) -> None:
     """Very many events, or very much of something in one, and the answer of them."""
-    format, events = STREAMS[name]
+    format, make = STREAMS[name]
+    events = make()
 
     def read() -> None:
         reader, assembler = EventReader(), format.assembler()
@@ -210,10 +226,10 @@ def test_streams_are_put_together_in_linear_time(name: str) -> None:
     takes_little(read)
 
 
-ANSWERS: Mapping[str, tuple[Format, Json]] = {
+ANSWERS: Mapping[str, tuple[Format, Callable[[], Json]]] = {
     "choices": (
         CHAT,
-        {
+        lambda: {
             "choices": each(
                 lambda n: {"index": n, "message": {"content": "x"}, "finish_reason": "s"}
             )
@@ -221,28 +237,28 @@ ANSWERS: Mapping[str, tuple[Format, Json]] = {
     ),
     "calls": (
         CHAT,
-        {"choices": [{"message": {"tool_calls": each(lambda n: {"function": CALL})}}]},
+        lambda: {"choices": [{"message": {"tool_calls": each(lambda n: {"function": CALL})}}]},
     ),
     "items": (
         RESPONSES,
-        {"output": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL})},
+        lambda: {"output": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL})},
     ),
     "texts in items": (
         RESPONSES,
-        {
+        lambda: {
             "output": each(
                 lambda n: {"type": "message", "content": [{"type": "output_text", "text": "x"}]}
             )
         },
     ),
-    "unknown items": (RESPONSES, {"output": each(lambda n: {"type": "x"})}),
+    "unknown items": (RESPONSES, lambda: {"output": each(lambda n: {"type": "x"})}),
     "blocks": (
         MESSAGES,
-        {"type": "message", "content": each(lambda n: {"type": "tool_use", "name": "f"})},
+        lambda: {"type": "message", "content": each(lambda n: {"type": "tool_use", "name": "f"})},
     ),
     "texts": (
         MESSAGES,
-        {"type": "message", "content": each(lambda n: {"type": "text", "text": "x"})},
+        lambda: {"type": "message", "content": each(lambda n: {"type": "text", "text": "x"})},
     ),
 }
 
@@ -251,7 +267,7 @@ ANSWERS: Mapping[str, tuple[Format, Json]] = {
 def test_answers_are_read_in_linear_time(name: str) -> None:
     """A whole answer with very many of something: its calls, and what may stand for it."""
     format, completion = ANSWERS[name]
-    body = json.dumps({"id": "x", "model": "m", **completion}).encode()
+    body = json.dumps({"id": "x", "model": "m", **completion()}).encode()
 
     def read() -> None:
         read = json_object(body) or {}
