@@ -221,9 +221,14 @@ class Population:
 CALIBRATED = Population(lambda rng, n: rng.beta(0.7, 0.6, n), lambda c: 1 - c)
 """A calibrator with an AUROC of 0.87, about the paper's, whose confidences are true."""
 
-DRAWS = 2_000
+DRAWS = [400, pytest.param(2_000, marks=pytest.mark.slow)]
 MAX_ERROR, CONFIDENCE = 0.1, 0.9
-NOISE = 4 * math.sqrt(0.1 * 0.9 / DRAWS)  # four standard deviations of a share of 0.1
+
+
+def noise(draws: int) -> float:
+    """Four standard deviations of a share of 0.1."""
+    return 4 * math.sqrt(0.1 * 0.9 / draws)
+
 
 POPULATIONS = {
     "calibrated": CALIBRATED,
@@ -236,18 +241,19 @@ POPULATIONS = {
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
-def test_certificates_are_wrong_no_more_often_than_stated(name: str) -> None:
-    """Over 2,000 draws of 150 labels, at most 10 % of the certificates promise too much."""
+@pytest.mark.parametrize("draws", DRAWS)
+def test_certificates_are_wrong_no_more_often_than_stated(draws: int, name: str) -> None:
+    """Over many draws of 150 labels, at most 10 % of the certificates promise too much."""
     population = POPULATIONS[name]
     risks, rng = population.risks(), np.random.default_rng(1)
     thresholds = [
         certify(population.labelled(rng, 150), MAX_ERROR, CONFIDENCE).threshold
-        for _ in range(DRAWS)
+        for _ in range(draws)
     ]
     wrong = sum(each is not None and risks[each][1] > MAX_ERROR for each in thresholds)
-    assert wrong / DRAWS <= 1 - CONFIDENCE + NOISE
+    assert wrong / draws <= 1 - CONFIDENCE + noise(draws)
     if name == "never good enough":
-        assert wrong / DRAWS > 0.02  # the test can fail: certificates are given, and all are wrong
+        assert wrong / draws > 0.02  # the test can fail: certificates are given, and all are wrong
 
 
 def clustered(rng: np.random.Generator, questions: int) -> list[Labelled]:
@@ -260,19 +266,20 @@ def clustered(rng: np.random.Generator, questions: int) -> list[Labelled]:
     ]
 
 
-def test_replies_to_one_question_are_one_piece_of_evidence() -> None:
-    """Over 2,000 draws of clustered questions the promise is kept; each reply alone breaks it."""
+@pytest.mark.parametrize("draws", DRAWS)
+def test_replies_to_one_question_are_one_piece_of_evidence(draws: int) -> None:
+    """Over many draws of clustered questions the promise is kept; each reply alone breaks it."""
     rng = np.random.default_rng(2)
-    draws = [clustered(rng, 30) for _ in range(DRAWS)]
-    honest = [certify(each, MAX_ERROR, CONFIDENCE).threshold for each in draws]
-    assert sum(each is not None for each in honest) / DRAWS <= 1 - CONFIDENCE + NOISE
+    drawn = [clustered(rng, 30) for _ in range(draws)]
+    honest = [certify(each, MAX_ERROR, CONFIDENCE).threshold for each in drawn]
+    assert sum(each is not None for each in honest) / draws <= 1 - CONFIDENCE + noise(draws)
     naive = [
         certify(
             [Labelled(f"{r.question}/{r.id}", r.confidence, r.is_correct) for r in each],
             MAX_ERROR,
             CONFIDENCE,
         ).threshold
-        for each in draws[:100]
+        for each in drawn[:100]
     ]
     assert sum(each is not None for each in naive) / len(naive) > 0.2
 
