@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -366,15 +366,18 @@ class Module:
     def package(self) -> str:
         return self.name.partition(".")[0]
 
-    def imports(self) -> Iterator[str]:
+    @cached_property
+    def imports(self) -> list[str]:
         """The full name of every module, or name in a module, that is imported somewhere here."""
+        found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
+                found += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{self.path}:{node.lineno}: a relative import"
                 assert node.module is not None
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+                found += [f"{node.module}.{alias.name}" for alias in node.names]
+        return found
 
 
 @cache
@@ -405,7 +408,7 @@ def test_packages_know_each_other_only_as_the_design_says(package: str) -> None:
     """Calibrator and policies know nothing of each other, and outsiders use the package root."""
     broken = []
     for module in (module for module in modules() if module.package == package):
-        for imported in module.imports():
+        for imported in module.imports:
             target = imported.partition(".")[0]
             if target not in PACKAGES:
                 continue
@@ -424,7 +427,7 @@ def test_heavy_libraries_have_one_seam_each(library: str) -> None:
     users = {
         module.name
         for module in modules()
-        if any(imported.partition(".")[0] == library for imported in module.imports())
+        if any(imported.partition(".")[0] == library for imported in module.imports)
     }
     allowed = ONLY_IN[library]
     assert {user for user in users if not any(fnmatch(user, glob) for glob in allowed)} == set()
@@ -436,7 +439,7 @@ def test_policies_need_only_yaml() -> None:
         imported.partition(".")[0]
         for module in modules()
         if module.package == "policies"
-        for imported in module.imports()
+        for imported in module.imports
     }
     assert libraries - sys.stdlib_module_names - {"policies"} == {"yaml"}
 
@@ -525,7 +528,7 @@ def in_rooms() -> list[Module]:
 
 def uses(module: Module) -> Iterator[tuple[Module, str]]:
     """Each module of ours that one imports, with the name that it takes from a door."""
-    for imported in set(module.imports()):
+    for imported in set(module.imports):
         parent, _, name = imported.rpartition(".")
         if imported in by_name():
             yield by_name()[imported], ""
@@ -605,7 +608,7 @@ def test_no_private_method_is_overridden_elsewhere() -> None:
     }
     overridden = []
     for module in modules():
-        names = {name.rpartition(".")[2]: name.rpartition(".")[0] for name in module.imports()}
+        names = {name.rpartition(".")[2]: name.rpartition(".")[0] for name in module.imports}
         for node in module.tree.body:
             if not isinstance(node, ast.ClassDef):
                 continue

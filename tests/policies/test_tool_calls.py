@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from policies import Facts, Hold, ToolCall, decide, load_policy
+from policies import Facts, Hold, Policy, ToolCall, decide, load_policy
 
 TABLE: dict[str, list[Any]] = yaml.safe_load(
     Path(__file__).with_name("tool_calls.yaml").read_text(encoding="utf-8")
@@ -25,17 +26,22 @@ BELOW = {
 }
 
 
+@cache
+def pack() -> Policy:
+    return load_policy("agent-tools")
+
+
 def test_the_table_has_two_hundred_calls_under_the_rules_of_the_pack() -> None:
     """Each call stands once, under a rule of the pack."""
     assert len(CALLS) == 200
-    assert list(TABLE) == [rule.name for rule in load_policy("agent-tools").rules] == list(BELOW)
+    assert list(TABLE) == [rule.name for rule in pack().rules] == list(BELOW)
     assert Counter((name, given) for _, name, given in CALLS).most_common(1)[0][1] == 1
 
 
 @pytest.mark.parametrize(("rule", "name", "given"), CALLS)
 def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -> None:
     """It waits for a person below the confidence of its rule, and goes out from there on."""
-    policy, call = load_policy("agent-tools"), ToolCall(name, given)
+    policy, call = pack(), ToolCall(name, given)
 
     def decided(confidence: float) -> tuple[str, str]:
         decision = decide(policy, Facts(confidence, "m", tools=(call,)))
@@ -53,7 +59,7 @@ def test_each_call_is_judged_by_what_it_does(rule: str, name: str, given: str) -
 def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, given: str) -> None:
     """Calls of one reply are judged each: a search takes nothing with it."""
     calls = (ToolCall("search", '{"q": "x"}'), ToolCall(name, given))
-    decision = decide(load_policy("agent-tools"), Facts(0.39, "m", tools=calls))
+    decision = decide(pack(), Facts(0.39, "m", tools=calls))
     assert isinstance(decision.action, Hold)
 
 
@@ -61,5 +67,5 @@ def test_a_call_beside_a_harmless_one_is_held_as_well(rule: str, name: str, give
 def test_arguments_that_cannot_be_read_wait(name: str) -> None:
     """What nobody can read is held as if it were the worst, below the confidence of that rule."""
     call = ToolCall(name, '{"command": "ls')
-    decision = decide(load_policy("agent-tools"), Facts(0.89, "m", tools=(call,)))
+    decision = decide(pack(), Facts(0.89, "m", tools=(call,)))
     assert decision.action == Hold("approvals", "error", decision.action.expires_s)  # type: ignore[union-attr]

@@ -331,19 +331,15 @@ def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: P
 
 @pytest.mark.parametrize("part", ["--forest", "--inspector", "--no-forest"])
 def test_training_looks_for_what_it_needs_before_it_begins(
-    rows: Path, tmp_path: Path, part: str
+    rows: Path, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees come after the towers, scikit-learn's absence is told before them: no file is made."""
-    code = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "from pinocchio.__main__ import main\n"
-        f"sys.argv = ['pinocchio', 'train', {str(rows)!r}, '-o', {str(tmp_path / 'run')!r}]\n"
-        f"sys.argv.append({part!r})\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    result = run("train", rows, "-o", tmp_path / "run", part)
     sentence = f"scikit-learn is not installed; it comes with: {install_command('train')}"
-    assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
+    assert (result.exit_code, result.stderr) == (1, f"pinocchio: {sentence}\n")
     assert not (tmp_path / "run").exists()
 
 

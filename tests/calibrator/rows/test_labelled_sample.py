@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from calibrator.rows.row_fields import OTHER_NAMES, SAMPLE
 from calibrator.rows.rows import Row, parse_row, read_rows
-from tests.running.live_proxy import ROOT, environment
+from tests.running.live_proxy import ROOT, run_cli
 
 PAGE = ROOT / "examples" / "labelled" / "README.md"
 READERS = ("evaluate", "score", "survey", "advise", "study", "train", "recalibrate", "certify")
@@ -22,14 +21,7 @@ GOOD = {"question": QUESTION, "response": "102", "correct": 1}
 
 
 def pinocchio(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pinocchio", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment() | {"COLUMNS": "200"},
-        timeout=120,
-    )
+    return run_cli(*arguments, COLUMNS="200")
 
 
 @pytest.mark.parametrize("command", [*READERS, "replay"])

@@ -479,12 +479,12 @@ def _keys(text: bytes) -> None:
 
 @pytest.mark.parametrize("use", [_targets, _hosts, _names, _keys])
 def test_caches_keep_no_long_texts(use: Callable[[bytes], None]) -> None:
-    """Three hundred texts of 100 KB from strangers are forgotten; short ones are few."""
+    """Sixty texts of 100 KB from strangers are forgotten; short ones are few."""
     use(b"x")
     gc.collect()
     tracemalloc.start()
     try:
-        for number in range(300):
+        for number in range(60):
             use(b"%06d" % number + b"x" * 100_000)
         gc.collect()
         after_long, _ = tracemalloc.get_traced_memory()

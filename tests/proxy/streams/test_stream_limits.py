@@ -278,12 +278,12 @@ def test_an_event_in_single_bytes_is_kept_once() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     whole, peak = map(int, done.stdout.split())
-    assert peak < 2 * whole  # 100,000 parts would take four times that
+    assert peak < 2 * whole  # 50,000 parts would take four times that
 
 
 def kept_of_an_event() -> tuple[int, int]:
     """The most that was kept of an event that came as one, and in single bytes."""
-    event = b"data: " + b"x" * 100_000 + b"\n\n"
+    event = b"data: " + b"x" * 50_000 + b"\n\n"
     _, whole = peak_of(live(), [event])
     size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
     assert size == len(event)
@@ -353,7 +353,7 @@ DELTAS: dict[str, tuple[Format, list[bytes], bytes, list[bytes]]] = {  # beginni
         [_responses("completed", response={"status": "completed", "output": []})],
     ),
 }
-FEW, MANY = 10_000, 80_000
+FEW, MANY = 5_000, 40_000
 
 
 @pytest.mark.parametrize("name", DELTAS)

@@ -135,9 +135,9 @@ def bombs() -> dict[str, Response]:
         "plain": Response([LISTS]),
         "in a member": Response([b'{"choices":%b}' % LISTS]),
         "blank lines": Response([b"\n\n" * 2**15] * 900, headers=EVENTS),
-        "comments": Response([b":\n\n" * 2**15] * 500, headers=EVENTS),
-        "empty data": Response([b"data:\n\n" * 2**14] * 400, headers=EVENTS),
-        "small events": Response([b"data: {}\n\n" * 2**13] * 700, headers=EVENTS),
+        "comments": Response([b":\n\n" * 2**15] * 250, headers=EVENTS),
+        "empty data": Response([b"data:\n\n" * 2**14] * 200, headers=EVENTS),
+        "small events": Response([b"data: {}\n\n" * 2**13] * 350, headers=EVENTS),
         "calls in a delta": Response([chunk], headers=EVENTS),
         "lists in an event": Response([b"data: " + LISTS[: 15 * 10**6] + b"\n\n"], headers=EVENTS),
     }
