@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,10 +32,14 @@ from tests.running.live_proxy import (
     run_cli,
     until,
 )
+from tests.running.warm_cli import Program, WarmProcess
 
 FOLDER = ROOT / "examples" / "agents"
 AGENTS_SDK = ROOT / ".venv-clients/newest/bin/python"
-AGENTS = {"agent.py": Path(sys.executable), "agents_sdk.py": AGENTS_SDK}
+AGENTS = {
+    "agent.py": Program(FOLDER / "agent.py", ("openai", "openai.resources.chat")),
+    "agents_sdk.py": Program(FOLDER / "agents_sdk.py", ("agents",), str(AGENTS_SDK)),
+}
 RIGHT = "Make the bathroom 21.5 degrees warm."
 WRONG = "On order 48213, please give the customer back just the shipping costs of 6.90 euros."
 WARM = {"room": "bathroom", "celsius": 21.5}
@@ -54,6 +56,41 @@ def started(folder: Path, port: int) -> Iterator[ProxyProcess]:
         yield process
 
 
+class Agent(WarmProcess):
+    """An agent that runs, and what it says."""
+
+    def __init__(self, program: str, folder: Path, question: str, **env: str) -> None:
+        self._out, self._err = folder / "said", folder / "errors"
+        self._was_read = 0
+        with self._out.open("w") as stdout, self._err.open("w") as stderr:
+            super().__init__(
+                [question],
+                stdout=stdout,
+                stderr=stderr,
+                cwd=ROOT,
+                env=environment() | env,
+                program=AGENTS[program],
+            )
+
+    def line(self) -> str:
+        """The next line that it says, once it has; all the rest where it ends before."""
+        until(lambda: "\n" in self._unread() or self.poll() is not None, within_s=60)
+        line = self._unread().partition("\n")[0]
+        self._was_read += len(line) + 1
+        return line
+
+    def end(self) -> tuple[str, str]:
+        """The rest of what it says, and its errors."""
+        self.wait(60)
+        return self._unread(), self.errors()
+
+    def errors(self) -> str:
+        return self._err.read_text()
+
+    def _unread(self) -> str:
+        return self._out.read_text()[self._was_read :]
+
+
 @dataclass
 class Setting:
     """A user of a proxy, by a key of its own, and what the user's agent leaves behind."""
@@ -64,7 +101,7 @@ class Setting:
     port: int
 
     @contextmanager
-    def agent(self, question: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    def agent(self, question: str, **env: str) -> Iterator[Agent]:
         """A running agent; killed where it has not ended by itself."""
         own = {
             "PINOCCHIO_URL": f"http://127.0.0.1:{self.port}/v1",
@@ -74,20 +111,17 @@ class Setting:
             "AGENT_ASK_AGAIN_AFTER_S": "0.2",
             "PYTHONUNBUFFERED": "1",
         }
-        command = [str(AGENTS[self.program]), str(FOLDER / self.program), question]
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(command, env=environment() | own | env, **pipes)
+        agent = Agent(self.program, self.folder, question, **own | env)
         try:
-            yield process
+            yield agent
         finally:
-            process.kill()
-            process.communicate(timeout=20)
+            agent.kill()
+            agent.wait(20)
 
-    def held(self, agent: subprocess.Popen[str]) -> str:
+    def held(self, agent: Agent) -> str:
         """The review id that an agent waits for."""
-        assert agent.stdout is not None
-        word, _, id = agent.stdout.readline().partition(" ")
-        assert word == "held:", agent.stderr.read() if agent.stderr else ""
+        word, _, id = agent.line().partition(" ")
+        assert word == "held:", agent.errors()
         return id.strip()
 
     def review(self, *arguments: str) -> str:
@@ -97,9 +131,9 @@ class Setting:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def answer(self, agent: subprocess.Popen[str]) -> str:
+    def answer(self, agent: Agent) -> str:
         """What an agent that ends by itself says last."""
-        out, err = agent.communicate(timeout=60)
+        out, err = agent.end()
         assert agent.returncode == 0, err
         return out.strip()
 
@@ -118,7 +152,8 @@ def calls_upstream(proxy: ProxyProcess) -> int:
 @pytest.fixture(params=AGENTS)
 def program(request: pytest.FixtureRequest) -> str:
     name: str = request.param
-    assert AGENTS[name].exists(), f"{AGENTS[name]} is missing: run scripts/setup_clients"
+    python = AGENTS[name].python
+    assert Path(python).exists(), f"{python} is missing: run scripts/setup_clients"
     return name
 
 
@@ -208,7 +243,7 @@ def test_an_agent_that_crashes_with_the_call_in_its_hand_gets_it_again(
     before = calls_upstream(proxy)
     with setting.agent(WRONG, AGENT_LEDGER="/no/such/folder/ledger.jsonl") as agent:
         setting.review("release", setting.held(agent))
-        _, err = agent.communicate(timeout=60)
+        _, err = agent.end()
         assert "FileNotFoundError" in err  # in the middle of its tool
     (setting.folder / "memory.json").unlink()
     with setting.agent(WRONG) as agent:

@@ -1,6 +1,6 @@
-"""`pinocchio` as a process of its own that has imported everything before it begins.
+"""`pinocchio`, or a program, as a process of its own that has imported everything before it begins.
 
-A server imports what commands need, once in a session, and forks for every command: a real process
+A server imports what they need, once in a session, and forks for every command: a real process
 with its own arguments, folder, environment, files and exit status, a second sooner than a new
 interpreter. Tests of imports and of installations start an interpreter themselves.
 """
@@ -23,7 +23,8 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -51,6 +52,18 @@ PRELOADED = (
 )
 
 
+@dataclass(frozen=True)
+class Program:
+    """A file with code, what it imports that takes long, and the interpreter that has it."""
+
+    file: Path | None = None  # the command `pinocchio` where there is none
+    imports: tuple[str, ...] = PRELOADED
+    python: str = sys.executable
+
+
+PINOCCHIO = Program()
+
+
 class WarmProcess:
     """A command that runs: what tests use of `subprocess.Popen`."""
 
@@ -62,11 +75,13 @@ class WarmProcess:
         stderr: IO[Any] | int,
         cwd: Path,
         env: Mapping[str, str],
+        program: Program = PINOCCHIO,
     ) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(_server())
+        self._connection.connect(_server(program.python, program.imports))
         files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
         command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
+        command["file"] = str(program.file) if program.file else None
         text = json.dumps(command).encode()
         socket.send_fds(self._connection, [len(text).to_bytes(4, "big")], files)
         self._connection.sendall(text)
@@ -123,13 +138,13 @@ def run_warm(
     return subprocess.CompletedProcess([*arguments], status, *written)
 
 
-@lru_cache(maxsize=1)
-def _server() -> str:
+@cache
+def _server(python: str, imports: tuple[str, ...]) -> str:
     """The socket of this process's server, which is started now and ends with this process."""
     folder = tempfile.mkdtemp(prefix="warm")
     path = str(Path(folder) / "socket")
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.running.warm_cli", path],
+        [python, "-m", "tests.running.warm_cli", path, *imports],
         stdin=subprocess.PIPE,  # whose end tells it that we are gone
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -144,12 +159,13 @@ def _server() -> str:
 # --- the server -------------------------------------------------------------------------------
 
 
-def serve(path: str) -> dict[str, Any]:
+def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
     """Forks for every command that comes; returns in the process that is to run one."""
-    from pinocchio.__main__ import _import_structlog
+    if tuple(imports) == PRELOADED:
+        from pinocchio.__main__ import _import_structlog
 
-    _import_structlog()
-    for name in PRELOADED:
+        _import_structlog()
+    for name in imports:
         import_module(name)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
@@ -194,7 +210,7 @@ def _begin(connection: socket.socket) -> dict[str, Any]:
 
 
 def run(command: Mapping[str, Any]) -> NoReturn:
-    """Becomes the command, as `python -m pinocchio` would."""
+    """Becomes the command, as `python -m pinocchio` or `python FILE` would."""
     os.chdir(command["cwd"])
     os.environ.clear()
     os.environ.update(command["env"])
@@ -203,11 +219,16 @@ def run(command: Mapping[str, Any]) -> NoReturn:
     sys.stdout = _text(1, "wb", write_through=is_unbuffered)
     sys.stderr = _text(2, "wb", write_through=True, errors="backslashreplace")
     random.seed()
-    sys.argv = ["pinocchio", *command["arguments"]]
+    file: str | None = command["file"]
+    sys.argv = [file or "pinocchio", *command["arguments"]]
     sys.modules.pop("pinocchio.__main__", None)
     status = 0
     try:
-        runpy.run_module("pinocchio", run_name="__main__", alter_sys=True)
+        if file:
+            sys.path[0] = str(Path(file).parent)
+            runpy.run_path(file, run_name="__main__")
+        else:
+            runpy.run_module("pinocchio", run_name="__main__", alter_sys=True)
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)
@@ -231,4 +252,4 @@ def _end(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    run(serve(sys.argv[1]))
+    run(serve(sys.argv[1], sys.argv[2:]))
