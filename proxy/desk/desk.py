@@ -25,6 +25,7 @@ from proxy.store.database import storable
 from proxy.store.record.reader import find
 from proxy.store.record.writer import DAY_S
 from proxy.store.reviews.held_replies import (
+    AUDIT,
     EXPIRED,
     HELD,
     REJECTED,
@@ -321,6 +322,8 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
     facts = {name: getattr(held, name) for name in names + later}
+    if held.kind == AUDIT:  # it was delivered: nothing becomes of it
+        facts["on_expiry"] = None
     return facts | {"state": state_name(held.state), "question": held.question[:500]}
 
 

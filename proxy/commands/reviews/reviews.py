@@ -171,7 +171,7 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
     ]
     more = {
         "state": state_name(held.state),
-        "on_expiry": held.on_expiry,
+        "on_expiry": None if held.kind == "audit" else held.on_expiry,
         "calls": calls or bound,
     }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}

@@ -31,6 +31,7 @@ from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, state_name,
 FILTERS: Final = ("state", "queue", "team", "kind")
 DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rejected."}
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
+OFF_THE_QUEUE: Final = "taken off the queue"  # an audited reply, which was delivered
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
 PAUSE_S: Final = 1.0  # that a reply is looked at before it is decided; as in static/guard.js
@@ -274,7 +275,7 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         "state": facts["state"],
         "path": facts["path"],
         "is_audit": held.kind == AUDIT,
-        "on_expiry": ON_EXPIRY[held.on_expiry],
+        "on_expiry": OFF_THE_QUEUE if held.kind == AUDIT else ON_EXPIRY[held.on_expiry],
     }
 
 

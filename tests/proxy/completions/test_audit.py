@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +21,7 @@ from proxy.store.reviews.queue import ReviewQueue
 from proxy.store.verdicts.verdicts import Findings
 from tests.conftest import StartProxy
 from tests.running.client_keys import ask_with, make_key, wait_until_known
-from tests.running.desk_client import API, DESK
+from tests.running.desk_client import API, DESK, logged_in
 from tests.running.live_proxy import LiveProxy, run_cli, streaming, until
 from tests.running.reviewing import decide
 
@@ -37,7 +38,7 @@ default: deliver
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
     """Every delivered reply is audited."""
-    return start_proxy(policy=HOLD, audit={"share": 1.0}, limits={"max_held": 1})
+    return start_proxy(policy=HOLD, audit={"share": 1.0}, limits={"max_held": 1}, **DESK)
 
 
 def audits(proxy: LiveProxy) -> list[dict[str, Any]]:
@@ -87,6 +88,13 @@ def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
     [line] = [line for line in listed.splitlines() if kept["id"] in line]
     assert "to be checked within 13 d" in line
     assert "reject" not in line
+    config = str(tmp_path / "proxy.yaml")
+    shown = json.loads(run_cli("reviews", "show", kept["id"], "--config", config).stdout)
+    reviewed = proxy.desk.get(f"{API}/reviews/{kept['id']}").json()
+    assert (shown["on_expiry"], reviewed["on_expiry"]) == (None, None)
+    with logged_in(proxy) as client:
+        page = client.get(f"/console/reviews/{kept['id']}").text
+    assert "then it is taken off the queue" in page
 
 
 def test_a_stream_is_kept_as_one_completion(proxy: LiveProxy) -> None:

@@ -472,10 +472,11 @@ def test_a_key_whose_team_is_gone_stops_the_start(
 ) -> None:
     """Rather than to fall back to another policy, the proxy says what to do; revoking helps."""
     _, key = make_key(tmp_path / "held.db", team="gone")
-    done = run_cli("serve", "--port", "0", "--config", config())
-    assert done.returncode == 2
-    assert f"key {key.id}: there is no team 'gone'; known here: support" in done.stderr
-    assert "pinocchio keys revoke ID" in done.stderr
+    for command in (("serve", "--port", "0"), ("check",)):
+        done = run_cli(*command, "--config", config())
+        assert done.returncode == 2
+        assert f"key {key.id}: there is no team 'gone'; known here: support" in done.stderr
+        assert "pinocchio keys revoke ID" in done.stderr
 
 
 def test_check_names_the_policy_of_each_team(config: Callable[..., str]) -> None:
