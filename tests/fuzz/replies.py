@@ -158,7 +158,7 @@ def _read_by_nginx(port: int) -> Read | None:
         response = connection.getresponse()
         body = response.read()
         return None if response.status in (NGINX_GAVE_UP, 504) else (response.status, body)
-    except (http.client.HTTPException, OSError, ValueError):  # for a chunk of a negative size
+    except (http.client.HTTPException, OSError, ValueError, OverflowError):  # of sizes
         return None
     finally:
         connection.close()

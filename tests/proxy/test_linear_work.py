@@ -63,7 +63,7 @@ REQUESTS: Mapping[str, tuple[Format, Callable[[], Json]]] = {
     "calls in items": (
         RESPONSES,
         lambda: {
-            "input": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL}, 30_000)
+            "input": each(lambda n: {"type": "function_call", "call_id": str(n), **CALL}, 100_000)
         },
     ),
     "results in items": (
