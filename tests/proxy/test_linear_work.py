@@ -18,7 +18,7 @@ from proxy.exchange.answer import Answer
 from proxy.formats import CHAT, COMPLETIONS, FORMATS, MESSAGES, RESPONSES, Format, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.wire.headers import to_client, to_upstream
-from proxy.wire.json_splice import add_inner_member, json_object, replace_member, with_member
+from proxy.wire.json_splice import add_inner_member, replace_member, with_member
 from proxy.wire.sse import EventReader, event_bytes
 
 MANY = 20_000
@@ -104,7 +104,7 @@ def test_requests_are_read_in_linear_time(name: str) -> None:
     body = json.dumps(payload()).encode()
 
     def read() -> None:
-        asked = json_object(body) or {}
+        asked = json.loads(body)  # ours would refuse some of these for their number of values
         format.last_question(asked)
         try:
             question = format.question(asked)
@@ -270,7 +270,7 @@ def test_answers_are_read_in_linear_time(name: str) -> None:
     body = json.dumps({"id": "x", "model": "m", **completion()}).encode()
 
     def read() -> None:
-        read = json_object(body) or {}
+        read = json.loads(body)
         choices = format.choices(read)
         answer = Answer(200, [], read, choices, body)
         assert answer.has_tool_calls in (True, False)

@@ -498,7 +498,11 @@ async def test_a_client_that_leaves_during_the_handshake_ends_it(
     proxy: LiveProxy, upstream: RealtimeUpstream
 ) -> None:
     """Upstream's handshake is given up when nobody waits for it any more."""
-    opening = asyncio.create_task(dial(proxy, "model=slow").connect())
+
+    async def open() -> None:
+        await dial(proxy, "model=slow")
+
+    opening = asyncio.create_task(open())
     await asyncio.to_thread(until, lambda: upstream.sessions)
     opening.cancel()
     await asyncio.to_thread(upstream.last.wait_for_end, 2)

@@ -264,7 +264,7 @@ def test_what_was_there_before_the_chain_is_bound_by_it(store_url: str, run: Run
 
 def test_what_is_newer_than_an_older_chain_is_not_from_before_it(store_url: str, run: Run) -> None:
     """A chain of an earlier version counted what was there: only what is as old can be that."""
-    record(store_url, 3)
+    ids = record(store_url, 3)
     engine = open_engine(store_url)
     with engine.begin() as connection:
         connection.execute(audit_chain.delete())
@@ -283,6 +283,13 @@ def test_what_is_newer_than_an_older_chain_is_not_from_before_it(store_url: str,
     )
     done = run("verify")
     assert (done.exit_code, "client_keys key_1: no entry covers it" in done.stdout) == (1, True)
+    execute(store_url, "DELETE FROM client_keys WHERE id = 'key_1'")
+    assert run("verify").exit_code == 0
+    time.sleep(0.01)  # ids tell milliseconds
+    later = new_request_id()  # as many rows as before, one of them another
+    execute(store_url, f"UPDATE exchanges SET request_id = '{later}' WHERE request_id = '{ids[0]}'")
+    done = run("verify")
+    assert (done.exit_code, f"exchanges {later}: no entry covers it" in done.stdout) == (1, True)
 
 
 def test_a_running_proxy_says_that_its_chain_begins_anew(
