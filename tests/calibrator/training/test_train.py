@@ -129,21 +129,16 @@ def test_the_comparison_is_bounded_in_time(finished: Path, tmp_path: Path) -> No
     assert (sum(seen), "too few held-out rows" in line) == (2 * AT_ONCE, True)
 
 
-def test_two_trainings_with_one_seed_are_one(
+def test_another_seed_gives_other_scores(
     config: TrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """The same configuration gives the same scores to 1e-3; another seed gives others."""
+    """That the same one gives the same weights is shown by the run that was interrupted."""
     items = [Item(f"What is {n} + {n}?", f"It is {2 * n}, surely.", "one") for n in range(20)]
     other = replace(config, selection=replace(config.selection, seed=1))
-    first, again, differing = (
+    first, differing = (
         [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
-        for folder in (
-            finished,
-            train(tmp_path / "again", config, lambda _: None),
-            train(tmp_path / "other", other, lambda _: None),
-        )
+        for folder in (finished, train(tmp_path / "other", other, lambda _: None))
     )
-    assert again == pytest.approx(first, abs=1e-3)
     assert differing != pytest.approx(first, abs=1e-3)
 
 

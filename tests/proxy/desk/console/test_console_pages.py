@@ -388,12 +388,13 @@ AXE = Path(__file__).parents[3] / "node" / "node_modules" / "axe-core" / "axe.mi
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, scheme: Any) -> None:
     """axe-core finds no fault: names, roles, order, and contrast of WCAG AA in both colours."""
+    asked = {} if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
     id = held_id(proxy, "Paris **p=0.1**", model="tools", tools=[TOOL])
     with visiting(browser, proxy, color_scheme=scheme) as visit:
         for path in (*PAGES, f"reviews/{id}"):
             visit.page.goto(f"/console/{path}")
             visit.page.keyboard.press("e")
             visit.page.evaluate(AXE.read_text(encoding="utf-8"))
-            found = visit.page.evaluate("axe.run()")["violations"]
+            found = visit.page.evaluate("asked => axe.run(asked)", asked)["violations"]
             told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
             assert told == [], path
