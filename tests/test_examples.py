@@ -222,7 +222,7 @@ def test_a_policy_is_proved_on_labelled_replies() -> None:
     shown = sections(with_pinocchio(str(EXAMPLES / "policy" / "prove.sh")))
     assert list(shown) == ["recalibrate", "certify", "test", "replay"]
     assert re.search(r"ECE 0\.126 -> 0\.021", shown["recalibrate"])
-    assert "About 95 more labels are needed" in shown["certify"]
+    assert "At least 95 more labels are needed; they are enough" in shown["certify"]
     assert "fixtures that differ: 0 of 5" in shown["test"]
     delivered = re.search(r"gate@\S+: 14\.1% of 2,000 replies delivered\n(.*)", shown["replay"])
     assert delivered is not None
