@@ -25,9 +25,11 @@ from calibrator.errors import (
 from calibrator.scorer import (
     FakeScorer,
     Item,
+    OtherReply,
     Score,
     Scorer,
     ToolUse,
+    opinion_of,
     reads_images,
     reads_tool_use,
 )
@@ -167,6 +169,7 @@ __all__ = [
     "MissingExtraError",
     "NotScorableError",
     "Observed",
+    "OtherReply",
     "OutputError",
     "Pinocchio",
     "Progress",
@@ -220,6 +223,7 @@ __all__ = [
     "message_text",
     "name_elsewhere",
     "open_lines",
+    "opinion_of",
     "read_question",
     "reads_images",
     "reads_tool_use",

@@ -54,6 +54,7 @@ class Item:
     images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
     others: tuple[OtherReply, ...] = ()  # to the same question, in any order
+    alone: float | None = None  # the confidence without them, where it is known already
 
 
 @dataclass(frozen=True, slots=True)

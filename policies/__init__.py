@@ -53,6 +53,7 @@ from policies.deciding.decision import (
 from policies.deciding.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.deciding.rules import Rule
 from policies.deciding.rules import slug as rule_slug
+from policies.deciding.second_opinion import SecondOpinion
 from policies.deciding.streams import StreamMode, stream_mode, stream_report
 from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.reading.strict_yaml import Document, load_document, nearest, parse_document
@@ -172,6 +173,7 @@ __all__ = [
     "Rule",
     "Scope",
     "ScoreMonitor",
+    "SecondOpinion",
     "SeenConversations",
     "Shadowed",
     "StreamMode",

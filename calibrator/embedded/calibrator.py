@@ -193,14 +193,19 @@ class EmbeddedCalibrator:
         return {"in_order": in_order, "findings": findings}
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """One pass for each item; neighbours do not change a score."""
-        calls = [at for at, item in enumerate(items) if self.reads_as_call(item)]
-        texts = sorted(set(range(len(items))) - set(calls))
+        """One pass for each item; neighbours do not change a score.
+
+        Of an item whose confidence without others is known (`Item.alone`), only they are read.
+        """
+        found = {at: Score(x, x) for at, item in enumerate(items) if (x := item.alone) is not None}
+        unread = [at for at in range(len(items)) if at not in found]
+        calls = [at for at in unread if self.reads_as_call(items[at])]
+        texts = sorted(set(unread) - set(calls))
         scores = [
             *self._score_calls([items[at] for at in calls]),
             *self._score_texts([items[at] for at in texts]),
         ]
-        found = dict(zip([*calls, *texts], scores, strict=True))
+        found.update(zip([*calls, *texts], scores, strict=True))
         return self.with_others(items, [found[at] for at in range(len(items))])
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:

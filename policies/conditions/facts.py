@@ -41,6 +41,9 @@ class Facts:
     share of recent replies that were less sure (`RecentConfidences`), `calibrator` the version of
     checkpoint and recalibration that gave the confidence, as in its header. `conversation` tells
     the replies of one conversation from others; no rule looks at it.
+
+    Where others answered the same question, `alone` is the confidence before they were heard, and
+    `opinions` says of each whether it agrees, `agree`, `differ` or `untold`.
     """
 
     confidence: float | None
@@ -58,6 +61,8 @@ class Facts:
     share_below: float | None = None
     calibrator: str | None = None
     conversation: str | None = None
+    alone: float | None = None
+    opinions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:

@@ -1,3 +1,12 @@
 """Policies: rules and actions, and from the facts of a completion to a decision."""
 
-__all__ = ["actions", "asking", "costs", "decision", "policy", "rules", "streams"]
+__all__ = [
+    "actions",
+    "asking",
+    "costs",
+    "decision",
+    "policy",
+    "rules",
+    "second_opinion",
+    "streams",
+]

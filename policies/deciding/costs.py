@@ -5,6 +5,7 @@ costs:
   deliver: 0.50                        # a reply that goes out by itself
   queues: {nurse: 10, physician: 25}   # a reply that a person of the queue looks at
   escalate: 0.02                       # one more call to a model
+  second_opinion: 0.002                # a reply of another model about a reply
   error: 0                             # a wrong reply that went out
   manual: 25                           # one reply, were all of them done by people
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from policies.deciding.actions import Action, Escalate, Hold
 from policies.reading.reading import Node, shown
 
-PRICES = ("deliver", "escalate", "clarify", "error", "manual")
+PRICES = ("deliver", "escalate", "second_opinion", "clarify", "error", "manual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,14 @@ class Costs:
     currency: str = "USD"
     deliver: float = 0.0
     escalate: float = 0.0
+    second_opinion: float = 0.0
     clarify: float = 0.0
     error: float = 0.0
     manual: float = 0.0
     queues: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def of(self, action: Action) -> float:
-        """The cost of one decision; that of a delivered error comes on top of it."""
+        """The cost of one decision; delivered errors and second opinions come on top of it."""
         if isinstance(action, Hold):
             return self.queues.get(action.queue, self.manual)
         if isinstance(action, Escalate):

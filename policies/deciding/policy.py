@@ -27,6 +27,7 @@ from policies.deciding.actions import Action, Annotate, Block, Deliver, Escalate
 from policies.deciding.asking import Asking, read_asking
 from policies.deciding.costs import Costs, read_costs
 from policies.deciding.rules import CompiledRule, Rule, canonical, compiled, read_rules
+from policies.deciding.second_opinion import SecondOpinion, read_second_opinion
 from policies.errors import InvalidDocumentError, Problem
 from policies.reading.reading import Node, shown, suggestion
 from policies.reading.strict_yaml import Document, load_document, parse_document
@@ -47,6 +48,7 @@ KEYS: Final = (
     "mode",
     "on_score_error",
     "ask",
+    "second_opinion",
     "certificate",
     "costs",
     "rules",
@@ -70,6 +72,7 @@ class Policy:
     default: Action
     digest: str
     ask: Asking | None = None
+    second_opinion: SecondOpinion | None = None
     costs: Costs | None = None
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
@@ -110,7 +113,8 @@ class Policy:
     @property
     def needs_score(self) -> bool:
         """Whether any rule looks at the confidence."""
-        return self.ask is not None or any(rule.when.confidence is not None for rule in self.rules)
+        asks_others = self.ask is not None or self.second_opinion is not None
+        return asks_others or any(rule.when.confidence is not None for rule in self.rules)
 
 
 def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
@@ -151,15 +155,17 @@ def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
     root.check_keys(KEYS, required=("version", "name", "default"))
     mode: Mode = root["mode"].choice(MODES, "enforce")
+    rules = read_rules(root["rules"])
     policy = Policy(
         version=_read_version(root["version"]),
         name=_read_name(root["name"]),
         mode=mode,
         on_score_error=_read_on_score_error(root["on_score_error"], mode),
-        rules=read_rules(root["rules"]),
+        rules=rules,
         default=read_action(root["default"]),
         digest=_digest(document.value),
         ask=read_asking(root["ask"]),
+        second_opinion=read_second_opinion(root["second_opinion"], rules),
         costs=read_costs(root["costs"]),
         source=document.source,
         certificate_path=_certificate_path(root["certificate"]),
@@ -186,7 +192,10 @@ def certified(policy: Policy, certificate: Certificate | None) -> Policy:
     rules = tuple(_relying(rule, certificate) for rule in policy.rules)
     plain = policy.digest.partition("+")[0]
     digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
-    return replace(policy, rules=rules, certificate=certificate, digest=digest)
+    asking = policy.second_opinion.near(rules) if policy.second_opinion else None
+    return replace(
+        policy, rules=rules, certificate=certificate, digest=digest, second_opinion=asking
+    )
 
 
 def _read_on_score_error(node: Node, mode: Mode) -> Deliver | Hold | Block:

@@ -33,6 +33,8 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
         values["tags"] = sorted(facts.tags)
     if "tools" in values:
         values["tools"] = [{"name": c.name, "arguments": c.arguments} for c in facts.tools]
+    if "opinions" in values:
+        values["opinions"] = list(facts.opinions)
     return values
 
 
@@ -64,6 +66,8 @@ def read_facts(node: Node) -> Facts:
         key=_text(node["key"]),
         calibrator=_text(node["calibrator"]),
         conversation=_text(node["conversation"]),
+        alone=_share(node["alone"]),
+        opinions=node["opinions"].texts() if node["opinions"].value else (),
     )
 
 

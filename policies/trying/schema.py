@@ -26,6 +26,7 @@ from policies.deciding.asking import MAX_REPLIES
 from policies.deciding.costs import PRICES
 from policies.deciding.policy import MODES, NAME, ON_SCORE_ERROR
 from policies.deciding.rules import MAX_RULE_NAME
+from policies.deciding.second_opinion import MAX_OPINIONS, NEAR_THRESHOLD, STARTS
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -196,6 +197,22 @@ _ASK: Final[Schema] = {
     ),
     "anyOf": [{"required": ["n"]}, {"required": ["models"]}],
 }
+_BANDS: Final[Schema] = {"anyOf": _CONFIDENCE["anyOf"][:2]}
+_SECOND_OPINION: Final[Schema] = _keys(
+    {
+        "from": _TEXTS,
+        "when": {
+            "anyOf": [
+                {"const": NEAR_THRESHOLD},
+                _nullable(_keys(_WHEN | {"confidence": _BANDS})),
+            ]
+        },
+        "n": {"type": "integer", "minimum": 1, "maximum": MAX_OPINIONS},
+        "start": _words(STARTS),
+        "within": _DURATION,
+    },
+    required=("from",),
+)
 _POLICY: Final[Schema] = {
     "version": {"const": 1},
     "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
@@ -207,6 +224,7 @@ _POLICY: Final[Schema] = {
         ]
     },
     "ask": _ASK,
+    "second_opinion": _SECOND_OPINION,
     "certificate": _TEXT,
     "costs": _nullable(
         _keys(

@@ -49,7 +49,10 @@ class Governing:
         enforced = [policy for policy in policies if policy.is_enforced]
         self.is_enforced = bool(enforced)
         self.asking = next((each.ask for each in enforced if each.ask is not None), None)
-        self.asks_again = any(
+        self.second_opinion = next(
+            (each.second_opinion for each in enforced if each.second_opinion is not None), None
+        )
+        self.asks_again = self.second_opinion is not None or any(
             asks_a_model(action)
             for policy in enforced
             for action in (*(rule.then for rule in policy.rules), policy.default)
@@ -64,9 +67,9 @@ class Governing:
 
         Raises BadRequestError for one that would have more replies made: that is not stricter.
         """
-        if policy.ask is not None:
+        if policy.ask is not None or policy.second_opinion is not None:
             raise BadRequestError(
-                f"policy {policy.name!r} asks several times, which no request can ask for",
+                f"policy {policy.name!r} asks further models, which no request can ask for",
                 code="unusable_policy",
             )
         return Governing((*self.policies, policy), self._traffic, self._route_of, policy)

@@ -20,19 +20,21 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
         return answer, before
     calls = job.further_calls()
     kept = first = calls.kept(answer)
-    decisions, tried = [decision], {call.model for call in job.exchange.calls}
+    decisions = [decision]
+    tried = {call.model for call in job.exchange.calls if call.purpose == "answer"}
     while isinstance(step := decision.applied, Escalate):
         if step.to not in tried:
             tried.add(step.to)
-            call = await calls.ask(step.to)
+            call = await calls.escalate_to(step.to)
             if _is_better(call, kept, step):
                 kept = call
+                calls.keep(kept)
+            await job.weigh_others(kept.whole)
         decisions = _decide_again(job, kept.whole, decision)
         decision = strictest(decisions)
     if kept is not first:
         begun = first.whole.continues  # a stream of which the client has the beginning
         kept.whole.continues, kept.whole.is_restarted = begun, begun is not None
-        calls.keep(kept)
         job.keep_for_followups(kept.whole.completion)
     outcome = job.outcome(kept.whole, decisions)
     outcome.facts, outcome.shadowed = before.facts, before.shadowed

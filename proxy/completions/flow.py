@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 
 from proxy.completions.apply import apply
 from proxy.completions.call_upstream import Opening, Waiting, call_upstream
 from proxy.completions.escalate import escalate
+from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
 from proxy.completions.record import Recording
@@ -27,6 +28,7 @@ from proxy.wire.headers import header, to_client, without
 from proxy.wire.http import Reply, Request
 
 Parse = Callable[[Services, Exchange], Awaitable[Job]]
+NOBODY_ASKED = nullcontext()
 Piece = Waiting | Opening | Reply | bytes
 Pieces = AsyncGenerator[Piece]
 
@@ -41,15 +43,16 @@ async def complete(services: Services, http: Request, parse: Parse) -> Pieces:
     exchange = Exchange(http, services.records)
     with Recording(exchange) as recording:  # record
         job = recording.job = await parse(services.with_requested_policy(http), exchange)
-        async with aclosing(call_upstream(job)) as pieces:
-            async for piece in pieces:
-                if not isinstance(piece, Answer):
-                    yield piece  # nothing to decide on
-                    continue
-                await job.score(piece)
-                outcome = job.decide(piece)
-                answer, outcome = await escalate(job, piece, outcome)
-                yield await apply(job, answer, outcome)
+        with job.opinions or NOBODY_ASKED:  # of others, who are asked meanwhile or after the score
+            async with aclosing(call_upstream(job)) as pieces:
+                async for piece in pieces:
+                    if not isinstance(piece, Answer):
+                        yield piece  # nothing to decide on
+                        continue
+                    await job.score(piece)
+                    outcome = job.decide(piece)
+                    answer, outcome = await escalate(job, piece, outcome)
+                    yield await apply(job, answer, outcome)
 
 
 async def handle(format: Format, services: Services, http: Request) -> Reply:
@@ -72,7 +75,10 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     if format is RESPONSES:
         request = await resumed(services.conversations, services.store, request, hash_key(http))
     exchange.conversation = request.conversation = services.conversations.of(request)
-    return Job(services, exchange, request, digest)
+    job = Job(services, exchange, request, digest)
+    if (wanted := services.governing.second_opinion) is not None:
+        job.opinions = Opinions(wanted, job.further_calls(), services.scoring)
+    return job
 
 
 # --- from pieces to a reply -----------------------------------------------------------------------

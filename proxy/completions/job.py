@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from policies import Decision, StreamMode
 from proxy.completions.further_calls.calls import Calls
+from proxy.completions.further_calls.opinions import Opinions, others_of
 from proxy.completions.live_stream import LiveStream
 from proxy.completions.services import Services
 from proxy.exchange.answer import Answer, Unread, read_answer
@@ -43,7 +44,8 @@ class Job:
     is_status_out: bool = False  # then an error can no longer be one of HTTP
     stream: LiveStream | None = None  # the reply, where it goes on while it arrives
     is_withheld: bool = False  # the calls of this stream are being decided on
-    outcomes: list[Outcome] = field(default_factory=list)  # of the choices of this stream
+    opinions: Opinions | None = None  # of others, where the policy may want them
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by its answers' ids
     late: list[tuple[Answer, asyncio.Task[None]]] = field(default_factory=list)  # their scores
 
     @property
@@ -111,7 +113,7 @@ class Job:
     # --- its score and the decision ---------------------------------------------------------------
 
     async def score(self, answer: Answer) -> None:
-        """Score every choice of an answer.
+        """Score every choice of an answer, by what others answered too where they are asked.
 
         The last event of a live stream waits for its score for `stream_wait_ms` at most; the score
         itself goes on and is recorded.
@@ -128,12 +130,30 @@ class Job:
             self.late.append((answer, scoring))
 
     async def _score_once(self, answer: Answer) -> None:
-        if answer.confidences or self.earlier is not None:
+        if self.earlier is not None:
             return
         if not self.is_known:
             self.exchange.model = answer.model
             self.request = replace(self.request, model=answer.model or "")
-        await self.score_as(answer, self.request.model)
+        if not answer.confidences:
+            await self.score_as(answer, self.request.model)
+        if self.opinions is not None:
+            facts = answer.facts(self.request, self.services.scoring.name)
+            await self.opinions.ask_about(answer, facts)
+        if self.exchange.calls:
+            await self.weigh_others(answer)
+
+    async def weigh_others(self, answer: Answer) -> None:
+        """Let what other calls answered to the same question change an answer's confidences."""
+        others = others_of(self.exchange, answer)
+        if not others:
+            return
+        began, model = time.perf_counter(), answer.model or self.request.model
+        answer.alone = answer.alone or answer.confidences
+        answer.confidences = await self.services.scoring.with_others(
+            self.request.question, answer.choices, answer.alone, others, model
+        )
+        self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
 
     async def score_as(self, answer: Answer, model: str) -> None:
         """Score an answer; `model` was asked, for an answer that does not name its own."""
@@ -161,7 +181,7 @@ class Job:
         outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
         outcome.facts = facts
         if answer.is_out:
-            self.outcomes.append(outcome)
+            self.outcomes[id(answer)] = outcome
         return outcome
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:

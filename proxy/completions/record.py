@@ -63,7 +63,7 @@ def _record_stream(job: Job) -> None:
     for answer, scoring in job.late:
         scoring.result()
         job.decide(answer)
-    outcome = joined(job.outcomes) or _unscored(job)
+    outcome = joined([*job.outcomes.values()]) or _unscored(job)
     keep_result(job, job.exchange.finish(outcome, job.exchange.status))
     if job.services.audit is not None and job.stream is not None:
         assembler = job.stream.assembler

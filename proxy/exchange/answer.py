@@ -49,6 +49,7 @@ class Answer:
     events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
     finishes: frozenset[int] = frozenset()  # which of the events finish a choice
     confidences: list[Confidence] = field(default_factory=list)
+    alone: list[Confidence] = field(default_factory=list)  # those before others were heard
     continues: Assembler | None = None  # the stream whose beginning the client has
     is_restarted: bool = False  # then its own events begin anew
     is_out: bool = False  # the client has its text; only the event that finishes it waits
@@ -66,17 +67,17 @@ class Answer:
 
     @property
     def lowest(self) -> Confidence | None:
-        """The confidence of the least sure choice; one without a number counts as the least."""
+        """That of the least sure choice; one without a number counts as the least."""
         return min(
             self.confidences, key=lambda c: -1.0 if c.value is None else c.value, default=None
         )
 
     def is_surer_than(self, other: Answer) -> bool:
-        """Compares the least sure choices; a score beats none."""
-        mine, theirs = self.lowest, other.lowest
-        if mine is None or mine.value is None:
+        """Compares the least sure choices, by their texts alone; a score beats none."""
+        mine, theirs = _least_alone(self), _least_alone(other)
+        if mine is None:
             return False
-        return theirs is None or theirs.value is None or mine.value > theirs.value
+        return theirs is None or mine > theirs
 
     @property
     def has_tool_calls(self) -> bool:
@@ -88,25 +89,27 @@ class Answer:
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
             message = choice.message
-            found.append(
-                Facts(
-                    confidence.value,
-                    asked.model,
-                    tool_calls(message),
-                    asked.is_stream,
-                    choice.finish_reason,
-                    n,
-                    asked.domain,
-                    asked.tags,
-                    asked.caller.team,
-                    asked.caller.key,
-                    choice.is_refusal or bool(message.get("refusal")),
-                    text_length(message.get("content")),
-                    None,  # the share of recent replies below it is for those who know them
-                    calibrator,
-                    asked.conversation,
-                )
+            facts = Facts(
+                confidence.value,
+                asked.model,
+                tool_calls(message),
+                asked.is_stream,
+                choice.finish_reason,
+                n,
+                asked.domain,
+                asked.tags,
+                asked.caller.team,
+                asked.caller.key,
+                choice.is_refusal or bool(message.get("refusal")),
+                text_length(message.get("content")),
+                None,  # the share of recent replies below it is for those who know them
+                calibrator,
+                asked.conversation,
             )
+            if (evidence := confidence.evidence) is not None:
+                facts.calibrator = evidence.calibrator
+                facts.alone, facts.opinions = evidence.before, evidence.opinions
+            found.append(facts)
         return found
 
     def stored(self) -> bytes:
@@ -127,6 +130,14 @@ class Answer:
             else event.raw
             for position, event in enumerate(self.events or ())
         )
+
+
+def _least_alone(answer: Answer) -> float | None:
+    """The lowest confidence by the texts alone; None where one has no number."""
+    found = [each.value for each in answer.alone or answer.confidences]
+    return (
+        None if None in found else min((each for each in found if each is not None), default=None)
+    )
 
 
 def text_length(content: Any) -> int:

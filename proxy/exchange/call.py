@@ -11,7 +11,7 @@ from proxy.exchange.answer import Answer, Unread
 from proxy.exchange.outcome import shown
 from proxy.upstreams.upstream import UpstreamReply
 
-Purpose = Literal["answer", "clarification"]
+Purpose = Literal["answer", "clarification", "second_opinion"]
 INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
     "input_tokens",
     "cache_creation_input_tokens",
@@ -34,6 +34,7 @@ class Call:
     raised: ProxyError | None = None
     reply: UpstreamReply | None = None
     unread: Unread | None = None
+    is_altered: bool = False  # more than the model's name was changed in the client's request
     is_kept: bool = False  # whether its answer is the one that the policy decided on
 
     @property

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence, Status
+from proxy.scoring.scoring import Confidence, Evidence, Status
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
 
@@ -45,6 +45,7 @@ class Outcome:
     overhead_ms: float = 0.0
     score_ms: float | None = None
     score: float | None = None  # what a recalibration made the confidence of
+    evidence: Evidence | None = None  # beyond the reply, which moved the confidence
 
     @property
     def would_action(self) -> str | None:
@@ -105,6 +106,8 @@ class Outcome:
             _annotate(member, decision)
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
+        if self.evidence is not None and self.confidence is not None:
+            member["evidence"] = _evidence_member(self.evidence, self.confidence)
         if self.review_id is not None:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
@@ -165,10 +168,29 @@ def choice_member(
         member["reason"] = confidence.reason
     if confidence.because:
         member["because"] = list(confidence.because)
+    if confidence.evidence is not None and confidence.value is not None:
+        member["evidence"] = _evidence_member(confidence.evidence, confidence.value)
     if decision is not None:
         member["action"] = decision.applied.name
         _annotate(member, decision)
     return member
+
+
+def _evidence_member(evidence: Evidence, after: float) -> list[dict[str, Any]]:
+    """What moved a confidence, each piece by what it is, and who said what."""
+    said = [
+        {"model": other.model, "agreement": agreement}
+        | ({"usage": other.usage} if other.usage else {})
+        for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
+    ]
+    return [
+        {
+            "kind": "second_opinion",
+            "before": shown(evidence.before),
+            "after": shown(after),
+            "opinions": said,
+        }
+    ]
 
 
 def summarise(
@@ -191,7 +213,9 @@ def summarise(
     outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
     outcome.shadowed = _together([each.shadowed for each in decisions])
-    outcome.score = lowest.score
+    outcome.score, outcome.evidence = lowest.score, lowest.evidence
+    if lowest.evidence is not None:
+        outcome.calibrator = lowest.evidence.calibrator
     return outcome
 
 

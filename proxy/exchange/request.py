@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from calibrator import NotScorableError, Question
@@ -33,6 +34,7 @@ Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
 BYTES_A_VALUE = 3  # of JSON, at least
 BYTES_A_KEPT_VALUE = 64  # in memory
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
 
 
@@ -92,10 +94,14 @@ class CompletionRequest:
             key=self.caller.key,
         )
 
-    def body_for(self, model: str) -> bytes:
-        """The client's bytes with another model's name in them; raises BadRequestError."""
+    def body_for(self, model: str, changes: Mapping[str, Any] = NOTHING) -> bytes:
+        """The client's bytes with another model's name in them, and other members changed; raises
+        BadRequestError."""
         try:
-            return self.body if model == self.model else replace_member(self.body, "model", model)
+            body = self.body if model == self.model else replace_member(self.body, "model", model)
+            for name, value in changes.items():
+                body = replace_member(body, name, value)
+            return body
         except ValueError as error:  # could just be parsed, and cannot be walked through
             raise BadRequestError(f"the body is {error}", code="invalid_json") from error
 

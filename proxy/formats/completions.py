@@ -74,6 +74,10 @@ class CompletionsFormat(ChoicesFormat):
         prompt = f"{instructions}\n\n{text}\n\n"
         return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}
 
+    def without_effects(self, payload: Json) -> Json | None:
+        best = {"best_of": 1} if payload.get("best_of") else {}
+        return {**(super().without_effects(payload) or {}), **best}
+
     def message(self, choice: Json) -> Json | None:
         text = choice.get("text")
         is_read = isinstance(text, str) and not has_call(choice)  # this format has no calls

@@ -162,6 +162,11 @@ class Format(Protocol):
         """A request of our own: a model is to say something short about a text, not streamed."""
         ...
 
+    def without_effects(self, payload: Json) -> Json | None:
+        """The members to change in the request so that another model answers it once and nothing
+        is left behind; None where upstream would act on it all the same."""
+        ...
+
     # the answer
 
     def choices(self, completion: Json) -> list[Choice]:

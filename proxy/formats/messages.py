@@ -93,6 +93,10 @@ class MessagesFormat:
     def count(self, payload: Json) -> int:
         return 1
 
+    def without_effects(self, payload: Json) -> Json | None:
+        """None where Anthropic calls tools of other servers, or goes on in a container."""
+        return None if payload.get("mcp_servers") or payload.get("container") else {}
+
     def wants_schema(self, payload: Json) -> bool:
         config, choice = payload.get("output_config"), payload.get("tool_choice")
         wanted = config.get("format") if isinstance(config, dict) else None

@@ -39,6 +39,10 @@ class ChoicesFormat(ABC):
         wanted = payload.get("n")
         return wanted if isinstance(wanted, int) and wanted > 1 else 1
 
+    def without_effects(self, payload: Json) -> Json | None:
+        once = {"n": 1} if self.count(payload) > 1 else {}
+        return once | ({"store": False} if payload.get("store") else {})
+
     def wants_schema(self, payload: Json) -> bool:
         wanted = payload.get("response_format")
         return isinstance(wanted, dict) and wanted.get("type", "text") != "text"

@@ -38,6 +38,8 @@ ELSEWHERE = {  # parameters that stand for text which is not in the request, and
     "conversation": "conversation",
     "prompt": "prompt_template",
 }
+_HARMLESS_TOOLS = ("function", "custom", "web_search", "file_search", "computer", "local_shell")
+"""Kinds of tools, or their beginnings, that the client runs itself or that only search."""
 _UNFINISHED = {
     "queued": "background",
     "in_progress": "background",
@@ -87,6 +89,15 @@ class ResponsesFormat:
 
     def count(self, payload: Json) -> int:
         return 1
+
+    def without_effects(self, payload: Json) -> Json | None:
+        """None also for tools that upstream runs itself, but for those that only search."""
+        tools = payload.get("tools")
+        kinds = [t.get("type") if isinstance(t, dict) else None for t in tools or ()]
+        acts = any(not str(kind).startswith(_HARMLESS_TOOLS) for kind in kinds)
+        if acts or payload.get("conversation") or payload.get("background"):
+            return None
+        return {"store": False}
 
     def wants_schema(self, payload: Json) -> bool:
         text = payload.get("text")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from calibrator import Question
 from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence
+from proxy.scoring.scoring import Confidence, OtherAnswer
 
 if TYPE_CHECKING:
     from calibrator import Recalibration
@@ -23,6 +23,18 @@ class Scores(Protocol):
 
     @property
     def name(self) -> str | None: ...
+
+    @property
+    def opinion(self) -> str: ...
+
+    async def with_others(
+        self,
+        question: Callable[[], Question],
+        choices: Sequence[Choice],
+        found: Sequence[Confidence],
+        others: Sequence[OtherAnswer],
+        model: str,
+    ) -> list[Confidence]: ...
 
     async def score(
         self,
@@ -59,6 +71,29 @@ class Recalibrated:
         """As `Scoring.score`; each confidence says what it was before."""
         found = await self._scores.score(question, choices, model, domain, team)
         return [self._mended(each, model, domain, team) for each in found]
+
+    @property
+    def opinion(self) -> str:
+        return self._scores.opinion
+
+    async def with_others(
+        self,
+        question: Callable[[], Question],
+        choices: Sequence[Choice],
+        found: Sequence[Confidence],
+        others: Sequence[OtherAnswer],
+        model: str,
+    ) -> list[Confidence]:
+        """As `Scoring.with_others`: what others say changes what the calibrator itself said, and
+        the recalibration, which stands on replies alone, changes that no more."""
+        plain = [each if each.score is None else replace(each, value=each.score) for each in found]
+        moved = await self._scores.with_others(question, choices, plain, others, model)
+        return [
+            before
+            if after.evidence is None or before.value is None
+            else replace(after, score=None, evidence=replace(after.evidence, before=before.value))
+            for before, after in zip(found, moved, strict=True)
+        ]
 
     def _mended(
         self, found: Confidence, model: str, domain: str | None, team: str | None

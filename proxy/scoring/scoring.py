@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -24,12 +24,15 @@ from calibrator import (
     CalibratorError,
     Item,
     NotScorableError,
+    OtherReply,
     Question,
     QueueFullError,
+    Score,
     Scorer,
     Ticket,
     UnavailableError,
     message_text,
+    opinion_of,
     reads_images,
     reads_tool_use,
 )
@@ -70,6 +73,30 @@ class Confidence:
     reason: str | None = None
     score: float | None = None
     because: tuple[str, ...] = ()
+    evidence: Evidence | None = None  # beyond the reply itself
+
+
+@dataclass(frozen=True, slots=True)
+class OtherAnswer:
+    """What another call answered to the same question, as a chat message; `usage` is its price."""
+
+    message: Mapping[str, Any]
+    model: str | None  # that gave it
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What moved a confidence that was `before` without it.
+
+    `opinions` says of each of `others` whether it agrees, differs, or whether that is untold;
+    `calibrator` is the provenance of the confidence, such as `embedded@3f2a91c0+opinion@9c1d02ab`.
+    """
+
+    calibrator: str
+    before: float
+    opinions: tuple[str, ...]
+    others: Sequence[OtherAnswer] = ()
 
 
 class Scoring:
@@ -115,6 +142,12 @@ class Scoring:
     def reads_tool_use(self) -> bool:
         """Whether it looks at what stands before a call of tools; False until it is loaded."""
         return self._scorer is not None and reads_tool_use(self._scorer)
+
+    @property
+    def opinion(self) -> str:
+        """What a confidence that knows other answers stands on beside the calibrator; empty where
+        it reads none, or is not loaded."""
+        return opinion_of(self._scorer) if self._scorer is not None else ""
 
     @property
     def is_ready(self) -> bool:
@@ -200,6 +233,39 @@ class Scoring:
             log.error("score_failed", **described(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
 
+    async def with_others(
+        self,
+        question: Callable[[], Question],
+        choices: Sequence[Choice],
+        found: Sequence[Confidence],
+        others: Sequence[OtherAnswer],
+        model: str,
+    ) -> list[Confidence]:
+        """The confidences that were `found`, changed by what others answered; raises nothing.
+
+        One stays as it was where there is no number, or nothing to compare it with. Of the choices
+        only what others say is read.
+        """
+        if not self.opinion or not others:
+            return list(found)
+        try:
+            asked = question()
+            read = tuple(_other(asked, each) for each in others)
+            at = [at for at, each in enumerate(found) if each.value is not None]
+            items = [_item(asked, choices[each].message, model, None) for each in at]
+            for item, each in zip(items, at, strict=True):
+                item.others, item.alone = read, found[each].value
+            tickets = await self.tickets(items)
+        except (NotScorableError, QueueFullError):
+            return list(found)
+        except Exception as error:
+            log.error("score_failed", **described(error))
+            return list(found)
+        changed, name = list(found), f"{self.name}+{self.opinion}"
+        for each, ticket in zip(at, tickets, strict=True):
+            changed[each] = _moved(found[each], ticket.score, name, others)
+        return changed
+
     async def _with_images(
         self, parts: Sequence[ImagePart], items: Sequence[Item]
     ) -> list[Confidence]:
@@ -262,6 +328,23 @@ def _item(
     except ValueError as error:
         raise NotScorableError("content", str(error)) from error
     return Item(asked.text, text, model, None, domain, (), asked.tool_use(message))
+
+
+def _other(asked: Question, other: OtherAnswer) -> OtherReply:
+    """Raises NotScorableError for an answer that cannot be read as text and calls."""
+    item = _item(asked, other.message, other.model, None)
+    return OtherReply(item.answer, other.model, item.tool_use)
+
+
+def _moved(
+    found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
+) -> Confidence:
+    """A confidence that others changed; as it was where they were not read in time."""
+    if score is None or score.alone is None or not 0 <= score.confidence <= 1:
+        return found
+    assert found.value is not None
+    evidence = Evidence(name, found.value, score.compared, others[: len(score.compared)])
+    return replace(found, value=score.confidence, evidence=evidence)
 
 
 def _step_back() -> None:

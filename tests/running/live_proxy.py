@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,37 @@ class FailingScorer(WordScorer):
         if items[0].answer != "warm-up":
             raise RuntimeError(f"cannot score {items[0].answer!r}")
         return super().score_batch(items)
+
+
+@dataclass
+class HearingScorer(WordScorer):
+    """Reads what others answered: each that begins with the same word adds 0.2, each other one
+    takes 0.1 away. Of an answer without a word nothing can be told.
+    """
+
+    opinion: str = "opinion@1"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        return [
+            self._heard(item, score)
+            for item, score in zip(items, super().score_batch(items), strict=True)
+        ]
+
+    def _heard(self, item: Item, score: Score) -> Score:
+        if not item.others:
+            return score
+        alone = score.confidence if item.alone is None else item.alone
+        told = tuple(self._compared(item.answer, other.answer) for other in item.others)
+        moved = alone + 0.2 * told.count("agree") - 0.1 * told.count("differ")
+        value = round(min(1.0, max(0.0, moved)), 6)
+        return replace(score, score=value, confidence=value, alone=alone, compared=told)
+
+    @staticmethod
+    def _compared(one: str, other: str) -> str:
+        first, second = (re.match(r"[A-Za-z]+\b(?!=)", each) for each in (one, other))
+        if first is None or second is None:
+            return "untold"
+        return "agree" if first[0] == second[0] else "differ"
 
 
 @dataclass

@@ -7,9 +7,10 @@ was paid for. Nearly every completion makes one call, which is noted only when o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -17,7 +18,7 @@ from proxy.errors import ProxyError, UpstreamTimeoutError
 from proxy.exchange.answer import Answer, Unread, unscorable_reason
 from proxy.exchange.call import Call, Purpose
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.request import CompletionRequest
+from proxy.exchange.request import NOTHING, CompletionRequest
 from proxy.upstreams.router import Router
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.encoding import decode
@@ -49,7 +50,8 @@ class Calls:
         for call in self.exchange.calls:
             if call.is_kept:
                 return call
-        first = self.noted(self.asked.model)
+        first = Call(self.asked.model)
+        self.exchange.calls.insert(0, first)
         first.upstream, first.error = self.exchange.upstream, None
         first.answer, first.is_kept = answer, True
         return first
@@ -76,23 +78,52 @@ class Calls:
         return call
 
     async def put(
-        self, call: Call, *, left_out: tuple[bytes, ...] = (), on_head: OnHead = _ignored
+        self,
+        call: Call,
+        *,
+        left_out: tuple[bytes, ...] = (),
+        on_head: OnHead = _ignored,
+        changes: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Makes a call with the client's bytes, but for the model's name; the answer is scored.
 
-        `on_head` is told of a reply that may become an answer. One that is none stays open.
+        `on_head` is told of a reply that may become an answer. One that is none stays open. A
+        second opinion is not scored: only what it says counts.
         """
         asked, request = self.asked, self.exchange.request
         if asked.is_stream:
             left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
         encoding = request.header(b"content-encoding")
-        if encoding and call.model != asked.model:  # a name can only be put into plain bytes
+        if encoding and (
+            call.model != asked.model or changes
+        ):  # a name can only be put into plain bytes
             left_out = (*left_out, b"content-encoding")
             asked = replace(asked, body=decode(asked.body, encoding))
         headers = without(to_upstream(request.headers), *left_out)
-        await self._make(call, headers, partial(asked.body_for, call.model), on_head)
-        if call.answer is not None:
+        await self._make(call, headers, partial(asked.body_for, call.model, changes), on_head)
+        if call.answer is not None and call.purpose == "answer":
             await self.score(call.answer, call.model)
+
+    async def escalate_to(self, model: str) -> Call:
+        """As `ask`; a model whose opinion was asked for has answered already."""
+        for call in self.exchange.calls:
+            is_opinion = call.purpose == "second_opinion" and call.model == model
+            if is_opinion and call.answer is not None and not call.is_altered:
+                call.purpose = "answer"
+                await self.score(call.answer, model)
+                return call
+        return await self.ask(model)
+
+    async def ask_opinion(self, call: Call) -> None:
+        """Puts the same question to the call's model, so that nothing is left behind there; nothing
+        is raised."""
+        changes = self.asked.format.without_effects(self.asked.payload)
+        if changes is None:
+            self._failed(call, "has_effects")
+            return
+        call.is_altered = bool(changes)
+        await self.put(call, left_out=(b"idempotency-key",), changes=changes)
+        await call.aclose()
 
     async def write(self, model: str, instructions: str, text: str, timeout_s: float) -> Call:
         """Has a model write something about a text, in `timeout_s`; nothing is raised."""

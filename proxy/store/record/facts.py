@@ -61,6 +61,8 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["domain"] = facts.domain
     if facts.share_below is not None:
         values["share_below"] = facts.share_below
+    if facts.opinions:
+        values["alone"], values["opinions"] = facts.alone, facts.opinions
     return values
 
 
@@ -80,6 +82,7 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
+    kept["opinions"] = tuple(values.get("opinions", ()))
     kept["tools"] = tuple(ToolCall(name, NOT_KEPT) for name in values.get("tools", ()))
     beside = {
         "confidence": row["confidence"],

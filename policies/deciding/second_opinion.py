@@ -1,0 +1,176 @@
+"""A second opinion: what other models answer to the same question, before the rules look.
+
+    second_opinion:
+      from: [gpt-5-mini]                            # who is asked, one model or several
+      when: {confidence: {between: [0.3, 0.9]}}     # or near_threshold, or left out: always
+      n: 1                                          # replies to ask for, each one call
+      start: after                                  # the reply's own score; or with the request
+      within: 20s                                   # the reply waits no longer than this
+
+The reply that was asked for stays the one that is delivered. Only its number changes: it then
+knows whether the others agree with it. The rules look at that number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
+
+from policies.conditions.conditions import ON_REQUEST, When, read_when
+from policies.conditions.confidence import Band, MaxError
+from policies.conditions.facts import Facts
+from policies.deciding.actions import duration_s
+from policies.deciding.rules import Rule
+from policies.reading.reading import Node, shown
+
+Start: TypeAlias = Literal["after", "with"]
+
+KEYS: Final = ("from", "when", "n", "start", "within")
+STARTS: Final[tuple[Start, ...]] = ("after", "with")
+NEAR_THRESHOLD: Final = "near_threshold"
+MAX_OPINIONS: Final = 8
+WITHIN_S: Final = 20.0
+MAX_WITHIN_S: Final = 600.0
+LIFT: Final = 1.8  # of log-odds: how far one other reply that agrees moves a number up, at most
+FALL: Final = 0.9  # and one that differs moves it down, in nine of ten replies
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """Whom to ask about a reply, and of which replies.
+
+    `n` replies of `models`, in turn. Where `is_near` says that only replies near a threshold of the
+    rules matter, `bands` are their confidences. A reply waits for `within_s` seconds at most.
+    """
+
+    models: tuple[str, ...]
+    n: int = 1
+    when: When = field(default_factory=When)
+    start: Start = "after"
+    within_s: float = WITHIN_S
+    is_near: bool = False
+    bands: tuple[Band, ...] = ()
+
+    def near(self, rules: Iterable[Rule]) -> SecondOpinion:
+        """Return the same with the bands around the thresholds that these rules have now."""
+        if not self.is_near:
+            return self
+        thresholds = (t for rule in rules if not rule.is_shadow for t in _thresholds(rule))
+        return replace(self, bands=around(thresholds))
+
+    def is_wanted(self, facts: Facts) -> bool:
+        """Return whether others are to be asked about this reply; never about one without a score.
+
+        Raises nothing. The facts are those before anybody was asked.
+        """
+        if facts.confidence is None or not self.when.holds(facts):
+            return False
+        return not self.is_near or any(band.holds(facts) for band in self.bands)
+
+    def may_be_wanted(self, request: Facts) -> bool:
+        """Return whether the request alone leaves it open that others are asked."""
+        return self.when.admits(request)
+
+    def models_for(self, answering: Collection[str]) -> tuple[str, ...]:
+        """Return whom to ask, one entry for each reply.
+
+        Models by which the reply in question was asked for (`answering`) come only where there are
+        no others: their opinion is the same one again.
+        """
+        others = [model for model in self.models if model not in answering] or list(self.models)
+        return tuple(others[at % len(others)] for at in range(self.n))
+
+    def __str__(self) -> str:
+        """Tell it as `pinocchio check` does: `asks gpt-5-mini about ...`."""
+        asked = " and ".join(dict.fromkeys(self.models_for(())))
+        where = "every reply"
+        if self.is_near:
+            bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
+            where = f"replies whose confidence is {bands}"
+        elif self.when.confidence is not None:
+            where = f"replies whose confidence is {self.when.confidence}"
+        when = "together with the request" if self.start == "with" else "after their score"
+        return (
+            f"asks {asked} for a second opinion about {where}, {when}, waiting at most "
+            f"{self.within_s:g} s"
+        )
+
+
+def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | None:
+    """Read `second_opinion`; problems are reported, see `policies.reading.reading`."""
+    if not node.is_present:
+        return None
+    node.check_keys(KEYS, required=("from",))
+    models = node["from"].several_models() if node["from"].is_present else ("",)
+    if len(set(models)) < len(models):
+        node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
+    start: Start = node["start"].choice(STARTS, "after")
+    is_near = node["when"].value == NEAR_THRESHOLD
+    when = When() if is_near else read_when(node["when"])
+    if is_near and not any(map(_has_threshold, rules)):
+        node["when"].report(
+            f"{node['when']} is near_threshold, and no rule has a threshold of confidence"
+        )
+    if not isinstance(when.confidence, Band | None):
+        node["when"]["confidence"].report(
+            f"{node['when']['confidence']} must be below, at_least or between"
+        )
+    if start == "with" and (is_near or not set(when.given()) <= set(ON_REQUEST)):
+        node["when"].report(
+            f"{node['when']} looks at the reply, which is not there yet where start is `with`; "
+            f"leave `start` out, or use conditions on the request: {', '.join(ON_REQUEST)}"
+        )
+    n, within_s = _read_count(node["n"]), _read_time(node["within"])
+    return SecondOpinion(models, n, when, start, within_s, is_near).near(rules)
+
+
+def _read_count(node: Node) -> int:
+    n = node.value if node.is_present else 1
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_OPINIONS:
+        node.report(f"{node} must be a whole number from 1 to {MAX_OPINIONS}, not {shown(n)}")
+        return 1
+    return n
+
+
+def _read_time(node: Node) -> float:
+    if not node.is_present:
+        return WITHIN_S
+    seconds = duration_s(node.value) if isinstance(node.value, str) else None
+    if seconds is None or not 0 < seconds <= MAX_WITHIN_S:
+        node.report(f"{node} must be a duration from 1s to 10m, not {shown(node.value)}")
+        return WITHIN_S
+    return seconds
+
+
+def _has_threshold(rule: Rule) -> bool:
+    return isinstance(rule.when.confidence, MaxError) or bool(_thresholds(rule))
+
+
+def _thresholds(rule: Rule) -> list[float]:
+    condition = rule.when.confidence
+    if isinstance(condition, MaxError):
+        return [grant.threshold for grant in condition.grants]
+    edges = [condition.low, condition.high] if isinstance(condition, Band) else []
+    return [edge for edge in edges if 0 < edge < 1]
+
+
+def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
+    """Return the confidences from which one other reply can lead to the other side of a threshold.
+
+    In log-odds, from `LIFT` below each to `FALL` above it.
+    """
+    bands: list[Band] = []
+    for threshold in sorted(thresholds):
+        low, high = _moved(threshold, -LIFT), _moved(threshold, FALL)
+        if bands and low <= bands[-1].high:
+            low = bands.pop().low
+        bands.append(Band(low, high))
+    return tuple(bands)
+
+
+def _moved(probability: float, by: float) -> float:
+    """A probability whose log-odds are moved, to two digits."""
+    odds = math.log(probability / (1 - probability)) + by
+    return round(1 / (1 + math.exp(-odds)), 2)

@@ -1,0 +1,123 @@
+"""Second opinions: other models are asked the same question, so that a number knows what they say.
+
+Nobody is asked twice for one completion, however many choices it has. What they answer is never
+delivered, and no tool that they call is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import lru_cache
+
+import structlog
+
+from policies import Facts, SecondOpinion
+from proxy.completions.further_calls.calls import Calls
+from proxy.errors import UpstreamTimeoutError
+from proxy.exchange.answer import Answer
+from proxy.exchange.call import Call, tokens
+from proxy.exchange.exchange import Exchange, SharedClock
+from proxy.scoring.recalibrated import Scores
+from proxy.scoring.scoring import OtherAnswer
+
+log = structlog.get_logger(__name__)
+
+
+class Opinions:
+    """Asks for the second opinions of one completion, whose policy wants them."""
+
+    def __init__(self, wanted: SecondOpinion, calls: Calls, scores: Scores) -> None:
+        self._wanted = wanted
+        self._calls = calls
+        self._scores = scores
+        self._asked: dict[asyncio.Task[None], Call] = {}
+        self._has_begun = False
+        self._deadline: float | None = None  # on the event loop's clock
+        self._waiting = 0  # for the others
+
+    def __enter__(self) -> None:
+        """Ask together with the request, where the policy wants that."""
+        self._calls.exchange.in_upstream = SharedClock()
+        request = self._calls.asked.facts()
+        is_wanted = self._wanted.start == "with" and self._wanted.may_be_wanted(request)
+        if is_wanted and self._can_read():
+            self._ask()
+
+    def __exit__(self, *_: object) -> None:
+        """Give up what nobody waits for."""
+        if not self._waiting:
+            self._give_up()
+
+    async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> None:
+        """Wait until others have answered, for as long as the policy says; raises nothing.
+
+        `facts` are those of the answer's choices. Nobody is asked about replies of which the policy
+        wants no opinion.
+        """
+        if not self._has_begun:
+            is_wanted = self._wanted.start == "after" and any(map(self._wanted.is_wanted, facts))
+            if not is_wanted or not self._can_read():
+                return
+            self._ask()
+        self._calls.kept(answer)
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + self._wanted.within_s
+        self._waiting += 1
+        try:
+            if self._asked:
+                await asyncio.wait(self._asked, timeout=max(0.0, self._deadline - loop.time()))
+        finally:
+            self._waiting -= 1
+            self._give_up()
+
+    def _can_read(self) -> bool:
+        """Whether the calibrator reads others, so that asking them is worth its price."""
+        if self._scores.opinion:
+            return True
+        if self._scores.name is not None:
+            _warn_unread(self._scores.name)
+        return False
+
+    def _ask(self) -> None:
+        self._has_begun = True
+        answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
+        for model in self._wanted.models_for(answering):
+            call = self._calls.noted(model, "second_opinion")
+            self._asked[asyncio.create_task(self._calls.ask_opinion(call))] = call
+
+    def _give_up(self) -> None:
+        """Cancel the calls that are late, which are told as such."""
+        for task, call in self._asked.items():
+            if not task.done():
+                call.error = UpstreamTimeoutError.code
+                task.cancel()
+
+
+def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
+    """Return what other calls of the completion answered to the same question.
+
+    Of a call that gave several choices only the first counts: they are one model's opinion.
+    """
+    return [
+        OtherAnswer(
+            call.answer.choices[0].message,
+            call.answer.model or call.model,
+            tokens(call.answer.completion.get("usage")),
+        )
+        for call in exchange.calls
+        if call.answer not in (None, answer)
+        and not call.is_kept
+        and call.purpose != "clarification"
+    ]
+
+
+@lru_cache(maxsize=8)  # told once for each calibrator
+def _warn_unread(calibrator: str) -> None:
+    log.warning(
+        "second_opinion_unread",
+        calibrator=calibrator,
+        hint="this calibrator does not read what others answered, so nobody is asked; take a "
+        "checkpoint with a second stage, such as embedded",
+    )

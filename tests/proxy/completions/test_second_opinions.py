@@ -1,0 +1,407 @@
+"""A policy's `second_opinion`: others answer the same question, and the number knows what."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from calibrator.recalibration.curves import Platt, Recalibration
+from tests.builders.scripted_streams import recorded
+from tests.conftest import StartProxy
+from tests.running.live_proxy import (
+    HearingScorer,
+    RawReply,
+    WordScorer,
+    error_of,
+    members_in,
+    post_raw,
+    question,
+    streaming,
+    until,
+    without_member,
+)
+from tests.running.messages_client import ask as ask_for_message
+from tests.running.messages_client import asked as message_asked
+from tests.running.messages_client import proxies_before
+from tests.running.responses_requests import ask as ask_for_response
+from tests.servers.faulty_upstream import FaultyUpstream
+from tests.servers.messages_upstream import MessagesUpstream
+from tests.servers.responses_upstream import ResponsesUpstream
+
+Json = dict[str, Any]
+ID = "x-pinocchio-request-id"
+SAME, OTHER = "say Paris p=0.9", "say London p=0.9"
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+UNSURE = "{name: unsure, when: {confidence: {below: 0.5}}, then: hold}"
+KNOWING = "words@1+opinion@1"
+
+
+def seeking(opinion: str, *rules: str, default: str = "deliver", mode: str = "enforce") -> str:
+    return f"""
+version: 1
+name: two
+mode: {mode}
+on_score_error: deliver
+second_opinion: {opinion}
+rules: [{", ".join(rules)}]
+default: {default}
+"""
+
+
+def of(*models: str, **options: Any) -> str:
+    return json.dumps({"from": models, **options})
+
+
+def member_of(reply: RawReply) -> Json:
+    is_stream = "event-stream" in reply.headers["content-type"]
+    member: Json = members_in(reply.body)[0] if is_stream else json.loads(reply.body)["pinocchio"]
+    return member
+
+
+def models_asked(upstream: FaultyUpstream) -> list[str]:
+    return [request.json()["model"] for request in upstream.requests]
+
+
+# What becomes of the number
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(
+    ("other", "confidence", "agreement"), [(SAME, 0.8, "agree"), (OTHER, 0.5, "differ")]
+)
+def test_the_first_reply_arrives_with_the_number_that_knows_both(
+    start_proxy: StartProxy,
+    upstream: FaultyUpstream,
+    is_stream: bool,
+    other: str,
+    confidence: float,
+    agreement: str,
+) -> None:
+    """The reply's bytes are its own; the number's name says that it stands on more."""
+    proxy = start_proxy(policy=seeking(of(other), UNSURE), scorer=HearingScorer())
+    asked = question("Paris p=0.6", stream=is_stream)
+    got = proxy.post_raw(asked)
+    assert models_asked(upstream) == ["ok", other]
+    assert without_member(got.body) == post_raw(f"{upstream.base_url}/chat/completions", asked).body
+    assert got.headers["x-pinocchio-confidence"] == f"{confidence:.4f}"
+    assert got.headers["x-pinocchio-calibrator"] == KNOWING
+    member = member_of(got)
+    assert (member["confidence"], member["calibrator"]) == (confidence, KNOWING)
+    usage = {} if is_stream else {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    evidence = {
+        "kind": "second_opinion",
+        "before": 0.6,
+        "after": confidence,
+        "opinions": [{"model": f"{other}-2099", "agreement": agreement, **usage}],
+    }
+    assert member["evidence"] == member["choices"][0]["evidence"] == [evidence]
+    assert [(each["model"], each.get("purpose")) for each in member["calls"]] == [
+        ("ok", None),
+        (other, "second_opinion"),
+    ]
+
+
+@pytest.mark.parametrize(("other", "action"), [(SAME, "deliver"), (OTHER, "hold")])
+def test_rules_look_at_the_number_that_knows_both(
+    start_proxy: StartProxy, other: str, action: str
+) -> None:
+    """What agrees lets a reply through, what differs has it held; the record says of what kind."""
+    proxy = start_proxy(policy=seeking(of(other), UNSURE), scorer=HearingScorer())
+    response = proxy.ask("Paris p=0.45" if other == SAME else "Paris p=0.55")
+    assert response.headers["x-pinocchio-action"] == action
+    row = recorded(proxy, response.headers[ID])
+    assert (row["action"], row["calibrator"]) == (action, KNOWING)
+    [facts] = json.loads(row["facts"])
+    assert facts["opinions"] == ["agree" if other == SAME else "differ"]
+    assert facts["alone"] == (0.45 if other == SAME else 0.55)
+    assert "Paris" not in row["facts"]
+
+
+def test_where_nothing_is_told_the_number_has_its_own_name(start_proxy: StartProxy) -> None:
+    """An opinion that says nothing is evidence too, and is told as such."""
+    proxy = start_proxy(policy=seeking(of("say 12")), scorer=HearingScorer())
+    member = proxy.ask("Paris p=0.6").json()["pinocchio"]
+    assert (member["confidence"], member["calibrator"]) == (0.6, KNOWING)
+    assert member["evidence"][0]["opinions"][0]["agreement"] == "untold"
+
+
+def test_each_choice_has_its_own_evidence_for_one_call(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """With n > 1 another model is asked once, for one choice."""
+    proxy = start_proxy(policy=seeking(of(SAME)), scorer=HearingScorer())
+    member = proxy.ask("Paris p=0.6|London p=0.6", n=2).json()["pinocchio"]
+    assert [choice["confidence"] for choice in member["choices"]] == [0.8, 0.5]
+    assert [request.json().get("n") for request in upstream.requests] == [2, 1]
+
+
+def test_several_others_count_in_any_order(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """`n` replies of all that are named, in turn; all at the same time."""
+    proxy = start_proxy(policy=seeking(of(SAME, OTHER, n=3)), scorer=HearingScorer())
+    member = proxy.ask("Paris p=0.5").json()["pinocchio"]
+    assert sorted(models_asked(upstream)[1:]) == sorted([SAME, OTHER, SAME])
+    assert member["confidence"] == 0.8
+
+
+# Who is asked, and when
+
+
+@pytest.mark.parametrize(("confidence", "is_asked"), [(0.2, False), (0.6, True), (0.95, False)])
+def test_only_replies_in_the_band_are_asked_about(
+    start_proxy: StartProxy, upstream: FaultyUpstream, confidence: float, is_asked: bool
+) -> None:
+    """Elsewhere nobody is asked, nothing is told, and the number has its own name."""
+    band = of(SAME, when={"confidence": {"between": [0.3, 0.9]}})
+    proxy = start_proxy(policy=seeking(band, UNSURE), scorer=HearingScorer())
+    response = proxy.ask(f"London p={confidence}")
+    assert len(upstream.requests) == 1 + is_asked
+    name = KNOWING if is_asked else "words@1"
+    assert response.headers["x-pinocchio-calibrator"] == name
+
+
+@pytest.mark.parametrize(("confidence", "is_asked"), [(0.1, False), (0.45, True), (0.9, False)])
+def test_near_threshold_takes_the_band_from_the_rules(
+    start_proxy: StartProxy, upstream: FaultyUpstream, confidence: float, is_asked: bool
+) -> None:
+    """Others are asked where they could lead to the other side of a rule's threshold."""
+    policy = seeking(of(SAME, when="near_threshold"), UNSURE)
+    proxy = start_proxy(policy=policy, scorer=HearingScorer())
+    proxy.ask(f"Paris p={confidence}")
+    assert len(upstream.requests) == 1 + is_asked
+
+
+def test_a_model_is_not_asked_about_its_own_reply(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """Of several, the one that answered is left out."""
+    proxy = start_proxy(policy=seeking(of(SAME, OTHER)), scorer=HearingScorer())
+    proxy.ask("?", SAME)
+    assert models_asked(upstream) == [SAME, OTHER]
+
+
+def test_with_the_request_all_are_asked_at_once(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """`start: with` does not wait for the reply."""
+    proxy = start_proxy(policy=seeking(of("gated", start="with"), UNSURE), scorer=HearingScorer())
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(proxy.ask, "Paris p=0.5", "slow")
+        upstream.wait_for_request(2)
+        assert sorted(models_asked(upstream)) == ["gated", "slow"]
+        for request in list(upstream.requests):
+            request.proceed()
+    assert asked.result().json()["pinocchio"]["confidence"] == 0.7
+
+
+def test_who_leaves_gives_up_the_opinion_too(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """A client that closes its connection ends what was asked on its behalf."""
+    proxy = start_proxy(policy=seeking(of("slow"), UNSURE), scorer=HearingScorer())
+    with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+        body = json.dumps(question("Paris p=0.6")).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        fields = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        client.sendall(head + fields + body)
+        upstream.wait_for_request(2)
+    assert upstream.requests[1].is_cut_off(5)
+
+
+@pytest.mark.parametrize("start", ["after", "with"])
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        ("status-500", "upstream_status_500"),
+        ("cut", "upstream_broke_off"),
+        ("hang-up", "upstream_broke_off"),
+        ("html", "content_type"),
+        ("slow", "upstream_timeout"),
+    ],
+)
+def test_who_fails_or_hangs_changes_nothing(
+    start_proxy: StartProxy, upstream: FaultyUpstream, start: str, other: str, error: str
+) -> None:
+    """The reply goes out with its own number, no later than the policy says."""
+    policy = seeking(of(other, start=start, within="1s"), UNSURE)
+    proxy = start_proxy(policy=policy, scorer=HearingScorer())
+    began = time.monotonic()
+    response = proxy.ask("Paris p=0.6")
+    assert time.monotonic() - began < 4
+    member = response.json()["pinocchio"]
+    assert (member["confidence"], member["calibrator"]) == (0.6, "words@1")
+    assert "evidence" not in member
+    [call] = [each for each in member["calls"] if each.get("purpose") == "second_opinion"]
+    assert call["error"].startswith(error)
+    if other == "slow":
+        assert upstream.requests[-1].is_cut_off(2) or upstream.requests[0].is_cut_off(2)
+
+
+def test_a_calibrator_that_reads_no_others_asks_nobody(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """Nothing is paid for that nobody reads; the log says so once."""
+    proxy = start_proxy(policy=seeking(of(SAME)), scorer=WordScorer("deaf@1"))
+    with capture_logs() as lines:
+        for _ in range(2):
+            assert proxy.ask("Paris p=0.6").headers["x-pinocchio-calibrator"] == "deaf@1"
+    assert len(upstream.requests) == 2
+    assert [line["event"] for line in lines].count("second_opinion_unread") == 1
+
+
+def test_shadow_mode_asks_nobody(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
+    """A policy in shadow changes nothing, the bill included."""
+    proxy = start_proxy(policy=seeking(of(SAME), mode="shadow"), scorer=HearingScorer())
+    proxy.ask("Paris p=0.6")
+    assert len(upstream.requests) == 1
+
+
+def test_no_client_can_ask_for_a_policy_that_asks(start_proxy: StartProxy) -> None:
+    """What costs money is the operator's to switch on."""
+    proxy = start_proxy(
+        policy="{version: 1, name: plain, default: deliver}", scorer=HearingScorer()
+    )
+    response = proxy.ask("Paris p=0.6", headers={"x-pinocchio-policy": "second-opinion"})
+    assert error_of(response)["code"] == "unusable_policy"
+
+
+# Streams
+
+
+def test_a_stream_that_nothing_holds_goes_on_live(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """Text is not kept back for an opinion; the number that knows it can be fetched later."""
+    proxy = start_proxy(policy=seeking(of("slow")), scorer=HearingScorer())
+    with streaming(proxy, "Paris p=0.6", "ok") as (response, parts):
+        rest = b"".join(parts)
+    [member] = members_in(rest)
+    assert (member["confidence"], member["calibrator"]) == (0.6, "words@1")
+    upstream.wait_for_request(2)
+    upstream.requests[1].proceed()
+    id = response.headers[ID]
+    until(lambda: proxy.http.get(f"/pinocchio/v1/results/{id}").json().get("calibrator") == KNOWING)
+    result = proxy.http.get(f"/pinocchio/v1/results/{id}").json()
+    assert [each["agreement"] for each in result["evidence"][0]["opinions"]] == ["agree"]
+    row = recorded(proxy, id)
+    assert (row["calibrator"], row["confidence"]) == (KNOWING, 0.8)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_tool_calls_are_compared_and_never_run(
+    start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
+) -> None:
+    """The other model is offered the same tools; what goes out is the first model's call."""
+    rule = "{name: calls, when: {tools: any, confidence: {below: 0.99}}, then: hold}"
+    proxy = start_proxy(policy=seeking(of(SAME), rule), scorer=HearingScorer())
+    fields = {"tools": [TOOL], "stream": is_stream}
+    got = proxy.post_raw(question(f"Paris {is_stream} p=0.6", "tools", **fields))
+    assert [request.json()["tools"] for request in upstream.requests] == [[TOOL], [TOOL]]
+    assert (b"held_for_review" in got.body) or got.status == 422
+
+
+# Other surfaces
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_messages(
+    running_messages: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory, is_stream: bool
+) -> None:
+    """Anthropic's messages are asked about as chat is."""
+    running_messages.forget()
+    with proxies_before(running_messages, tmp_path_factory) as start:
+        proxy = start(policy=seeking(of(SAME), UNSURE), scorer=HearingScorer())
+        got = ask_for_message(proxy, message_asked("Paris p=0.6", stream=is_stream))
+        told = ask_for_message(running_messages, message_asked("Paris p=0.6", stream=is_stream))
+        assert without_member(got.body) == told.body
+        assert got.headers["x-pinocchio-confidence"] == "0.8000"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_responses_leave_nothing_behind(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
+) -> None:
+    """What another model answers is not stored at upstream's."""
+    proxy = start_responses(policy=seeking(of(SAME), UNSURE), scorer=HearingScorer())
+    got = ask_for_response(proxy, text="Paris p=0.6", stream=is_stream)
+    assert got.headers["x-pinocchio-confidence"] == "0.8000"
+    first, second = (request.json() for request in responses_upstream.received)
+    assert ("store" in first, second["store"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "mcp", "server_label": "shop", "server_url": "https://shop.test"}]},
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+        {"conversation": "conv_1"},
+    ],
+)
+def test_what_upstream_would_act_on_is_not_asked_twice(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream, fields: Json
+) -> None:
+    """Tools that upstream runs itself run once, and a conversation grows by one reply."""
+    proxy = start_responses(policy=seeking(of(SAME)), scorer=HearingScorer())
+    got = ask_for_response(proxy, text="Paris p=0.6", **fields)
+    assert len(responses_upstream.received) == 1
+    calls = json.loads(got.body)["pinocchio"].get("calls", [])
+    assert [call.get("error") for call in calls if "purpose" in call] in (["has_effects"], [])
+
+
+# Replies that are there anyway
+
+
+def test_an_escalation_uses_both_replies(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
+    """The kept reply is the surer one by its text; its number knows what the other one said."""
+    then = f"{{escalate: {{to: {json.dumps(OTHER)}, otherwise: hold}}}}"
+    rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
+    policy = f"{{version: 1, name: up, rules: [{rule}], default: deliver}}"
+    proxy = start_proxy(policy=policy, scorer=HearingScorer())
+    member = proxy.ask("Paris p=0.4").json()["pinocchio"]
+    assert (member["confidence"], member["evidence"][0]["before"]) == (0.8, 0.9)
+    assert [call["confidence"] for call in member["calls"]] == [0.4, 0.8]
+    assert len(upstream.requests) == 2
+
+
+def test_an_escalation_takes_the_opinion_that_is_there(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """A model that was asked for its opinion is not asked again for its reply."""
+    then = f"{{escalate: {{to: {json.dumps(OTHER)}}}}}"
+    rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
+    proxy = start_proxy(policy=seeking(of(OTHER), rule), scorer=HearingScorer())
+    response = proxy.ask("Paris p=0.4")
+    assert len(upstream.requests) == 2
+    assert response.json()["choices"][0]["message"]["content"] == "London p=0.9"
+    assert response.json()["pinocchio"]["escalated_from"] == "ok"
+
+
+def test_best_of_n_uses_all_replies(start_proxy: StartProxy) -> None:
+    """The surest reply by its text is kept; the others agree or differ."""
+    ask = json.dumps({"models": [SAME, OTHER, "say Paris p=0.2"]})
+    policy = f"{{version: 1, name: best, ask: {ask}, default: deliver}}"
+    member = start_proxy(policy=policy, scorer=HearingScorer()).ask("?").json()["pinocchio"]
+    said = [each["agreement"] for each in member["evidence"][0]["opinions"]]
+    assert said == ["differ", "agree"]
+    assert member["confidence"] == 1.0
+
+
+def test_a_recalibration_stands_on_replies_alone(start_proxy: StartProxy, tmp_path: Path) -> None:
+    """What others say moves what the calibrator said, and `before` is what would have been told."""
+    path = tmp_path / "curve.json"
+    Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator="words@1").save(path)
+    proxy = start_proxy(
+        policy=seeking(of(SAME)), scorer=HearingScorer(), calibrator={"recalibration": str(path)}
+    )
+    member = proxy.ask("Paris p=0.5").json()["pinocchio"]
+    assert member["confidence"] == 0.7
+    assert member["evidence"][0]["before"] == pytest.approx(0.7311, abs=1e-3)
+    assert member["calibrator"] == KNOWING
