@@ -30,6 +30,7 @@ from calibrator.scorer import (
     Scorer,
     ToolUse,
     opinion_of,
+    provenance,
     reads_images,
     reads_tool_use,
 )
@@ -224,6 +225,7 @@ __all__ = [
     "name_elsewhere",
     "open_lines",
     "opinion_of",
+    "provenance",
     "read_question",
     "reads_images",
     "reads_tool_use",

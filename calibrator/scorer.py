@@ -106,9 +106,14 @@ def reads_tool_use(scorer: Scorer) -> bool:
 
 
 def opinion_of(scorer: Scorer) -> str:
-    """What a number that knows other replies stands on beside the scorer, `opinion@3f2a`, which it
-    says by an attribute `opinion`; empty for a scorer that reads no `Item.others`."""
+    """The provenance of a score that knows other replies, such as `embedded@3f2a+opinion@9c1d`,
+    which it says by an attribute `opinion`; empty for a scorer that reads no `Item.others`."""
     return str(getattr(scorer, "opinion", ""))
+
+
+def provenance(scorer: Scorer, score: Score) -> str:
+    """What a score stands on: the scorer alone, or with it the replies of others."""
+    return scorer.name if score.alone is None else opinion_of(scorer)
 
 
 def batch_characters_of(scorer: Scorer) -> int:

@@ -23,6 +23,7 @@ from calibrator import (
     Scorer,
     Ticket,
     load_scorer,
+    opinion_of,
     reads_images,
     reads_tool_use,
     score_tickets,
@@ -58,6 +59,7 @@ class ServeQueue:
         self.name = scorer.name
         self.reads_images = reads_images(scorer)
         self.reads_tool_use = reads_tool_use(scorer)
+        self.opinion = opinion_of(scorer)
         self._scorer = scorer
 
     def start(self) -> None:

@@ -103,6 +103,7 @@ def score(
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping, reused_sentence
     from calibrator.rows.scores import image_use, score_items, scored_line
+    from calibrator.scorer import provenance
 
     with sentences(), resumable():
         may_be_input = len(rows) == 1 and not brief  # all of a row is written again
@@ -119,7 +120,9 @@ def score(
             say(sentence)
         with writer(output) as stream:
             for row, found in zip(good, scores, strict=True):
-                stream.write(scored_line(row, found, scorer.name, tags, is_brief=brief))
+                stream.write(
+                    scored_line(row, found, provenance(scorer, found), tags, is_brief=brief)
+                )
     report_bad(bad, len(good) + len(bad))
 
 

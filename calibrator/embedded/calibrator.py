@@ -218,8 +218,8 @@ class EmbeddedCalibrator:
 
     @property
     def opinion(self) -> str:
-        """What numbers with others stand on beside `name`; empty where others are not read."""
-        return f"opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
+        """What numbers with others stand on; empty where others are not read."""
+        return f"{self.name}+opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
 
     def reads_as_call(self, item: Item) -> bool:
         """Whether the trees for calls judge it, not what judges a text."""

@@ -190,6 +190,7 @@ def _digest_of_item(item: Item) -> str:
         [hashlib.sha256(image).hexdigest() for image in item.images],
         _said(item.tool_use),
         *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
+        *(() if item.alone is None else [item.alone]),
     ]
     text = json.dumps(seen, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]

@@ -102,6 +102,8 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
     }
     if found.because:
         facts["because"] = list(found.because)
+    if found.alone is not None:
+        facts |= {"alone": round(found.alone, 6), "opinions": list(found.compared)}
     return json_line({**kept, **facts, "calibrator": calibrator, "tags": tags})
 
 

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from calibrator.errors import ClusterError, RowError
 from calibrator.rows.rows import Row, Tags, read_lines, read_row
 from calibrator.rows.scores import image_use, score_items, scored_line
-from calibrator.scorer import Scorer
+from calibrator.scorer import Scorer, provenance
 
 PART_LINES = 1_000
 PART_BYTES = 4 * 2**20
@@ -117,7 +117,9 @@ class Run:
         found = score_items(scorer, [row.item(options.tags) for row in good])
         summary = Summary(len(good) + len(bad), tuple(bad), part.is_last)
         scored = (
-            scored_line(row, score, scorer.name, options.tags, is_brief=options.is_brief)
+            scored_line(
+                row, score, provenance(scorer, score), options.tags, is_brief=options.is_brief
+            )
             for row, score in zip(good, found, strict=True)
         )
         path = self.path_of(part.source, part.number)

@@ -122,7 +122,7 @@ def study_opinions(
         entries += _entries(label, judged, *numbers, has_parts=label == "one, at random")
     if not entries:
         raise JudgingError("no question has replies of two models")
-    method = f"{calibrator.name}+{calibrator.opinion}"
+    method = calibrator.opinion
     if left_out:
         method += f", each of {len(left_out)} benchmarks left out of the second stage's fit"
     return OpinionStudy(method, seed, entries)

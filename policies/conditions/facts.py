@@ -42,8 +42,9 @@ class Facts:
     checkpoint and recalibration that gave the confidence, as in its header. `conversation` tells
     the replies of one conversation from others; no rule looks at it.
 
-    Where others answered the same question, `alone` is the confidence before they were heard, and
-    `opinions` says of each whether it agrees, `agree`, `differ` or `untold`.
+    Where others answered the same question, `alone` is the confidence before they were heard,
+    given by `alone_calibrator`, and `opinions` says of each whether it agrees: `agree`, `differ` or
+    `untold`.
     """
 
     confidence: float | None
@@ -62,6 +63,7 @@ class Facts:
     calibrator: str | None = None
     conversation: str | None = None
     alone: float | None = None
+    alone_calibrator: str | None = None
     opinions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -67,6 +67,7 @@ def read_facts(node: Node) -> Facts:
         calibrator=_text(node["calibrator"]),
         conversation=_text(node["conversation"]),
         alone=_share(node["alone"]),
+        alone_calibrator=_text(node["alone_calibrator"]),
         opinions=node["opinions"].texts() if node["opinions"].value else (),
     )
 

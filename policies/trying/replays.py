@@ -27,6 +27,7 @@ from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
+from policies.trying.heard import counts, heard, without_opinions
 from policies.trying.possible import possible_decisions
 
 DAY_S = 86_400.0
@@ -97,6 +98,9 @@ class Side:
     `unknown` replies have more than one possible action, because the record lacks facts: they are
     in none of `actions` and `queues`, and in `errors` not either. What they may come to makes the
     most that is delivered, waits in a queue (`most_queued`) and is paid (`most_cost`).
+
+    About `opinions` replies others are asked; what they say of `unheard` ones is not known, which
+    are judged without. If nobody were asked, `delivered_alone` would be delivered.
     """
 
     policy: str
@@ -116,6 +120,9 @@ class Side:
     most_queued: Mapping[str, int] = field(default_factory=dict)
     most_cost: float | None = None
     is_shadow: bool = False
+    opinions: int = 0
+    unheard: int = 0
+    delivered_alone: int = 0
 
     @property
     def coverage(self) -> float:
@@ -146,8 +153,20 @@ class Side:
                 f"  cost: {self.cost:,.2f}{most} {self.currency}; "
                 f"all by hand: {self.manual_cost:,.2f} {self.currency}"
             )
+        if self.opinions:
+            lines.append(self._asked())
         lines += [f"  {count:7}  {rule}" for rule, count in self.rules.items()]
         return "\n".join(lines)
+
+    def _asked(self) -> str:
+        unheard = ""
+        if self.unheard:
+            unheard = f"; what they say about {self.unheard} is not known, and is left out"
+        return (
+            f"  second opinions about {counted(self.opinions, 'reply', 'replies')} "
+            f"({self.opinions / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
+            f"without them {self.delivered_alone}{unheard}"
+        )
 
     def _queue(self, queue: str) -> str:
         low, high = self.queues.get(queue, 0), self.most_queued[queue]
@@ -198,17 +217,51 @@ def replay(
     costs: Costs | None = None,
 ) -> Replay:
     """Decide on every exchange; `costs` take the place of those that the policies state."""
-    read = _ranked(exchanges, [policy, before] if before else [policy])
-    after = _decided(policy, read)
-    lacks = _lacking(policy, read, after)
-    sides = [_side(policy, read, after, costs)]
+    recorded = list(exchanges)
+    after = _Replayed(policy, recorded)
+    lacks = after.lacking()
     if before is None:
-        return Replay(None, sides[0], {}, dict(lacks.most_common()))
-    earlier = _decided(before, read)
-    sides.append(_side(before, read, earlier, costs or policy.costs))
-    changes, unknown = _changes(list(zip(earlier, after, strict=True)), policy == before)
-    lacks |= _lacking(before, read, earlier)  # the larger count of both
-    return Replay(sides[1], sides[0], changes, dict(lacks.most_common()), unknown)
+        return Replay(None, after.side(costs), {}, dict(lacks.most_common()))
+    earlier = _Replayed(before, recorded)
+    pairs = list(zip(earlier.decisions, after.decisions, strict=True))
+    changes, unknown = _changes(pairs, policy == before)
+    lacks |= earlier.lacking()  # the larger count of both
+    sides = earlier.side(costs or policy.costs), after.side(costs)
+    return Replay(*sides, changes, dict(lacks.most_common()), unknown)
+
+
+class _Replayed:
+    """One policy and what it says about recorded replies, each with the number it would know."""
+
+    def __init__(self, policy: Policy, recorded: Sequence[Exchange]) -> None:
+        self.policy = policy
+        self.heard = [heard(policy, each.facts) for each in recorded]
+        pairs = zip(recorded, self.heard, strict=True)
+        self.exchanges = _ranked([replace(e, facts=h.facts) for e, h in pairs], policy)
+        self.decisions = _decided(policy, self.exchanges)
+
+    def lacking(self) -> Counter[str]:
+        """How many exchanges lack each fact on which it depends what happens to them."""
+        return _lacking(self.policy, self.exchanges, self.decisions)
+
+    def side(self, costs: Costs | None) -> Side:
+        """What the policy makes of all replies."""
+        found = _side(self.policy, self.exchanges, self.decisions, costs)
+        asked, unheard = counts(self.heard)
+        if not asked:
+            return found
+        alone = [replace(e, facts=without_opinions(e.facts)) for e in self.exchanges]
+        surely = [d for d in _decided(self.policy, alone) if all(map(_is_delivered, d))]
+        calls = asked * (self.policy.second_opinion.n if self.policy.second_opinion else 0)
+        price = (costs or self.policy.costs or Costs()).second_opinion * calls
+        return replace(
+            found,
+            opinions=asked,
+            unheard=unheard,
+            delivered_alone=len(surely),
+            cost=None if found.cost is None else found.cost + price,
+            most_cost=None if found.most_cost is None else found.most_cost + price,
+        )
 
 
 def _decided(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
@@ -378,13 +431,13 @@ def _lacking(
     return Counter(name for each in unknown for name in sorted(each.lacks & policy.looks_at))
 
 
-def _ranked(exchanges: Iterable[Exchange], policies: Sequence[Policy]) -> list[Exchange]:
+def _ranked(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
     """The exchanges, with what `lowest_share` looks at where it was not recorded.
 
     As it would have been live: each confidence among those of its model before it, one of each
     conversation.
     """
-    conditions = (rule.when.confidence for policy in policies for rule in policy.rules)
+    conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
         return list(exchanges)
     recent: defaultdict[str, RecentConfidences] = defaultdict(RecentConfidences)

@@ -39,6 +39,8 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
+    if setup.policy.second_opinion is not None:
+        typer.echo(f"  {setup.policy.second_opinion}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)

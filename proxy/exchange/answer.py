@@ -107,8 +107,8 @@ class Answer:
                 asked.conversation,
             )
             if (evidence := confidence.evidence) is not None:
-                facts.calibrator = evidence.calibrator
                 facts.alone, facts.opinions = evidence.before, evidence.opinions
+                facts.alone_calibrator, facts.calibrator = calibrator, evidence.calibrator
             found.append(facts)
         return found
 

@@ -9,6 +9,7 @@ somebody labelled for a reason of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from calibrator import CalibratorError
@@ -49,6 +50,21 @@ def audited_labels(
         for each in found
         if each.request_id in chosen
     ]
+
+
+def audited_opinions(
+    engine: Any, since: float, checkpoint: str, scope: Scope, policy: Policy | None = None
+) -> dict[str | None, list[Labelled]]:
+    """The same of confidences of this checkpoint that know second opinions, by their calibrator;
+    empty where there are none."""
+    audited = [each for each in labelled(engine, since) if each.stratum == "audited"]
+    prefix = f"{checkpoint}+opinion@"
+    names = sorted({e.calibrator for e in audited if e.calibrator.startswith(prefix)})
+    found: dict[str | None, list[Labelled]] = {}
+    for name in names:
+        with suppress(CalibratorError):  # none of them is in this scope
+            found[name] = audited_labels(engine, since, name, scope, policy)
+    return found
 
 
 def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> bool:

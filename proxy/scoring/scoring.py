@@ -145,8 +145,8 @@ class Scoring:
 
     @property
     def opinion(self) -> str:
-        """What a confidence that knows other answers stands on beside the calibrator; empty where
-        it reads none, or is not loaded."""
+        """The provenance of a confidence that knows other answers; empty where the calibrator reads
+        none, or is not loaded."""
         return opinion_of(self._scorer) if self._scorer is not None else ""
 
     @property
@@ -261,9 +261,9 @@ class Scoring:
         except Exception as error:
             log.error("score_failed", **described(error))
             return list(found)
-        changed, name = list(found), f"{self.name}+{self.opinion}"
+        changed = list(found)
         for each, ticket in zip(at, tickets, strict=True):
-            changed[each] = _moved(found[each], ticket.score, name, others)
+            changed[each] = _moved(found[each], ticket.score, self.opinion, others)
         return changed
 
     async def _with_images(

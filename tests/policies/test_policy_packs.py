@@ -8,6 +8,7 @@ import pytest
 
 import policies
 from policies import (
+    Annotate,
     Clarify,
     Deliver,
     Escalate,
@@ -35,6 +36,7 @@ def test_the_packs_are_found_by_name() -> None:
         "healthcare",
         "helpdesk",
         "observe",
+        "second-opinion",
     )
     for name in pack_names():
         assert load_policy(name).name == name
@@ -159,6 +161,16 @@ def test_cascade_asks_a_stronger_model_once() -> None:
     assert decide(policy, unsure).action == Escalate("gpt-5.6")
     assert decide(policy, Facts(0.6, "gpt-5-mini")).action == Deliver()
     assert decide(policy, Facts(None, "gpt-5-mini")).action == Deliver()
+
+
+def test_second_opinion_asks_in_its_band() -> None:
+    """Replies that are neither sure nor hopeless are asked about; the rules look at what comes."""
+    policy = load_policy("second-opinion")
+    assert policy.second_opinion is not None
+    asked = [policy.second_opinion.is_wanted(facts(c)) for c in (0.3, 0.6, 0.94, 0.96)]
+    assert asked == [False, True, True, False]
+    found = [decide(policy, facts(c)).action for c in (0.95, 0.7, 0.3, None)]
+    assert found == [Deliver(), Annotate("unverified"), Hold(), Hold()]
 
 
 def test_best_of_n_asks_three_times() -> None:

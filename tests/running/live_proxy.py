@@ -101,7 +101,7 @@ class HearingScorer(WordScorer):
     takes 0.1 away. Of an answer without a word nothing can be told.
     """
 
-    opinion: str = "opinion@1"
+    opinion: str = "words@1+opinion@1"
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         return [

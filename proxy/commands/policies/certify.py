@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from policies import Certification, Grant, Labelled, Needed, Policy, Scope
     from proxy.commands.policies.labelled_rows import ScoredRow
 
+Found: TypeAlias = "dict[str | None, list[Labelled]]"
+"""Labelled replies, by the calibrator that gave their confidences."""
 Rule = Annotated[str | None, typer.Option(help="Certify the replies that reach this rule.")]
 FromStore = Annotated[
     bool, typer.Option("--from-store", help="Certify on the verdicts on audited replies instead.")
@@ -68,10 +70,10 @@ def certify(
 ) -> None:
     """Find the threshold above which at most a stated share of the replies is wrong.
 
-    Exit status 3 where the labels prove none; how many more are needed is then said.
+    Numbers that know a second opinion have a threshold of their own. Exit status 3 where the labels
+    prove none; how many more are needed is then said.
     """
-    from calibrator import check_target, holds_chance
-    from policies import certify as run
+    from calibrator import check_target
 
     with sentences():
         loaded = policy_named(policy) if policy is not None else None
@@ -80,23 +82,48 @@ def certify(
             raise ValueError("certify needs FILES or --from-store, one of them")
         _refuse_idle(context, from_store, splits)
         check_target(output, files or [])
-        labelled, calibrators = (
+        found = (
             _audited(config, since, scope, loaded)
             if from_store
             else _labels(files or [], calibrator, device, scope, loaded)
         )
         if splits:
-            _print_study(labelled, max_error, confidence, splits, as_json)
+            for labelled in found.values():
+                _print_study(labelled, max_error, confidence, splits, as_json)
             return
-        found = run(labelled, max_error, confidence)
-        auroc = _auroc(labelled)
-        _print_certification(found, scope, as_json, auroc)
-        if auroc is not None and holds_chance(auroc):
-            typer.echo(_cannot_rank(auroc, found), err=True)
-        if found.threshold is None:
-            raise typer.Exit(NOT_CERTIFIED)
         if output is not None:
-            _write_certificate(output, found, scope, calibrators)
+            _check_named(found)
+        each = [_certified(found, name, scope, max_error, confidence, as_json) for name in found]
+        grants = [grant for grant in each if grant is not None]
+        for grant in grants:
+            _add_grant(output, grant)
+        if not grants:
+            raise typer.Exit(NOT_CERTIFIED)
+
+
+def _certified(
+    labels: Found,
+    calibrator: str | None,
+    scope: Scope,
+    max_error: float,
+    confidence: float,
+    as_json: bool,
+) -> Grant | None:
+    """Says what the labels on one calibrator's confidences prove, and returns it."""
+    from calibrator import holds_chance
+    from policies import certify as run
+
+    labelled = labels[calibrator]
+    if len(labels) > 1 and not as_json:
+        share = len(labelled) / sum(map(len, labels.values()))
+        replies = counted(len(labelled), "reply", "replies")
+        typer.echo(f"{calibrator}: {replies}, {share:.1%} of all")
+    found = run(labelled, max_error, confidence)
+    auroc = _auroc(labelled)
+    _print_certification(found, calibrator, scope, as_json, auroc)
+    if auroc is not None and holds_chance(auroc):
+        typer.echo(_cannot_rank(auroc, found), err=True)
+    return None if found.threshold is None else found.grant(calibrator or "", scope)
 
 
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
@@ -127,30 +154,33 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
 
 def _labels(
     files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
-) -> tuple[list[Labelled], set[str | None]]:
-    """The labels of files, and the calibrators that gave their confidences."""
-    rows = _in_scope(scored_rows(files, calibrator, device), scope, policy)
-    return [row.labelled() for row in rows], {row.calibrator for row in rows}
+) -> Found:
+    """The labels of files, by the calibrator that gave their confidences."""
+    found: Found = {}
+    for row in _in_scope(scored_rows(files, calibrator, device), scope, policy):
+        found.setdefault(row.calibrator, []).append(row.labelled())
+    return found
 
 
-def _audited(
-    config: Path | None, since: str, scope: Scope, policy: Policy | None
-) -> tuple[list[Labelled], set[str | None]]:
+def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | None) -> Found:
     """The same of the store's audited replies, under the calibrator that is configured now."""
     from calibrator import resolve_recalibration
     from proxy.config.setup import load_store_config
-    from proxy.learning.certifying import audited_labels
+    from proxy.learning.certifying import audited_labels, audited_opinions
     from proxy.scoring.engines.opening import known_name
 
     with errors_told():
         named = load_store_config(config).calibrator
-    calibrator = known_name(named)
+    checkpoint = calibrator = known_name(named)
     if named.recalibration and (found := resolve_recalibration(named.recalibration)):
         calibrator += f"+{found.name}"
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = audited_labels(findings.engine, start, calibrator, scope, policy)
-    return labels, {calibrator}
+        return {
+            calibrator: labels,
+            **audited_opinions(findings.engine, start, checkpoint, scope, policy),
+        }
 
 
 def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> list[ScoredRow]:
@@ -192,10 +222,15 @@ def _cannot_rank(auroc: Interval, found: Certification) -> str:
 
 
 def _print_certification(
-    found: Certification, scope: Scope, as_json: bool, auroc: Interval | None
+    found: Certification,
+    calibrator: str | None,
+    scope: Scope,
+    as_json: bool,
+    auroc: Interval | None,
 ) -> None:
     if as_json:
         values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
+        values["calibrator"] = calibrator
         values["auroc"] = auroc and asdict(auroc)
         del values["scores"]
         typer.echo(json.dumps(values))
@@ -264,19 +299,22 @@ def _print_study(
         )
 
 
-def _write_certificate(
-    path: Path, found: Certification, scope: Scope, calibrators: set[str | None]
-) -> None:
-    """Adds the grant to the file, in place of one for the same calibrator, error and scope."""
-    from policies import Certificate, parse_certificate
-
-    calibrator = calibrators.pop()
-    if calibrators or calibrator is None:
+def _check_named(found: Found) -> None:
+    """Raises ValueError for confidences of which nobody knows what gave them."""
+    if None in found:
         raise ValueError(
             "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
-            "version gave their confidences, all of them the same"
+            "version gave their confidences"
         )
-    grant = found.grant(calibrator, scope)
+
+
+def _add_grant(path: Path | None, grant: Grant) -> None:
+    """Adds the grant to the file, where one is wanted, in place of one for the same calibrator,
+    error and scope."""
+    from policies import Certificate, parse_certificate
+
+    if path is None:
+        return
     known: tuple[Grant, ...] = ()
     if path.exists():
         known = parse_certificate(path.read_text(encoding="utf-8"), str(path)).grants

@@ -12,10 +12,12 @@ from calibrator import (
     Progress,
     Row,
     RowError,
+    Score,
     check_readable,
     keeping,
     load_labelled,
     load_scorer,
+    provenance,
     reads_images,
     score_items,
 )
@@ -36,6 +38,8 @@ class ScoredRow:
     row: Row
     confidence: float
     calibrator: str | None
+    score: Score | None = None  # where it was scored here
+    alone_calibrator: str | None = None  # what gave the confidence without others
 
     @property
     def is_correct(self) -> bool:
@@ -64,6 +68,9 @@ class ScoredRow:
             length=len(self.row.answer),
             calibrator=self.calibrator,
         )
+        if self.score is not None and self.score.alone is not None:
+            facts.alone, facts.opinions = self.score.alone, self.score.compared
+            facts.alone_calibrator = self.alone_calibrator
         return Exchange(facts, self.is_correct, at_s, UNRECORDED)
 
 
@@ -100,7 +107,9 @@ def load_scored(
         with Progress("scoring", len(items)) as progress:
             found = score_items(scorer, items, progress.advance)
         for index, score in zip(unscored, found, strict=True):
-            scored[index] = ScoredRow(rows[index], score.confidence, scorer.name)
+            scored[index] = ScoredRow(
+                rows[index], score.confidence, provenance(scorer, score), score, scorer.name
+            )
     return [scored[index] for index in sorted(scored)], bad
 
 

@@ -1,15 +1,21 @@
 """What our own scoring server and its clients say to each other, as values.
 
-    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool}
+    GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool,
+                                 "opinion"?: NAME}
     POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
                                             "domain"?, "images"?: [base64],
-                                            "tool_use"?: {"messages", "tools", "message"}}]}
+                                            "tool_use"?: {"messages", "tools", "message"},
+                                            "others"?: [{"answer", "source_model"?, "tool_use"?}],
+                                            "alone"?: confidence}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
-                                 "is_truncated", "because"?} or {"error": {"message", "reason"}}]}
+                                 "is_truncated", "because"?, "alone"?, "compared"?}
+                                 or {"error": {"message", "reason"}}]}
 
 One score for each item, in order. A reply that calls tools, or is text where tools were offered or
 used, is sent with the conversation before it to servers that read it; of images in it nothing is
-sent but that they are there. Everything else is an error in OpenAI's envelope.
+sent but that they are there. Other replies to the same question are sent to servers that have a
+name for numbers that know them (`opinion`), with the confidence without them where it is known.
+Everything else is an error in OpenAI's envelope.
 """
 
 from __future__ import annotations
@@ -18,10 +24,18 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from calibrator import IMAGE_REASONS, CalibratorError, Item, NotScorableError, Score, ToolUse
+from calibrator import (
+    IMAGE_REASONS,
+    CalibratorError,
+    Item,
+    NotScorableError,
+    OtherReply,
+    Score,
+    ToolUse,
+)
 from proxy.errors import BadRequestError
 from proxy.scoring.engines.errors import BUSY, EngineError, checked, field_of
 from proxy.wire.json_splice import parse_json_object
@@ -34,6 +48,7 @@ NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie i
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")
+_MORE = ("images", "tool_use", "others", "alone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +62,15 @@ class Failure:
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def items_body(items: Sequence[Item], *, has_tool_use: bool = True) -> bytes:
-    """A request's body; without `has_tool_use` for a server that does not read it."""
-    return json.dumps({"items": [_written(item, has_tool_use) for item in items]}).encode()
+def items_body(
+    items: Sequence[Item], *, has_tool_use: bool = True, has_others: bool = True
+) -> bytes:
+    """A request's body; without `has_tool_use` or `has_others` for a server that reads none."""
+    written = [_written(item, has_tool_use) for item in items]
+    if has_others:
+        for item, values in zip(items, written, strict=True):
+            values |= _others_written(item, has_tool_use)
+    return json.dumps({"items": written}).encode()
 
 
 def _written(item: Item, has_tool_use: bool) -> dict[str, Any]:
@@ -57,11 +78,26 @@ def _written(item: Item, has_tool_use: bool) -> dict[str, Any]:
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
     written = texts | tags | (images if item.images else {})
-    if has_tool_use and (used := item.tool_use) is not None:
-        messages = [_without_files(message) for message in used.messages]
-        said = {"messages": messages, "tools": list(used.tools), "message": used.message}
-        written["tool_use"] = said
-    return written
+    return written | (_tool_use_written(item.tool_use) if has_tool_use else {})
+
+
+def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
+    if used is None:
+        return {}
+    messages = [_without_files(message) for message in used.messages]
+    said = {"messages": messages, "tools": list(used.tools), "message": used.message}
+    return {"tool_use": said}
+
+
+def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
+    alone = {} if item.alone is None else {"alone": item.alone}
+    others = [
+        {"answer": other.answer}
+        | ({} if other.source_model is None else {"source_model": other.source_model})
+        | (_tool_use_written(other.tool_use) if has_tool_use else {})
+        for other in item.others
+    ]
+    return alone | ({"others": others} if others else {})
 
 
 def _without_files(message: Any) -> Any:
@@ -90,7 +126,7 @@ def read_items(body: bytes) -> list[Item]:
 def _item(value: Any, where: str) -> Item:
     if not isinstance(value, dict):
         raise BadRequestError(f"{where} must be an object", param=where)
-    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, "images", "tool_use"}):
+    if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, *_MORE}):
         raise BadRequestError(f"{where} has an unknown field {unknown[0]!r}", param=where)
     for name in _TEXTS:
         if not isinstance(value.get(name), str):
@@ -101,7 +137,39 @@ def _item(value: Any, where: str) -> Item:
     images = _images(value.get("images"), f"{where}.images")
     tags: dict[str, Any] = {name: value.get(name) for name in _TAGS}
     tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use")
-    return Item(value["question"], value["answer"], **tags, images=images, tool_use=tool_use)
+    others = _others(value.get("others"), f"{where}.others")
+    alone = value.get("alone")
+    if alone is not None and not (type(alone) in (int, float) and 0 <= alone <= 1):
+        raise BadRequestError(f"{where}.alone must be a number from 0 to 1", param=f"{where}.alone")
+    return Item(
+        *(value["question"], value["answer"]),
+        **tags,
+        images=images,
+        tool_use=tool_use,
+        others=others,
+        alone=alone,
+    )
+
+
+def _others(value: Any, where: str) -> tuple[OtherReply, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise BadRequestError(f"{where} must be a list", param=where)
+    return tuple(_other(each, f"{where}[{at}]") for at, each in enumerate(value))
+
+
+def _other(value: Any, where: str) -> OtherReply:
+    known = {"answer", "source_model", "tool_use"}
+    if not isinstance(value, dict) or value.keys() - known:
+        raise BadRequestError(
+            f"{where} must be an object of {', '.join(sorted(known))}", param=where
+        )
+    answer, model = value.get("answer"), value.get("source_model")
+    if not isinstance(answer, str) or not isinstance(model, str | None):
+        text = f"{where}.answer and {where}.source_model must be strings"
+        raise BadRequestError(text, param=where)
+    return OtherReply(answer, model, _tool_use(value.get("tool_use"), f"{where}.tool_use"))
 
 
 def _tool_use(value: Any, where: str) -> ToolUse | None:
@@ -146,7 +214,11 @@ def _result(result: Score | Failure) -> dict[str, Any]:
         "confidence": result.confidence,
         "is_truncated": result.is_truncated,
     }
-    return {**found, "because": result.because} if result.because else found
+    if result.because:
+        found["because"] = result.because
+    if result.alone is not None:
+        found |= {"alone": result.alone, "compared": result.compared}
+    return found
 
 
 def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
@@ -168,7 +240,11 @@ def _score(value: Any) -> Score:
         raise _error(field_of(error, "reason", str), field_of(error, "message", str))
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
     is_truncated = field_of(value, "is_truncated", bool)
-    return Score(checked(score), checked(confidence), is_truncated, _because(value))
+    found = Score(checked(score), checked(confidence), is_truncated, _because(value))
+    if "alone" not in value:
+        return found
+    compared = tuple(str(each)[:20] for each in field_of(value, "compared", list))
+    return replace(found, alone=checked(field_of(value, "alone", float)), compared=compared)
 
 
 def _because(value: Mapping[str, Any]) -> tuple[str, ...]:

@@ -82,6 +82,11 @@ class RemoteScorer:
         return self._engine.reads_tool_use
 
     @property
+    def opinion(self) -> str:
+        """The provenance of scores that know other replies; empty where the engine reads none."""
+        return str(getattr(self._engine, "opinion", ""))
+
+    @property
     def is_down(self) -> bool:
         """Whether it failed, and is looked for."""
         return self._probing is not None

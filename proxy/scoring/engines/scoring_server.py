@@ -22,6 +22,7 @@ class ScoringServerEngine:
         self._client = JsonClient(settings.base_url, settings.api_key.get_secret_value(), timeout_s)
         self.address = f"scoring server {self._client.base_url}"
         self.reads_images = self.reads_tool_use = False
+        self.opinion = ""
         self._name = expected
         self._expected = expected
 
@@ -35,12 +36,17 @@ class ScoringServerEngine:
             raise EngineError("engine_other", text)
         self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
         self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
+        opinion = facts.get("opinion", "")
+        self.opinion = (
+            opinion if isinstance(opinion, str) and can_stand_in_a_header(opinion) else ""
+        )
         return name
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         assert self._name is not None  # it is connected
         answer = await self._client.post(
-            SCORE_PATH, items_body(items, has_tool_use=self.reads_tool_use)
+            SCORE_PATH,
+            items_body(items, has_tool_use=self.reads_tool_use, has_others=bool(self.opinion)),
         )
         return read_scores(answer, self._name, len(items))
 

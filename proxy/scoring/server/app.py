@@ -84,6 +84,8 @@ class ScoresItems(Protocol):
     @property
     def reads_tool_use(self) -> bool: ...
     @property
+    def opinion(self) -> str: ...
+    @property
     def is_ready(self) -> bool: ...
     def start(self) -> None: ...
     def close(self) -> None: ...
@@ -155,6 +157,8 @@ class ScoringApp:
             "reads_images": self._scoring.reads_images,
             "reads_tool_use": self._scoring.reads_tool_use,
         }
+        if opinion := self._scoring.opinion:
+            facts["opinion"] = opinion
         return Reply(200, JSON, json.dumps(facts).encode())
 
     def _name(self) -> str:

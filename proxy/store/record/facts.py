@@ -63,6 +63,7 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["share_below"] = facts.share_below
     if facts.opinions:
         values["alone"], values["opinions"] = facts.alone, facts.opinions
+        values["alone_calibrator"] = facts.alone_calibrator
     return values
 
 

@@ -114,7 +114,7 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         (
             "- version: 1",
             "1: the policy must be a mapping, not a list; valid keys: version, name, mode, "
-            "on_score_error, ask, certificate, costs, rules, default",
+            "on_score_error, ask, second_opinion, certificate, costs, rules, default",
         ),
         (MINIMAL + "rules: {a: b}", "4: rules must be a list, not a mapping"),
         (
@@ -219,7 +219,8 @@ def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
         load_policy("helpdsk")
     assert str(caught.value) == (
         "helpdsk: there is no pack of this name; did you mean 'helpdesk'? "
-        "(packs: agent-tools, best-of-n, cascade, finance, healthcare, helpdesk, observe)"
+        "(packs: agent-tools, best-of-n, cascade, finance, healthcare, helpdesk, observe, "
+        "second-opinion)"
     )
     with pytest.raises(InvalidDocumentError, match=r"no pack of this name \(packs: agent-tools"):
         load_policy("zzz")

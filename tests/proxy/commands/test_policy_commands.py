@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from policies import Facts, decide, load_policy
+from policies import Facts, decide, load_certificate, load_policy
 from proxy.commands.app import cli
 from tests.builders.pictures import PNG, data_url
 
@@ -264,15 +264,26 @@ def test_unusable_arguments_are_one_sentence(
 
 
 def test_a_certificate_is_for_one_calibrator(tmp_path: Path) -> None:
-    """Rows of two, or of one that does not say its name, give a threshold and no certificate."""
-    mixed = labelled(1_200) + labelled(1_200, calibrator="embedded@2")
-    nameless = labelled(2_400, calibrator=None)
-    for index, rows in enumerate((mixed, nameless)):
-        path = write(tmp_path / f"{index}.jsonl", rows)
-        done = run("certify", path, "--max-error", 0.2, "-o", tmp_path / "c.json")
-        assert done.exit_code == 2
-        assert "a certificate is for one calibrator" in done.stderr
+    """Rows of one that does not say its name give a threshold and no certificate."""
+    path = write(tmp_path / "rows.jsonl", labelled(2_400, calibrator=None))
+    done = run("certify", path, "--max-error", 0.2, "-o", tmp_path / "c.json")
+    assert done.exit_code == 2
+    assert "a certificate is for one calibrator" in done.stderr
     assert not (tmp_path / "c.json").exists()
+
+
+def test_numbers_with_and_without_opinions_are_certified_apart(tmp_path: Path) -> None:
+    """Each calibrator that gave confidences gets a threshold of its own, and is named with it."""
+    knowing = "embedded@1+opinion@2"
+    rows = labelled(1_200) + labelled(2_400, calibrator=knowing)
+    path, certificate = write(tmp_path / "rows.jsonl", rows), tmp_path / "c.json"
+    done = run("certify", path, "--max-error", 0.2, "-o", certificate)
+    assert done.exit_code == 0, done.output
+    assert "embedded@1: 1,200 replies, 33.3% of all\nthreshold" in done.stdout
+    assert f"{knowing}: 2,400 replies, 66.7% of all\nthreshold" in done.stdout
+    granted = load_certificate(certificate)
+    assert granted is not None
+    assert [grant.calibrator for grant in granted.grants] == ["embedded@1", knowing]
 
 
 def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
