@@ -140,6 +140,7 @@ ROOMS: dict[str, set[str]] = {
         "recalibration",
         "results",
         "rows",
+        "scorer",
         "sensitivity",
     },
     "calibrator.loading": {"checkpoints", "embedded", "errors", "llm", "recalibration", "scorer"},

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from calibrator.commands.others import OpinionWish, advise_on_opinions
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     Calibrator,
     Device,
     Files,
     RecalibrationFile,
+    refuse,
     report_bad,
     resumable,
     sentences,
@@ -28,6 +30,16 @@ if TYPE_CHECKING:
     from calibrator.rows.scores import Scores
 
 SOMETHING_TO_DO = 3
+MAX_ERROR = 0.05
+OpinionFrom = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="The model that would be asked; else any other.")
+]
+MaxError = Annotated[
+    float | None, typer.Option(help="With --second-opinion: errors allowed in what is kept: 0.05.")
+]
+Price = Annotated[
+    float | None, typer.Option(help="With --second-opinion: what one call costs, to add it up.")
+]
 SAID = {
     "leave": "leave it alone",
     "recalibrate": "recalibrate",
@@ -37,6 +49,7 @@ SAID = {
 
 
 def advise(
+    context: typer.Context,
     files: Files,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
@@ -44,6 +57,17 @@ def advise(
         Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
     ] = None,
     recalibration: RecalibrationFile = None,
+    second_opinion: Annotated[
+        bool,
+        typer.Option(
+            "--second-opinion",
+            help="Say instead what other models' replies to the same questions are worth, and "
+            "about which replies a policy should ask for one.",
+        ),
+    ] = False,
+    opinion_from: OpinionFrom = None,
+    max_error: MaxError = None,
+    price: Price = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say whether to recalibrate, fine-tune or leave a calibrator alone, by labelled replies.
@@ -54,6 +78,12 @@ def advise(
     from calibrator.evaluation.advice import advise as run
     from calibrator.rows.selection import load_labelled
 
+    if second_opinion:
+        refuse(context, ["scores", "recalibration"], "does not go with --second-opinion")
+        wish = OpinionWish(opinion_from, max_error or MAX_ERROR, price)
+        is_worth_it = advise_on_opinions(files, calibrator, device, wish, as_json)
+        raise typer.Exit(SOMETHING_TO_DO if is_worth_it else 0)
+    refuse(context, ["opinion_from", "max_error", "price"], "goes with --second-opinion")
     with sentences(), resumable():
         check_readable([*files, scores])
         rows, bad = load_labelled(files)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator.commands.others import OthersOptions, study_others
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     Calibrator,
@@ -32,12 +33,11 @@ from calibrator.metrics.numbers import bounds, figure
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
-    from calibrator.opinion import OpinionReader
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
     from calibrator.studies.studies import Fit, Study
 
-ASKING = ("probes", "answer-swap", "opinion")  # studies that ask a calibrator and train none
+ASKING = ("probes", "answer-swap", "opinion", "cascade")  # they ask a calibrator and train none
 
 Name = Annotated[
     Literal[
@@ -51,13 +51,15 @@ Name = Annotated[
         "elicitations",
         "calls",
         "opinion",
+        "cascade",
     ],
     typer.Argument(
         help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
         "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
         "models to a question while the name stays; read a language model in other ways than "
         "from its labels; leave sources, faults and domains out of the trees for calls; "
-        "or read other models' replies to the same question beside each reply."
+        "read other models' replies to the same question beside each reply; or let a strong model "
+        "answer where a cheap one is unsure."
     ),
 ]
 
@@ -69,6 +71,10 @@ LeaveOut = Annotated[
         "from this folder of `pinocchio train --opinion`, which keeps what is fitted.",
     ),
 ]
+
+
+Cheap = Annotated[str | None, typer.Option(help="For `cascade`: the model that answers first.")]
+Strong = Annotated[str | None, typer.Option(help="For `cascade`: the model that is asked then.")]
 
 
 def study(
@@ -91,6 +97,8 @@ def study(
     ] = None,
     rescore: Rescore = False,
     leave_out: LeaveOut = None,
+    cheap: Cheap = None,
+    strong: Strong = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
@@ -103,12 +111,11 @@ def study(
     from calibrator.studies.studies import study_json
 
     with sentences(), resumable():
-        _check(name, method, output, files, train)
+        others = OthersOptions(calibrator, device, rescore, leave_out, cheap, strong)
+        _check(name, method, output, files, train, others)
         test, bad = load_labelled(files)
-        if leave_out and name != "opinion":
-            raise JudgingError("--leave-out goes with the study `opinion`")
-        if name == "opinion":
-            _opinions(test, calibrator, device, rescore, leave_out, output)
+        if name == "opinion" or name == "cascade":
+            study_others(name, test, others, output)
             report_bad(bad, len(test) + len(bad))
             return
         if name == "probes":
@@ -133,9 +140,15 @@ def study(
 
 
 def _check(
-    name: str, method: str, output: Path | None, files: Sequence[Path], train: list[Path] | None
+    name: str,
+    method: str,
+    output: Path | None,
+    files: Sequence[Path],
+    train: list[Path] | None,
+    others: OthersOptions,
 ) -> None:
     """Before the work: raises CalibratorError for what would end it."""
+    others.check(name)
     learns = name not in ASKING
     given = training_files(files, train) if train or learns else []
     check_target(output, [*files, *given])
@@ -161,61 +174,6 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
     chosen = sample(rows, count)
     with Progress("probing", len(chosen) * len(PROBES)) as progress:
         return probe(scorer, chosen, progress.advance)
-
-
-def _opinions(
-    rows: Sequence[Row],
-    calibrator: str,
-    device: str,
-    is_renewed: bool,
-    run: Path | None,
-    output: Path | None,
-) -> None:
-    from calibrator.embedded.calibrator import EmbeddedCalibrator
-    from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
-    from calibrator.rows.scores import score_items
-    from calibrator.studies.opinion_study import study_opinions
-
-    scorer = load_scorer(calibrator, device)
-    if not isinstance(scorer, EmbeddedCalibrator):
-        raise JudgingError(f"{scorer.name} does not read other replies")
-    left_out = _readers_without(rows, run, calibrator) if run is not None else None
-    kept = keeping(scorer, device, is_renewed=is_renewed)
-    with Progress("scoring", len(rows)) as progress:
-        alone = score_items(kept, [row.item("served") for row in rows], progress.advance)
-    found = study_opinions(scorer, rows, alone, progress=say, left_out=left_out)
-    if output:
-        with writer(output) as stream:
-            stream.write(found.as_json() + "\n")
-    print(f"{found.method}: alone > with others")
-    names = ("pooled", "mean", "within", "brier", "ece", "kept_90", "kept_95")
-    lines = [
-        [
-            each.others,
-            each.of,
-            f"{each.replies:,}",
-            *(
-                f"{figure(getattr(each.alone, name))} > {figure(getattr(each.together, name))}"
-                for name in names
-            ),
-        ]
-        for each in found.entries
-    ]
-    head = ["AUROC", "mean", "within", "Brier", "ECE", "kept at 90 %", "kept at 95 %"]
-    print_table(["others", "of", "replies", *head], lines)
-
-
-def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
-    from calibrator.checkpoints.checkpoint import resolve_checkpoint
-    from calibrator.embedded.calibrator import read_checkpoint
-    from calibrator.studies.opinion_leave_out import readers_without
-
-    benchmarks = {row.benchmark or "" for row in rows}
-    with Progress("fitting", len(benchmarks)) as progress:
-        return readers_without(
-            benchmarks, run, read_checkpoint(resolve_checkpoint(calibrator)), progress.update
-        )
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:

@@ -4,6 +4,7 @@ __all__ = [
     "answer_swap",
     "beside_shipped",
     "calls_study",
+    "cascade_study",
     "elicitations",
     "embedded_fit",
     "opinion_leave_out",

@@ -7,45 +7,30 @@ entry is judged with and without them on the same replies.
 from __future__ import annotations
 
 import json
-import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from calibrator.errors import JudgingError
+from calibrator.evaluation.drawn_others import (
+    SEED,
+    Reader,
+    ReadsOthers,
+    check_reads_others,
+    confidences_of,
+    draw_others,
+)
 from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.metrics import Floats
 from calibrator.opinion.answers import final_answer
 from calibrator.results.groups import groups_of
 from calibrator.results.results import Method, mean_over_benchmarks, result_of
 from calibrator.rows.rows import Row, labels_of
-from calibrator.scorer import Item, OtherReply, Score
+from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
 
-SEED = 20_261_123
 FEWEST = 20  # replies of a benchmark or kind that are judged apart
-STRONGER = 0.05  # of an ability, by which a model is stronger than another
-
-
-class Reader(Protocol):
-    """What reads the others of items beside their scores."""
-
-    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
-
-
-class ReadsOthers(Reader, Protocol):
-    """A calibrator with a second stage."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def opinion(self) -> str: ...
-
-    def ability(self, model: str | None) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +83,7 @@ def study_opinions(
     `left_out` readers serve the replies of their benchmarks in the calibrator's place. Raises
     JudgingError for a calibrator that reads no others, or where there are none.
     """
-    if not calibrator.opinion:
-        raise JudgingError(
-            f"{calibrator.name} does not read other replies: "
-            "pinocchio train --start CHECKPOINT --opinion"
-        )
+    check_reads_others(calibrator)
     entries = []
     for label, count, is_stronger in (
         ("one, at random", 1, False),
@@ -111,14 +92,13 @@ def study_opinions(
         ("four", 4, False),
     ):
         progress(label)
-        drawn = _drawn(calibrator, rows, count, is_stronger, random.Random(seed))
+        drawn = draw_others(calibrator, rows, count, is_stronger=is_stronger, seed=seed)
         if not drawn:
             continue
-        at = [place for place, _ in drawn]
-        own = [alone[place] for place in at]
-        judged = [rows[place] for place in at]
-        told = _told(calibrator, left_out or {}, judged, [item for _, item in drawn], own)
-        numbers = _confidences(own), _confidences(told)
+        own = [alone[each.at] for each in drawn]
+        judged = [rows[each.at] for each in drawn]
+        told = _told(calibrator, left_out or {}, judged, [each.item for each in drawn], own)
+        numbers = confidences_of(own), confidences_of(told)
         entries += _entries(label, judged, *numbers, has_parts=label == "one, at random")
     if not entries:
         raise JudgingError("no question has replies of two models")
@@ -147,36 +127,6 @@ def _told(
         for place, score in zip(at, told, strict=True):
             found[place] = score
     return found
-
-
-def _drawn(
-    calibrator: ReadsOthers,
-    rows: Sequence[Row],
-    count: int,
-    is_stronger: bool,
-    rng: random.Random,
-) -> list[tuple[int, Item]]:
-    """Replies that have so many others, by their places, as items with those that were drawn."""
-    questions: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        questions[row.question_id].append(row)
-    found = []
-    for at, row in enumerate(rows):
-        others = [each for each in questions[row.question_id] if each.model != row.model]
-        if is_stronger:
-            least = calibrator.ability(row.model) + STRONGER
-            others = [each for each in others if calibrator.ability(each.model) > least]
-        if row.correct is not None and len(others) >= count:
-            given = tuple(
-                OtherReply(each.answer, each.model, each.tool_use)
-                for each in rng.sample(others, count)
-            )
-            found.append((at, replace(row.item("served"), others=given)))
-    return found
-
-
-def _confidences(scores: Sequence[Score]) -> Floats:
-    return np.array([score.confidence for score in scores])
 
 
 def _entries(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,32 +28,15 @@ from calibrator.training.stages import tower_stage
 from calibrator.training.stages.forest import ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 from calibrator.training.train import train
+from tests.builders.shelf_rows import shelf_rows
 
-MODELS = ("ann", "bob", "cleo")
 NO_OTHERS = "Shelf 7 has 31 drums and gets 12 more. How many?"
-
-
-def raw_rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    rng = random.Random(seed)
-    for n in range(count):
-        first, second = rng.randint(10, 99), rng.randint(10, 99)
-        for model in MODELS:
-            is_right = rng.random() < 0.6
-            total = first + second + (0 if is_right else rng.randint(1, 40))
-            yield {
-                "question_id": f"{seed} {n}",
-                "benchmark": "shelves" if n % 3 else "racks",
-                "model": model,
-                "question": f"Shelf {n} has {first} drums and gets {second} more. How many?",
-                "response": f"The answer is {total}.",
-                "correct": int(is_right),
-            }
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
     path = tmp_path_factory.mktemp("data") / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(150, 1)))
+    path.write_text("".join(json.dumps(row) + "\n" for row in shelf_rows(150, 1)))
     return TrainConfig(
         data=(str(path),),
         selection=Selection(validation_share=0.2),
@@ -89,7 +69,7 @@ def scorers(made: tuple[Path, Path]) -> list[EmbeddedCalibrator]:
 def test_without_others_the_numbers_stay(scorers: list[EmbeddedCalibrator]) -> None:
     """A second stage changes no number of a reply alone, to the last bit."""
     before, after = scorers
-    items = [parse_row(row).item("served") for row in raw_rows(20, 3)]
+    items = [parse_row(row).item("served") for row in shelf_rows(20, 3)]
     assert before.score_batch(items) == after.score_batch(items)
     assert before.opinion == ""
     assert after.opinion.startswith(f"{after.name}+opinion@")
@@ -114,7 +94,7 @@ def test_others_move_the_number(scorers: list[EmbeddedCalibrator]) -> None:
 
 def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> None:
     """With another reply right ones rank above wrong ones far better; the same seed, the same."""
-    rows = [parse_row(row) for row in raw_rows(80, 4)]
+    rows = [parse_row(row) for row in shelf_rows(80, 4)]
     alone = scorers[1].score_batch([row.item("served") for row in rows])
     study = study_opinions(scorers[1], rows, alone)
     first = study.entries[0]
@@ -135,7 +115,7 @@ def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) ->
     assert racks + shelves == len(whole.parts.opinion.trust.questions)
     assert shelves < racks, "of three questions one is of racks"
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(60, 4)))
+    rows.write_text("".join(json.dumps(row) + "\n" for row in shelf_rows(60, 4)))
     command = ["study", "opinion", str(rows), "--calibrator", str(checkpoint), "--device", "cpu"]
     entries = []
     for number, more in enumerate(([], ["--leave-out", str(run)])):
@@ -158,7 +138,7 @@ def test_only_a_run_of_a_second_stage_has_what_is_left_out(
     with pytest.raises(JudgingError, match="--start CHECKPOINT --opinion"):
         readers_without(["shelves"], made[0].parent, read_checkpoint(made[1]))
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in raw_rows(4, 4)))
+    rows.write_text("".join(json.dumps(row) + "\n" for row in shelf_rows(4, 4)))
     found = CliRunner().invoke(cli, ["study", "probes", str(rows), "--leave-out", str(tmp_path)])
     assert (found.exit_code, "--leave-out goes with" in found.output) == (2, True)
 

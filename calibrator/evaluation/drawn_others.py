@@ -1,0 +1,98 @@
+"""Other replies to the questions of labelled rows, drawn from the rows themselves by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.metrics.metrics import Floats
+from calibrator.rows.rows import Row
+from calibrator.scorer import Item, OtherReply, Score
+
+SEED = 20_261_123
+STRONGER = 0.05  # of an ability, by which a model is stronger than another
+
+
+class Reader(Protocol):
+    """What reads the others of items beside their scores."""
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
+
+
+class ReadsOthers(Reader, Protocol):
+    """A calibrator with a second stage."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def opinion(self) -> str: ...
+
+    def ability(self, model: str | None) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A reply that has others: its place among the rows, and the item with those drawn."""
+
+    at: int
+    item: Item
+
+
+def check_reads_others(calibrator: ReadsOthers) -> None:
+    """Raise JudgingError for a calibrator without a second stage."""
+    if not calibrator.opinion:
+        raise JudgingError(
+            f"{calibrator.name} does not read other replies: "
+            "pinocchio train --start CHECKPOINT --opinion"
+        )
+
+
+def draw_others(
+    calibrator: ReadsOthers,
+    rows: Sequence[Row],
+    count: int = 1,
+    *,
+    is_stronger: bool = False,
+    model: str | None = None,
+    seed: int = SEED,
+) -> list[Drawn]:
+    """Return the labelled replies that have so many others to the same question, with those.
+
+    They are of other models than the reply's; of stronger ones alone where `is_stronger`, of this
+    `model` alone where one is given. A row that brings `others` of its own keeps those.
+    """
+    rng = random.Random(seed)
+    questions: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        questions[row.question_id].append(row)
+    found = []
+    for at, row in enumerate(rows):
+        if row.correct is None:
+            continue
+        others = [each for each in questions[row.question_id] if each.model != row.model]
+        if is_stronger:
+            least = calibrator.ability(row.model) + STRONGER
+            others = [each for each in others if calibrator.ability(each.model) > least]
+        if model is not None:
+            others = [each for each in others if each.model == model]
+        if row.others and not is_stronger and model is None:
+            found.append(Drawn(at, row.item("served")))
+        elif len(others) >= count:
+            given = tuple(
+                OtherReply(each.answer, each.model, each.tool_use)
+                for each in rng.sample(others, count)
+            )
+            found.append(Drawn(at, replace(row.item("served"), others=given)))
+    return found
+
+
+def confidences_of(scores: Sequence[Score]) -> Floats:
+    """Return the confidences of scores, (N,)."""
+    return np.array([score.confidence for score in scores])
