@@ -3,7 +3,8 @@
     log-odds' = log-odds + trust (trees(evidence) - log-odds)
 
 The trees were fitted on log-odds of replies that tower and forest had not seen (`training`), and
-never fall as the reply's own log-odds rise. `trust` is 0 where nothing can be compared: the reply
+never fall as the reply's own log-odds rise. Whatever they say, others none of whom agrees never
+make a reply surer, and others none of whom differs never less sure. `trust` is 0 where nothing can be compared: the reply
 or all others have no final answer. It is 0 too where agreement misled in training on questions that
 mean something like this one (riddles whose wrong answer everybody knows): there others repeat the
 mistake. Without others nothing is asked of all this, and the number is the one it always was.
@@ -30,6 +31,7 @@ NEARNESS: Final = 0.05  # of a cosine: a question this much further away counts 
 PRIOR: Final = 0.01  # what all questions weigh beside those that are near
 DISTRUSTED: Final = 0.05  # a gain of agreement up to which nothing is changed
 TRUSTED: Final = 0.08  # one from which the trees are believed
+BOUNDED: Final = b"differ never up, agree never down"  # a part of the version: it changes numbers
 
 
 class Trust:
@@ -68,7 +70,7 @@ class SecondStage:
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.trees = Trees(state, EVIDENCE)
         self.trust = Trust.from_state(state)
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(BOUNDED)
         for name in sorted(state):
             digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
         self.version = digest.hexdigest()[:8]  # what stands on numbers with others is bound to it
@@ -79,6 +81,11 @@ class SecondStage:
         found = np.array([evidence(each) for each in replies], dtype=np.float32)
         new = self.trees.read(found.reshape(-1, EVIDENCE))
         is_told = np.array([each.can_be_told() for each in replies])
+        agree, differ = (
+            np.array([word in each.outcomes() for each in replies]) for word in ("agree", "differ")
+        )
+        new = np.where(differ & ~agree, np.minimum(new, own), new)
+        new = np.where(agree & ~differ, np.maximum(new, own), new)
         return np.asarray(own + np.where(is_told, self.trust.of(meanings), 0.0) * (new - own))
 
     @classmethod

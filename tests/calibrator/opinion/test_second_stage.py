@@ -90,6 +90,16 @@ def test_agreement_raises_and_difference_lowers(stage: SecondStage) -> None:
     assert odds[2] < -0.2
 
 
+@pytest.mark.parametrize("odds", [-9.0, -2.0, 0.0, 2.0, 9.0])
+def test_no_difference_raises_and_no_agreement_lowers(stage: SecondStage, odds: float) -> None:
+    """However sure a reply is, and whatever trees say of numbers that they hardly saw."""
+    for answer, others in (("63", ("63",)), ("63", ("63", "63")), ("It is 63.", ("is 63",))):
+        found = stage.odds([reply(HOW_MANY, answer, *others, odds=odds)], SUM)
+        assert found[0] >= odds
+    for others in (("64",), ("64", "65"), ("64", "no idea")):
+        assert stage.odds([reply(HOW_MANY, "63", *others, odds=odds)], SUM)[0] <= odds
+
+
 def test_others_may_come_in_any_order(stage: SecondStage) -> None:
     """The number is the same."""
     one = reply(HOW_MANY, "63", "The answer is 63.", "The answer is 64.", "65", "no idea at all")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+import policies
+from calibrator import load_scorer
 from calibrator.recalibration.curves import Platt, Recalibration
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
@@ -36,6 +40,7 @@ from tests.servers.messages_upstream import MessagesUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
 
 Json = dict[str, Any]
+PACKS = Path(policies.__file__).parent / "packs"
 ID = "x-pinocchio-request-id"
 SAME, OTHER = "say Paris p=0.9", "say London p=0.9"
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
@@ -405,3 +410,46 @@ def test_a_recalibration_stands_on_replies_alone(start_proxy: StartProxy, tmp_pa
     assert member["confidence"] == 0.7
     assert member["evidence"][0]["before"] == pytest.approx(0.7311, abs=1e-3)
     assert member["calibrator"] == KNOWING
+
+
+# The calibrator that ships
+
+
+def test_the_shipped_calibrator_reads_what_others_say(start_proxy: StartProxy) -> None:
+    """One that agrees raises the number, one that differs lowers it; both names say so."""
+    asked = "What is the capital of Australia?"
+    reply = "say Canberra"
+    found = []
+    for other in ("say It is Canberra.", "say It is Sydney."):
+        proxy = start_proxy(
+            policy=seeking(of(other)), scorer=None, load=partial(load_scorer, "embedded", "cpu")
+        )
+        until(lambda: proxy.http.get("/readyz").status_code == 200, 60)  # noqa: B023
+        member = proxy.ask(asked, reply).json()["pinocchio"]
+        [evidence] = member["evidence"]
+        found.append((evidence["before"], member["confidence"]))
+        assert re.fullmatch(r"embedded@\w+(\+platt@\w+)?\+opinion@\w+", member["calibrator"])
+    (before, agreeing), (same, differing) = found
+    assert before == same
+    assert differing < before < agreeing
+
+
+def test_the_pack_through_the_official_client(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """A sure reply goes out, a likely one with a label, others wait; the client sees its own."""
+    text = (PACKS / "second-opinion.yaml").read_text().replace("gpt-5-mini", SAME)
+    proxy = start_proxy(policy=text, scorer=HearingScorer())
+    actions = {}
+    for told in ("Paris p=0.75", "Paris p=0.5", "London p=0.65", "Paris p=0.97"):
+        reply = proxy.openai.chat.completions.create(
+            model="ok", messages=[{"role": "user", "content": told}]
+        )
+        member = (reply.model_extra or {})["pinocchio"]
+        actions[told] = member["action"], member["confidence"], len(member.get("calls", ()))
+    assert actions == {
+        "Paris p=0.75": ("deliver", 0.95, 2),
+        "Paris p=0.5": ("annotate", 0.7, 2),
+        "London p=0.65": ("hold", 0.55, 2),
+        "Paris p=0.97": ("deliver", 0.97, 0),
+    }
