@@ -33,8 +33,8 @@ NEAR_THRESHOLD: Final = "near_threshold"
 MAX_OPINIONS: Final = 8
 WITHIN_S: Final = 20.0
 MAX_WITHIN_S: Final = 600.0
-LIFT: Final = 1.8  # of log-odds: how far one other reply that agrees moves a number up, at most
-FALL: Final = 0.9  # and one that differs moves it down, in nine of ten replies
+LIFT: Final = 1.8  # of log-odds: at most so far one other reply that agrees moves a number up,
+FALL: Final = 0.9  # and one that differs moves it down, in three of four replies
 
 
 @dataclass(frozen=True, slots=True)
