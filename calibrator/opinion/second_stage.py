@@ -4,10 +4,12 @@
 
 The trees were fitted on log-odds of replies that tower and forest had not seen (`training`), and
 never fall as the reply's own log-odds rise. Whatever they say, others none of whom agrees never
-make a reply surer, and others none of whom differs never less sure. `trust` is 0 where nothing can be compared: the reply
-or all others have no final answer. It is 0 too where agreement misled in training on questions that
-mean something like this one (riddles whose wrong answer everybody knows): there others repeat the
-mistake. Without others nothing is asked of all this, and the number is the one it always was.
+make a reply surer, and others none of whom differs never less sure.
+
+`trust` is 0 where nothing can be compared: the reply or all others have no final answer. It is 0
+too where agreement misled in training on questions that mean something like this one (riddles whose
+wrong answer everybody knows): there others repeat the mistake. Without others nothing is asked of
+all this, and the number is the one it always was.
 """
 
 from __future__ import annotations
