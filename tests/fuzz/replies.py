@@ -3,7 +3,7 @@
 The same bytes answer all three. A finding is a reply whose status or body ours reads in another way
 than one of them, and bytes behind a reply that answer the next request. What ours alone reads is
 counted. Where nginx is known to be wrong it is not asked: it takes an interim reply (1xx) for the
-last one, and a length behind a tab for none.
+last one, and a length beside a tab for none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Read = tuple[int, bytes]
 NEXT = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\nthe next"
 PATIENCE_S = 0.15  # without a word from upstream
 NGINX_GAVE_UP = 502
-TAB = re.compile(rb"\ncontent-length: *\t", re.I)
+TAB = re.compile(rb"\ncontent-length:[^\r\n]*\t", re.I)
 
 
 @contextmanager
