@@ -268,6 +268,28 @@ def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: P
     assert [call["model"] for call in unsure["calls"]] == ["demo", "demo-strong"]
 
 
+def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -> None:
+    """The right answer is lifted above what the wrong one falls below; both stay the first ones."""
+    for name in ("proxy.yaml", "policy.yaml"):
+        shutil.copy(EXAMPLES / "second_opinion" / name, tmp_path)
+    config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config) as proxy:
+        wait_until_ready(proxy)
+        script = EXAMPLES / "second_opinion" / "ask.py"
+        output = run(sys.executable, str(script), url=proxy.base_url)
+    numbers = re.findall(r"confidence: ([0-9.]+) (\w+) ?(\w*)\n +before: +([0-9.]+)", output)
+    (sure, _, no_label, before), (unsure, action, label, first) = numbers
+    assert float(sure) > 0.9 > float(before)
+    assert float(unsure) < 0.6 < float(first)
+    assert (no_label, action, label) == ("", "annotate", "unverified")
+    assert re.findall(r"opinion: +(\S+) (\w+)", output) == [
+        ("demo-strong", "agree"),
+        ("demo-strong", "differ"),
+    ]
+    assert "41,760 minutes" in output
+    assert "230 bones" in output
+
+
 def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
     (tmp_path / "support.yaml").write_text((EXAMPLES / "teams/support.yaml").read_text())
     text = (EXAMPLES / "teams/proxy.yaml").read_text() + CONFIG.format(folder=tmp_path)

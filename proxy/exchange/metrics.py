@@ -84,6 +84,11 @@ class Metrics:
             "Decisions of policies; in mode shadow nothing is carried out.",
             *("policy", "rule", "action", "mode"),
         )
+        self._opinions = counted(
+            "pinocchio_second_opinions",
+            "Second opinions by what they say of the reply; failed ones gave no answer in time.",
+            "agreement",
+        )
         self._confidence = Histogram(
             "pinocchio_confidence",
             "Confidence of scored replies.",
@@ -114,11 +119,17 @@ class Metrics:
         self._requests.add(_surface(exchange.request.path), status)
         if exchange.outcome is not None:
             self._note_outcome(exchange.outcome)
+        for call in exchange.calls:
+            if call.purpose == "second_opinion" and call.error is not None:
+                self._opinions.add("failed")
 
     def _note_outcome(self, outcome: Outcome) -> None:
         self._scores.add(outcome.status.value, outcome.reason or "")
         if outcome.confidence is not None:
             self._confidence.observe(outcome.confidence)
+        if outcome.evidence is not None:
+            for agreement in outcome.evidence.opinions:
+                self._opinions.add(agreement)
         if (decision := outcome.decision) is not None:
             self._decisions.add(decision.policy, decision.rule, decision.action.name, decision.mode)
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from proxy.exchange.metrics import MOST_SERIES, OTHER, ConfigurationState, Metrics
 from tests.conftest import StartProxy
 from tests.running.desk_client import API, DESK, HOLD, TOKEN, make_key, stranger
-from tests.running.live_proxy import ROOT, ProxyProcess, question, until
+from tests.running.live_proxy import ROOT, HearingScorer, ProxyProcess, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
 PATIENCE_S = 20
@@ -63,6 +63,18 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
     assert value(found, "pinocchio_confidence_bucket", le="0.5") == 1
     assert value(found, "pinocchio_config_generation") == 1
     assert value(found, "pinocchio_config_last_reload_successful") == 1
+
+
+def test_second_opinions_are_counted(start_proxy: StartProxy) -> None:
+    """By what they say of the reply, and those that failed apart."""
+    asking = "second_opinion: {from: [say Paris, say London, status-500], n: 3}"
+    policy = f"version: 1\nname: two\n{asking}\ndefault: deliver\n"
+    proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
+    proxy.ask("Paris p=0.5")
+    name = "pinocchio_second_opinions_total"
+    until(lambda: value(scraped(proxy.desk), name, agreement="failed") == 1)
+    found = scraped(proxy.desk)
+    assert [value(found, name, agreement=each) for each in ("agree", "differ")] == [1, 1]
 
 
 MODELS = {"surface": "models", "status": "2xx"}

@@ -21,6 +21,8 @@ from calibrator import (
     CheckpointError,
     Item,
     NotScorableError,
+    OtherReply,
+    ToolUse,
     load_scorer,
     version_of,
 )
@@ -32,7 +34,14 @@ from proxy.scoring.engines.remote import RemoteScorer
 from proxy.scoring.scoring import Scoring
 from tests.builders.pictures import data_url, picture
 from tests.conftest import StartProxy
-from tests.running.live_proxy import LiveProxy, ProxyProcess, WordScorer, free_port, until
+from tests.running.live_proxy import (
+    HearingScorer,
+    LiveProxy,
+    ProxyProcess,
+    WordScorer,
+    free_port,
+    until,
+)
 from tests.servers.engine_servers import Play, SaidServer, live_scoring_server, said
 from tests.servers.raw_server import Peer
 
@@ -84,6 +93,25 @@ class Told:
         if path.endswith("/scorer"):
             return said(self.facts)
         return said(scores(*[GOOD] * len(body["items"]))) if self.reply is None else self.reply
+
+
+def test_others_are_read_from_afar_as_in_this_process() -> None:
+    """Replies of others travel with their calls, and the confidence without them where it is known;
+    a server that reads none is sent none."""
+    call = {"function": {"name": "pay", "arguments": "{}"}}
+    use = ToolUse([], [], {"role": "assistant", "tool_calls": [call]})
+    others = (OtherReply("Paris", "a"), OtherReply("London"), OtherReply("Paris", None, use))
+    items = [
+        Item("where?", "Paris p=0.4", others=others),
+        Item("where?", "Paris p=0.4", others=others, alone=0.2),
+        Item("where?", "Paris p=0.4"),
+    ]
+    with live_scoring_server(HearingScorer()) as server, connected(server.url) as scorer:
+        assert scorer.opinion == "words@1+opinion@1"
+        assert scorer.score_batch(items) == HearingScorer().score_batch(items)
+    with live_scoring_server(WordScorer()) as server, connected(server.url) as scorer:
+        assert scorer.opinion == ""
+        assert scorer.score_batch(items[:1]) == WordScorer().score_batch(items[:1])
 
 
 def test_what_the_scorer_sees_is_what_was_asked() -> None:
@@ -455,3 +483,17 @@ def test_two_proxies_share_a_calibrator(start_proxy: StartProxy, tmp_path: Path)
 def ask_for(proxy: LiveProxy, question: str, answer: str) -> Any:
     """Asks the question; the answer is what the upstream is told to say."""
     return proxy.ask(question, headers={"x-faulty": f"say {answer}"})
+
+
+# Other replies to the same question
+
+
+def test_a_second_opinion_with_a_scoring_server(start_proxy: StartProxy) -> None:
+    """The proxy asks for opinions as it does with the calibrator in its own process."""
+    policy = "{version: 1, name: two, second_opinion: {from: say Paris}, default: deliver}"
+    with live_scoring_server(HearingScorer()) as server:
+        section = {"engine": {"kind": "scorer", "base_url": server.url}}
+        proxy = start_proxy(policy=policy, calibrator=section)
+        proxy.wait_until_ready()
+        member = proxy.ask("Paris p=0.4").json()["pinocchio"]
+    assert (member["confidence"], member["calibrator"]) == (0.6, "words@1+opinion@1")

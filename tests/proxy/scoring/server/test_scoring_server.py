@@ -133,6 +133,26 @@ def test_a_text_calibrator_is_shown_no_question_without_its_image(server: Served
             400,
             "items[0].images must be a list",
         ),
+        (
+            {"items": [{"question": "q", "answer": "a", "others": "x"}]},
+            400,
+            "items[0].others must be a list",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "others": [{"answer": 1}]}]},
+            400,
+            "items[0].others[0].answer and items[0].others[0].source_model must be strings",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "others": [{"text": "x"}]}]},
+            400,
+            "items[0].others[0] must be an object of answer, source_model, tool_use",
+        ),
+        (
+            {"items": [{"question": "q", "answer": "a", "alone": 2}]},
+            400,
+            "items[0].alone must be a number from 0 to 1",
+        ),
         ({"items": [{"question": "q", "answer": "a"}], "model": "x"}, 400, "unknown field 'model'"),
         ({"items": [{"question": "q" * 11_000, "answer": "a"}]}, 413, "10240"),
         ({"items": [{"question": "", "answer": ""}] * 300}, 413, "300 items, 256 are allowed"),
