@@ -107,8 +107,8 @@ def keeping(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
 def reused_sentence(scorer: Scorer) -> str:
     """How many scores an earlier run had made; empty where there were none."""
     count = getattr(scorer, "reused", 0)
-    verb = "score was" if count == 1 else "scores were"
-    return f"{count:,} {verb} kept from an earlier run; --rescore makes them again" if count else ""
+    verb, again = ("score was", "it") if count == 1 else ("scores were", "them")
+    return f"{count:,} {verb} kept from an earlier run; --rescore makes {again} again" if count else ""
 
 
 def kept_fit(
