@@ -10,12 +10,13 @@ def validation_text(
 ) -> str:
     """Both measurements as a small table: without names, and with the answering model's.
 
-    Each has `rows`, `auroc`, `brier` and `ece`; `moment` says at which point of the training.
+    Each has `rows`, `brier` and `ece`, and `auroc` where there are right and wrong rows; `moment`
+    says at which point of the training.
     """
     lines = [f"{plain['rows']:,} validation rows{f', {moment}' if moment else ''}:"]
     for label, found in (("no names told", plain), ("with the model's name", named)):
         figures = ", ".join(
-            f"{name} {found[key]:.3f}"
+            f"{name} {found[key]:.3f}" if key in found else f"no {name} (all rows have one label)"
             for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
         )
         lines.append(f"  {label:21}  {figures}")

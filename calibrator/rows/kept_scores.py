@@ -108,7 +108,9 @@ def reused_sentence(scorer: Scorer) -> str:
     """How many scores an earlier run had made; empty where there were none."""
     count = getattr(scorer, "reused", 0)
     verb, again = ("score was", "it") if count == 1 else ("scores were", "them")
-    return f"{count:,} {verb} kept from an earlier run; --rescore makes {again} again" if count else ""
+    return (
+        f"{count:,} {verb} kept from an earlier run; --rescore makes {again} again" if count else ""
+    )
 
 
 def kept_fit(
