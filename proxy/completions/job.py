@@ -45,7 +45,7 @@ class Job:
     stream: LiveStream | None = None  # the reply, where it goes on while it arrives
     is_withheld: bool = False  # the calls of this stream are being decided on
     opinions: Opinions | None = None  # of others, where the policy may want them
-    outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by its answers' ids
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by the first choice
     late: list[tuple[Answer, asyncio.Task[None]]] = field(default_factory=list)  # their scores
 
     @property
@@ -181,7 +181,7 @@ class Job:
         outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
         outcome.facts = facts
         if answer.is_out:
-            self.outcomes[id(answer)] = outcome
+            self.outcomes[answer.choices[0].index] = outcome
         return outcome
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
