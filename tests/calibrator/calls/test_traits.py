@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from calibrator import ToolUse
+from calibrator.calls.reading.grounding import Source
+from calibrator.calls.reading.values import value_at
 from calibrator.calls.traits import NAMES, TRAITS, traits_of
 from tests.calibrator.calls.conversations import BOATS, RIGHT, made, renting, traits
+
+
+def test_a_date_with_a_time_stands_where_both_do() -> None:
+    """The right day at another time is not what was said; midnight says nothing of a time."""
+    said = Source.of("Book it for 2026-03-04 at 14:30, please.")
+    assert said.holds(value_at("when", "2026-03-04T14:30"))
+    assert not said.holds(value_at("when", "2026-03-04T09:15"))
+    assert not said.holds(value_at("when", "2026-03-05T14:30"))
+    assert said.holds(value_at("when", "2026-03-04T00:00"))
 
 
 def test_a_plain_right_call_raises_no_alarm() -> None:

@@ -10,7 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.errors import TrainingError
@@ -149,6 +151,24 @@ def test_the_weights_are_what_the_fit_says(
     items = [parse_row(row).item("served") for row in rows(300, 1)]
     served = [score.confidence for score in load_scorer(str(tuned)).score_batch(items)]
     assert served == pytest.approx(told.tolist(), abs=0.01)
+
+
+def test_what_is_known_of_models_goes_with_the_slope(
+    tuned: Path, learnt: TuningTrial, start: TunableCheckpoint
+) -> None:
+    """The shipped biases of names are multiplied by it, and the new ones added."""
+    before, after = (load_file(folder / "model.safetensors") for folder in (start.folder, tuned))
+    config = read_config(tuned)
+    towers = [name for name in before if name.startswith("tower.") and name.endswith(".names")]
+    assert towers
+    assert not np.allclose(learnt.tuned.slope, 1, atol=0.02), "or the product could be a quotient"
+    assert set(learnt.tuned.models) == set(config.source_models[-2:]) == set(RIGHT)
+    for name in towers:
+        shipped = before[name][:, 0].astype(np.float32)
+        assert np.abs(shipped).max() > 0.1
+        assert after[name][: len(shipped), 0] == pytest.approx(
+            shipped * learnt.tuned.slope, abs=1e-4
+        )
 
 
 def test_the_same_verdicts_give_the_same_file(

@@ -19,6 +19,7 @@ from proxy.desk.edits import schema_check
 from proxy.desk.edits.editable import editable
 from proxy.desk.edits.editing import edited
 from proxy.errors import UnusableEditError
+from proxy.formats.edits import tool_schemas
 from proxy.store.reviews.held_replies import HeldReply
 from proxy.wire.json_rewrite import REMOVED, rewritten
 from tests.proxy.store.test_store import REPLY
@@ -307,6 +308,15 @@ def test_what_is_no_reply_is_not_edited(reply: bytes) -> None:
 
 
 # A client's schema
+
+
+def test_tools_in_a_namespace_have_their_schemas() -> None:
+    """And a tool beside it too, each by its own name."""
+    numbers, texts = {"type": "number"}, {"type": "string"}
+    inner = {"type": "function", "name": "inner", "parameters": numbers}
+    space = {"type": "namespace", "name": "space", "tools": [inner]}
+    beside = {"type": "function", "name": "beside", "parameters": texts}
+    assert tool_schemas({"tools": [space, beside]}) == {"inner": numbers, "beside": texts}
 
 
 def test_a_schema_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
