@@ -19,7 +19,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome
 from proxy.formats import MEMBER, Choice, Json
 from proxy.passthrough.surfaces import Surfaces
-from proxy.scoring.scoring import Confidence
+from proxy.scoring.scoring import Confidence, least_sure
 from proxy.upstreams.upstream import UpstreamReply
 from proxy.wire.encoding import decoded
 from proxy.wire.headers import DOMAIN, to_client, without
@@ -104,7 +104,7 @@ async def _confidences(
 
 def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str | None) -> Outcome:
     """The least sure image speaks for all; nobody decides anything."""
-    lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+    lowest = least_sure(confidences)
     outcome = exchange.unscored(lowest.status, "", calibrator)
     outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score
     outcome.choices = [(Choice(at), found, None) for at, found in enumerate(confidences)]

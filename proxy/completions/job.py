@@ -153,7 +153,7 @@ class Job:
         answer.confidences = await self.services.scoring.with_others(
             self.request.question, answer.choices, answer.alone, others, model
         )
-        self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
+        self.exchange.note_scoring(began)
 
     async def score_as(self, answer: Answer, model: str) -> None:
         """Score an answer; `model` was asked, for an answer that does not name its own."""
@@ -165,7 +165,7 @@ class Job:
                 request.question, answer.choices, model, domain, team
             )
         finally:
-            self.exchange.scoring_s = (self.exchange.scoring_s or 0.0) + time.perf_counter() - began
+            self.exchange.note_scoring(began)
 
     def decide(self, answer: Answer) -> Outcome:
         """Decide on every choice; the strictest decision speaks for all of them.

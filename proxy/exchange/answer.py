@@ -17,7 +17,7 @@ from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
-from proxy.scoring.scoring import Confidence, Status
+from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
 from proxy.wire.encoding import can_decode, decoded
@@ -68,16 +68,16 @@ class Answer:
     @property
     def lowest(self) -> Confidence | None:
         """That of the least sure choice; one without a number counts as the least."""
-        return min(
-            self.confidences, key=lambda c: -1.0 if c.value is None else c.value, default=None
-        )
+        return least_sure(self.confidences) if self.confidences else None
 
     def is_surer_than(self, other: Answer) -> bool:
         """Compares the least sure choices, by their texts alone; a score beats none."""
-        mine, theirs = _least_alone(self), _least_alone(other)
-        if mine is None:
-            return False
-        return theirs is None or mine > theirs
+        mine, theirs = self._least_alone(), other._least_alone()
+        return mine is not None and (theirs is None or mine > theirs)
+
+    def _least_alone(self) -> float | None:
+        found = self.alone or self.confidences
+        return least_sure(found).value if found else None
 
     @property
     def has_tool_calls(self) -> bool:
@@ -130,14 +130,6 @@ class Answer:
             else event.raw
             for position, event in enumerate(self.events or ())
         )
-
-
-def _least_alone(answer: Answer) -> float | None:
-    """The lowest confidence by the texts alone; None where one has no number."""
-    found = [each.value for each in answer.alone or answer.confidences]
-    return (
-        None if None in found else min((each for each in found if each is not None), default=None)
-    )
 
 
 def text_length(content: Any) -> int:

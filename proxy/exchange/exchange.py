@@ -137,6 +137,10 @@ class Exchange:
         passed = time.perf_counter() - self.request.started
         return max(0.0, (passed - (self.in_upstream.s or 0.0)) * 1_000)
 
+    def note_scoring(self, began: float) -> None:
+        """Counts the time of a scoring that began then, by `time.perf_counter`, and ends now."""
+        self.scoring_s = (self.scoring_s or 0.0) + time.perf_counter() - began
+
     def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
         """The outcome of a reply that gets no number."""
         return Outcome(self.request_id, status, reason, calibrator=calibrator)

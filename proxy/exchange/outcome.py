@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence, Evidence, Status
+from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
 
@@ -204,7 +204,7 @@ def summarise(
     all of them."""
     lowest = confidences[0]
     if len(confidences) > 1:
-        lowest = min(confidences, key=lambda c: -1.0 if c.value is None else c.value)
+        lowest = least_sure(confidences)
     reason = lowest.reason
     if reason is None and lowest.status is Status.TRUNCATED:
         reason = "long_text"

@@ -8,7 +8,7 @@ somebody labelled for a reason of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,22 @@ def audited_labels(
     `policy` is the one whose rule the scope names. Raises CalibratorError where there is none, or
     where they were drawn with several shares; StoreError.
     """
-    audited = [each for each in labelled(engine, since) if each.stratum == "audited"]
+    firsts = first_replies(engine, since)
+    return _labels_of(_audited(engine, since), firsts, calibrator, scope, policy)
+
+
+def _audited(engine: Any, since: float) -> list[LabelledReply]:
+    return [each for each in labelled(engine, since) if each.stratum == "audited"]
+
+
+def _labels_of(
+    audited: Sequence[LabelledReply],
+    firsts: Mapping[str, str],
+    calibrator: str,
+    scope: Scope,
+    policy: Policy | None,
+) -> list[Labelled]:
+    """The labels of one calibrator's confidences; raises CalibratorError as `audited_labels`."""
     its = [each for each in audited if each.calibrator == calibrator]
     found = [each for each in its if _is_in(scope, policy, each)]
     if not found:
@@ -37,7 +52,6 @@ def audited_labels(
             f"these replies were drawn with shares of {told}, and the exact test needs one: "
             "take a --since after the last change, or a --team"
         )
-    firsts = first_replies(engine, since)
     chosen = {each.id for each in one_per_question(map(_of_conversation, found))}
     return [
         Labelled(
@@ -57,13 +71,13 @@ def audited_opinions(
 ) -> dict[str | None, list[Labelled]]:
     """The same of confidences of this checkpoint that know second opinions, by their calibrator;
     empty where there are none."""
-    audited = [each for each in labelled(engine, since) if each.stratum == "audited"]
+    audited, firsts = _audited(engine, since), first_replies(engine, since)
     prefix = f"{checkpoint}+opinion@"
     names = sorted({e.calibrator for e in audited if e.calibrator.startswith(prefix)})
     found: dict[str | None, list[Labelled]] = {}
     for name in names:
         with suppress(CalibratorError):  # none of them is in this scope
-            found[name] = audited_labels(engine, since, name, scope, policy)
+            found[name] = _labels_of(audited, firsts, name, scope, policy)
     return found
 
 

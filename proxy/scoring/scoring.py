@@ -76,6 +76,14 @@ class Confidence:
     evidence: Evidence | None = None  # beyond the reply itself
 
 
+def least_sure(confidences: Sequence[Confidence]) -> Confidence:
+    """Return that of the least sure choice; one without a number counts as the least.
+
+    Raises ValueError where there is none.
+    """
+    return min(confidences, key=lambda each: -1.0 if each.value is None else each.value)
+
+
 @dataclass(frozen=True, slots=True)
 class OtherAnswer:
     """What another call answered to the same question, as a chat message; `usage` is its price."""

@@ -94,9 +94,8 @@ class Calls:
         if asked.is_stream:
             left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
         encoding = request.header(b"content-encoding")
-        if encoding and (
-            call.model != asked.model or changes
-        ):  # a name can only be put into plain bytes
+        is_changed = call.model != asked.model or bool(changes)
+        if encoding and is_changed:  # a member can only be put into plain bytes
             left_out = (*left_out, b"content-encoding")
             asked = replace(asked, body=decode(asked.body, encoding))
         headers = without(to_upstream(request.headers), *left_out)

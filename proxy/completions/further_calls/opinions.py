@@ -1,7 +1,7 @@
 """Second opinions: other models are asked the same question, so that a number knows what they say.
 
-Nobody is asked twice for one completion, however many choices it has. What they answer is never
-delivered, and no tool that they call is run.
+Nobody is asked twice for one completion, however many choices it has. What they answer is not
+delivered, unless a rule escalates to the very model that answered; no tool that they call is run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Opinions:
         self._calls = calls
         self._scores = scores
         self._asked: dict[asyncio.Task[None], Call] = {}
-        self._has_begun = False
         self._deadline: float | None = None  # on the event loop's clock
         self._waiting = 0  # for the others
 
@@ -55,7 +54,7 @@ class Opinions:
         `facts` are those of the answer's choices. Nobody is asked about replies of which the policy
         wants no opinion.
         """
-        if not self._has_begun:
+        if not self._asked:
             is_wanted = self._wanted.start == "after" and any(map(self._wanted.is_wanted, facts))
             if not is_wanted or not self._can_read():
                 return
@@ -66,8 +65,7 @@ class Opinions:
             self._deadline = loop.time() + self._wanted.within_s
         self._waiting += 1
         try:
-            if self._asked:
-                await asyncio.wait(self._asked, timeout=max(0.0, self._deadline - loop.time()))
+            await asyncio.wait(self._asked, timeout=max(0.0, self._deadline - loop.time()))
         finally:
             self._waiting -= 1
             self._give_up()
@@ -81,7 +79,6 @@ class Opinions:
         return False
 
     def _ask(self) -> None:
-        self._has_begun = True
         answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
         for model in self._wanted.models_for(answering):
             call = self._calls.noted(model, "second_opinion")
