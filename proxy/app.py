@@ -19,7 +19,7 @@ from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
 from proxy.config.setup import Setup
 from proxy.desk.listening import AdminSocket, DeskServer
-from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
+from proxy.errors import HostNotAllowedError, InvalidKeyError, NotFoundError, ProxyError
 from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.metrics import Metrics
@@ -185,7 +185,10 @@ class App:
             return
 
         async def hang_up() -> None:
-            client.hang_up()
+            if client.status:  # a reply has begun
+                client.hang_up()
+            else:
+                await _refuse(InvalidKeyError(f"{GONE}: {key}"), scope, receive, send)
 
         await self._reloading.live.run(key, work, hang_up)
 

@@ -1,7 +1,8 @@
 """What is being done for each client key, so that it can end with the key.
 
 A stream or a WebSocket may go on for an hour. When its key is revoked, or expires, the work is
-cancelled, and the call upstream with it; the client's connection ends without the reply's end.
+cancelled, and the call upstream with it. Where no reply has begun, the client is told why with a
+401; else its connection ends without the reply's end.
 """
 
 from __future__ import annotations

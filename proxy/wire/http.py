@@ -32,6 +32,8 @@ or it would keep the scope, and the scope it."""
 class Client(Protocol):
     """Who asked, without the messages of ASGI between."""
 
+    status: int  # of the reply; 0 until one has begun
+
     def whole_body(self, limit: int) -> bytes | None:
         """The request's body, if all of it is there and has at most `limit` bytes; else it has to
         be `receive`d."""

@@ -70,7 +70,8 @@ def proxy(endless: Endless, tmp_path: Path) -> Iterator[LiveProxy]:
 def test_streams_and_requests_end_with_their_key(
     proxy: LiveProxy, endless: Endless, stream: bool, ending: str
 ) -> None:
-    """The client's connection breaks off, and so does the call upstream; a neighbour's goes on."""
+    """A stream breaks off, a request that waits is told why, and the call upstream ends with both;
+    a neighbour's goes on."""
     expires_at = time.time() + 3 if ending == "expired" else None
     secret, key = make_key(proxy.store_path, expires_at=expires_at)
     other, _ = make_key(proxy.store_path)
@@ -85,10 +86,15 @@ def test_streams_and_requests_end_with_their_key(
         )
         try:
             with asked as response:
-                for _ in response.iter_raw():
+                parts = []
+                for part in response.iter_raw():
+                    parts.append(part)
                     is_there.set()
+                assert response.status_code == 401
+                assert key.id.encode() in b"".join(parts)
         except httpx.RemoteProtocolError:
-            ended.append(time.time())
+            assert stream
+        ended.append(time.time())
 
     def listen() -> None:
         url = f"{proxy.base_url}/chat/completions"
