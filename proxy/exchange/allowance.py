@@ -2,7 +2,8 @@
 
 A body of few bytes can stand for many values, as JSON of the shape `[],[],` or in an encoding. Each
 body alone is bounded elsewhere; an `Allowance` bounds the sum of those that came without a key, so
-that they wait for each other. Who waits for too long, or behind too many, is told to come again.
+that they wait for each other. Who waits for too long, or behind too many, is told to come again,
+and never at once.
 
     share = await take_share(values)
     share.shrink_to(fewer)
@@ -22,6 +23,7 @@ from proxy.errors import OverloadedError
 MOST_VALUES: Final = 500_000  # of fifty to a hundred bytes each
 MOST_WAITING: Final = 32
 PATIENCE_S: Final = 10.0
+REFUSED_AFTER_S: Final = 1.0  # a flood of refusals takes the event loop from everybody else
 
 
 class Share:
@@ -74,6 +76,7 @@ class Allowance:
 
     async def _wait_for(self, size: int) -> None:
         if len(self._waiting) >= self._most_waiting:
+            await asyncio.sleep(REFUSED_AFTER_S)
             raise OverloadedError(_TOO_MUCH)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
