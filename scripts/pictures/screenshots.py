@@ -32,7 +32,10 @@ from proxy.upstreams.demo.demo import rows
 
 ROOT = Path(__file__).parents[2]
 CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", CHROME)
+BROWSERS = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", CHROME),
+    "chromium-headless-shell",
+)
 TOKEN = "a-token-for-the-pictures"
 PORT, ADMIN_PORT = 18_110, 18_111
 DAYS, PAST, LABELLED = 7, 6_000, 0.09
