@@ -23,16 +23,19 @@ from calibrator.errors import (
     UnavailableError,
 )
 from calibrator.scorer import (
+    WITH_OTHERS,
     FakeScorer,
     Item,
     OtherReply,
     Score,
     Scorer,
     ToolUse,
+    knows_others,
     opinion_of,
     provenance,
     reads_images,
     reads_tool_use,
+    without_others,
 )
 from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.text.transcript import (
@@ -71,7 +74,12 @@ if TYPE_CHECKING:
     from calibrator.recalibration.curves import By, Kind, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
     from calibrator.recalibration.trial import Trial, trial
-    from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
+    from calibrator.recalibration.versions import (
+        Recalibrations,
+        RecalibrationVersions,
+        recalibration_files,
+        resolve_recalibrations,
+    )
     from calibrator.rows.files import check_readable
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.rows import Row, open_lines
@@ -100,6 +108,8 @@ _LAZY = {
     "Recalibration": "calibrator.recalibration.curves",
     "ROWS_HELP": "calibrator.commands.terminal",
     "RecalibrationVersions": "calibrator.recalibration.versions",
+    "Recalibrations": "calibrator.recalibration.versions",
+    "recalibration_files": "calibrator.recalibration.versions",
     "Row": "calibrator.rows.rows",
     "Stratum": "calibrator.metrics.sampling",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
@@ -132,7 +142,7 @@ _LAZY = {
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
     "recalibrate": "calibrator.commands.recalibrate",
     "refuse": "calibrator.commands.terminal",
-    "resolve_recalibration": "calibrator.recalibration.versions",
+    "resolve_recalibrations": "calibrator.recalibration.versions",
     "score_items": "calibrator.rows.scores",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
@@ -154,6 +164,7 @@ __all__ = [
     "IMAGE_REASONS",
     "ROWS_HELP",
     "TUNING_STEPS",
+    "WITH_OTHERS",
     "Agreement",
     "Batcher",
     "By",
@@ -180,6 +191,7 @@ __all__ = [
     "Readings",
     "Recalibration",
     "RecalibrationVersions",
+    "Recalibrations",
     "Row",
     "RowError",
     "Score",
@@ -217,6 +229,7 @@ __all__ = [
     "is_call",
     "is_tool_use",
     "keeping",
+    "knows_others",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
@@ -230,8 +243,9 @@ __all__ = [
     "reads_images",
     "reads_tool_use",
     "recalibrate",
+    "recalibration_files",
     "refuse",
-    "resolve_recalibration",
+    "resolve_recalibrations",
     "score_items",
     "score_tickets",
     "tool_call",
@@ -239,5 +253,6 @@ __all__ = [
     "try_tuning",
     "version_of",
     "wilson",
+    "without_others",
     "writer",
 ]

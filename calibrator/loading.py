@@ -31,10 +31,9 @@ def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
     """
     version = version_of(name)
     if recalibration is not None:
-        from calibrator.recalibration.versions import resolve_recalibration
+        from calibrator.recalibration.versions import resolve_recalibrations
 
-        if (found := resolve_recalibration(recalibration)) is not None:
-            found.check_fits(version)
+        resolve_recalibrations(recalibration).check_fit(version)
 
 
 def checkpoint_card(name: str) -> dict[str, Any] | None:
@@ -78,16 +77,14 @@ def check_device(name: str) -> None:
 
 
 def recalibrated(scorer: Scorer, recalibration: Path | None) -> Scorer:
-    """The scorer corrected by a file of its own; raises CheckpointError for one of another's."""
+    """The scorer corrected by files of its own; raises CheckpointError for one of another's."""
     if recalibration is None:
         return scorer
     from calibrator.recalibration.recalibrated_scorer import Recalibrated
-    from calibrator.recalibration.versions import resolve_recalibration
+    from calibrator.recalibration.versions import resolve_recalibrations
 
-    if (found := resolve_recalibration(recalibration)) is None:
-        return scorer
-    found.check_fits(scorer.name)
-    return Recalibrated(scorer, found)
+    found = resolve_recalibrations(recalibration)
+    return Recalibrated(scorer, found) if found else scorer
 
 
 def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
+WITH_OTHERS: Final = "+opinion@"
+"""In the name of what gives numbers that know other replies: between the calibrator and a hash."""
 
 
 @dataclass(slots=True)  # as `Item`
@@ -109,6 +111,16 @@ def opinion_of(scorer: Scorer) -> str:
     """The provenance of a score that knows other replies, such as `embedded@3f2a+opinion@9c1d`,
     which it says by an attribute `opinion`; empty for a scorer that reads no `Item.others`."""
     return str(getattr(scorer, "opinion", ""))
+
+
+def knows_others(name: str) -> bool:
+    """Whether numbers of this name know what others replied."""
+    return WITH_OTHERS in name
+
+
+def without_others(name: str) -> str:
+    """What gives the number of the reply alone: `embedded@3f2a+opinion@9c1d` -> `embedded@3f2a`."""
+    return name.partition(WITH_OTHERS)[0]
 
 
 def provenance(scorer: Scorer, score: Score) -> str:

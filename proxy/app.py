@@ -35,7 +35,7 @@ from proxy.policy_context.traffic import Traffic
 from proxy.reloading import Reloading
 from proxy.routes import error_body_for
 from proxy.scoring.images import Images
-from proxy.scoring.loader import load_recalibration, scorer_loader
+from proxy.scoring.loader import load_recalibrations, scorer_loader
 from proxy.scoring.scoring import Scoring
 from proxy.store.database import LazyEngine
 from proxy.store.owned_ids import OwnedIds
@@ -87,7 +87,7 @@ def create_app(
     """
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
-    setup = Setup(None, config, book, load_recalibration(config.calibrator))
+    setup = Setup(None, config, book, load_recalibrations(config.calibrator))
     return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin)
 
 

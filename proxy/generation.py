@@ -87,8 +87,8 @@ class Generation:
         self.setup = setup
         self.router: Router = Router(setup.config, before.router if before else None)
         self.scores: Scores = parts.scoring
-        if setup.recalibration is not None:
-            self.scores = Recalibrated(parts.scoring, setup.recalibration)
+        if setup.recalibrations is not None:
+            self.scores = Recalibrated(parts.scoring, setup.recalibrations)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
         self.is_retired = False  # a later one is the current one

@@ -119,7 +119,7 @@ class Reloading:
             log.warning("restart_needed", sections=left, hint="these stay as they were at start")
         setup = replace(setup, config=config)
         if "calibrator" in left:  # what was read may be for another checkpoint
-            setup = replace(setup, recalibration=before.setup.recalibration)
+            setup = replace(setup, recalibrations=before.setup.recalibrations)
         generation = Generation(before.number + 1, setup, self._parts, before)
         version, keys = self._read_keys() if config.needs_keys else (None, [])
         generation.use_keys(keys)

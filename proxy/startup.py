@@ -31,7 +31,7 @@ from proxy.gate.host_check import is_loopback
 from proxy.listener.logs import configure_logs
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
-from proxy.scoring.loader import calibrator_refusal_placed, check_calibrator, load_recalibration
+from proxy.scoring.loader import calibrator_refusal_placed, check_calibrator, load_recalibrations
 from proxy.store.chain.chain import KEY_VARIABLE, say_if_off
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine
@@ -42,7 +42,7 @@ from proxy.upstreams.router import Router
 from proxy.upstreams.upstream_lines import upstream_lines
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    from calibrator import Recalibrations
 
 log = structlog.get_logger(__name__)
 
@@ -123,15 +123,15 @@ def check_setup(setup: Setup, host: str) -> None:
 def with_recalibration(setup: Setup) -> Setup:
     """The setup with what its configuration corrects confidences with; raises StartupError."""
     with calibrator_refusal_placed(setup.path, "recalibration"):
-        found = load_recalibration(setup.config.calibrator)
+        found = load_recalibrations(setup.config.calibrator)
     if text := without_domains(setup.config, found):
         log.warning("recalibration_without_domains", hint=text)
-    return replace(setup, recalibration=found)
+    return replace(setup, recalibrations=found)
 
 
-def without_domains(config: Config, recalibration: Recalibration | None) -> str:
+def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
     """A sentence about curves that no reply can get; empty where there are none."""
-    goes_by_domain = recalibration is not None and recalibration.by == "domain"
+    goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
     return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
 
 

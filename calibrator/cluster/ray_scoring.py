@@ -69,9 +69,9 @@ class Calibrating:
         version = version_of(self.name)
         if self.recalibration is None:
             return version
-        from calibrator.recalibration.versions import resolve_recalibration
+        from calibrator.recalibration.versions import resolve_recalibrations
 
-        found = resolve_recalibration(self.recalibration)
+        found = resolve_recalibrations(self.recalibration).alone
         return version if found is None else f"{version}+{found.name}"
 
     def load(self) -> Scorer:

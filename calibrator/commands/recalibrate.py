@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,15 +36,18 @@ def recalibrate(
     kind: Kind,
     by: By | None,
     study: str | None,
+    knows_others: bool,
     as_json: bool,
 ) -> None:
     """Fit a recalibration on labelled rows and print what it mends; write it, or study it only.
 
-    About 100 labels are enough for Platt. Ends the process with a sentence where it cannot be done.
+    It is for the numbers of replies alone, or for those that know others (`knows_others`), of rows
+    that have `others`. About 100 labels are enough for Platt. Ends the process with a sentence
+    where it cannot be done.
     """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
-    from calibrator.rows.scores import image_use, read_scores
+    from calibrator.rows.scores import image_use, read_one_kind
     from calibrator.rows.selection import load_labelled
 
     if (output is None) == (study is None):
@@ -54,11 +58,11 @@ def recalibrate(
         check_readable([*files, scores])
         if scores:
             rows, bad = load_labelled(files, "read")
-            found = read_scores(scores, rows)
+            rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
             scorer = keeping(load_scorer(calibrator, device), device)
             rows, bad = load_labelled(files, image_use(scorer))
-            found = _scores(rows, scorer)
+            rows, found = _scores(rows, scorer, knows_others)
         if study:
             _report(rows, found, study, as_json)
         elif output:
@@ -66,11 +70,21 @@ def recalibrate(
     report_bad(bad, len(rows) + len(bad))
 
 
-def _scores(rows: Sequence[Row], scorer: Scorer) -> Scores:
+def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
+    """The rows that have such a number, with it."""
+    from calibrator.errors import JudgingError
     from calibrator.rows.scores import score_rows
+    from calibrator.scorer import opinion_of
 
+    name = opinion_of(scorer) if knows_others else scorer.name
+    if not name:
+        raise JudgingError(f"{scorer.name} does not read what others replied")
+    rows = [row if knows_others else replace(row, others=()) for row in rows]
+    if knows_others and not (rows := [row for row in rows if row.others]):
+        raise JudgingError("no row has 'others', replies of other models to its question")
     with Progress("scoring", len(rows)) as progress:
-        return score_rows(scorer, rows, progress=progress.advance)
+        found = score_rows(scorer, rows, progress=progress.advance)
+    return rows, replace(found, name=name, calibrator=name)
 
 
 def _fit(

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrator.errors import CheckpointError
+from calibrator.scorer import knows_others, without_others
 
 EPSILON = 1e-6
 MIN_SLOPE = 1e-3
@@ -177,9 +178,18 @@ class Recalibration:
         """Kind and content, e.g. `platt@9c1d02ab`: changes with every number in it."""
         return f"{self.kind}@{content_hash(self.as_dict())}"
 
+    @property
+    def knows_others(self) -> bool:
+        """Whether it corrects numbers that know what others replied, and those alone."""
+        return knows_others(self.calibrator)
+
     def check_fits(self, calibrator: str) -> None:
-        """Raises CheckpointError for the confidences of another calibrator."""
-        if self.calibrator not in ("", calibrator):
+        """Raises CheckpointError for the confidences of another calibrator.
+
+        Of numbers that know others only what comes before the others is compared: which second
+        stage reads them is not known before the calibrator is loaded.
+        """
+        if without_others(self.calibrator) not in ("", calibrator):
             raise CheckpointError(
                 f"recalibration {self.name} was fitted for {self.calibrator}, not for "
                 f"{calibrator}; fit it again with pinocchio recalibrate"

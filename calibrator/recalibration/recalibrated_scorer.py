@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Recalibration
+from calibrator.recalibration.versions import Recalibrations
 from calibrator.scorer import (
     Item,
     Score,
@@ -19,19 +21,29 @@ from calibrator.scorer import (
 
 @dataclass(frozen=True, slots=True)
 class Recalibrated:
-    """A Scorer around another; the recalibration was fitted on that one's confidences.
+    """A Scorer around another; the recalibrations were fitted on that one's confidences.
 
-    It stands on replies alone: where those of others were read, it changes what is said without
-    them (`Score.alone`), and the number that knows them stays as it was.
+    Numbers of replies alone have theirs, numbers that know others have theirs. The second stage
+    reads what the scorer itself said, so `Score.alone` is corrected beside the number that knows.
     """
 
     scorer: Scorer
-    recalibration: Recalibration
+    recalibrations: Recalibrations
+
+    def __post_init__(self) -> None:
+        """Raises CheckpointError for one that was fitted on other numbers."""
+        self.recalibrations.check_fit(self.scorer.name)
+        known, opinion = self.recalibrations.with_others, opinion_of(self.scorer)
+        if known is not None and known.calibrator != opinion:
+            raise CheckpointError(
+                f"recalibration {known.name} was fitted for {known.calibrator}, not for "
+                f"{opinion or self.scorer.name}; fit it again with pinocchio recalibrate"
+            )
 
     @property
     def name(self) -> str:
         """E.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
-        return f"{self.scorer.name}+{self.recalibration.name}"
+        return _named(self.scorer.name, self.recalibrations.alone)
 
     @property
     def reads_images(self) -> bool:
@@ -43,7 +55,7 @@ class Recalibrated:
 
     @property
     def opinion(self) -> str:
-        return opinion_of(self.scorer)
+        return _named(opinion_of(self.scorer), self.recalibrations.with_others)
 
     @property
     def batch_characters(self) -> int:
@@ -54,9 +66,21 @@ class Recalibrated:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
-        if score.alone is not None:
-            return replace(score, alone=self._of(item, score.alone))
-        return replace(score, confidence=self._of(item, score.confidence))
+        alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
+        if score.alone is None:
+            return replace(score, confidence=_corrected(alone, item, score.confidence))
+        return replace(
+            score,
+            alone=_corrected(alone, item, score.alone),
+            confidence=_corrected(with_others, item, score.confidence),
+        )
 
-    def _of(self, item: Item, confidence: float) -> float:
-        return self.recalibration.apply_to(confidence, item.source_model, item.domain)
+
+def _named(name: str, recalibration: Recalibration | None) -> str:
+    return name if recalibration is None else f"{name}+{recalibration.name}"
+
+
+def _corrected(recalibration: Recalibration | None, item: Item, confidence: float) -> float:
+    if recalibration is None:
+        return confidence
+    return recalibration.apply_to(confidence, item.source_model, item.domain)

@@ -2,9 +2,11 @@
 
     recalibrations/platt-9c1d02ab.json    each is written once and stays
     recalibrations/current                the name of the one that counts, or an empty line
+    recalibrations/current-with-others    the same for numbers that know other replies
     recalibrations/history.jsonl          what was promoted and taken back, and why
 
-A configuration names `recalibrations/current`, which may be there before anything was promoted.
+A configuration names `recalibrations/current`, which may be there before anything was promoted, and
+means both: each recalibration says in `calibrator` which numbers it is for, and corrects no others.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,18 +24,49 @@ from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Recalibration, load_recalibration
 
 CURRENT = "current"
+CURRENT_WITH_OTHERS = "current-with-others"
 HISTORY = "history.jsonl"
 _FILE = re.compile(r"[a-z]+-[0-9a-f]{8}\.json")
 
 
-def resolve_recalibration(path: Path) -> Recalibration | None:
-    """What a configured path names: a file, or the one that counts in a folder of versions.
+@dataclass(frozen=True, slots=True)
+class Recalibrations:
+    """What corrects the numbers of one calibrator: those of replies alone, and those that know what
+    others replied. None leaves such numbers as they are."""
 
-    None where none was promoted yet, or the last one was taken back. Raises CheckpointError.
+    alone: Recalibration | None = None
+    with_others: Recalibration | None = None
+
+    def __bool__(self) -> bool:
+        return self.alone is not None or self.with_others is not None
+
+    def __iter__(self) -> Iterator[Recalibration]:
+        """Those that are there."""
+        return (each for each in (self.alone, self.with_others) if each is not None)
+
+    def check_fit(self, calibrator: str) -> None:
+        """Raises CheckpointError where one of them is for another calibrator."""
+        for each in self:
+            each.check_fits(calibrator)
+
+
+def resolve_recalibrations(path: Path | None) -> Recalibrations:
+    """What a configured path names: a file, or those that count in a folder of versions.
+
+    Empty where none was promoted yet, or the last one was taken back. Raises CheckpointError.
     """
+    if path is None:
+        return Recalibrations()
     if path.name == CURRENT:
-        return RecalibrationVersions(path.parent).current()
-    return load_recalibration(path)
+        versions = RecalibrationVersions(path.parent)
+        return Recalibrations(versions.current(), versions.current(knows_others=True))
+    found = load_recalibration(path)
+    return Recalibrations(None, found) if found.knows_others else Recalibrations(found)
+
+
+def recalibration_files(path: Path) -> tuple[Path, ...]:
+    """The files that say which recalibrations count where a configuration names this path."""
+    return (path, path.with_name(CURRENT_WITH_OTHERS)) if path.name == CURRENT else (path,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +78,7 @@ class Change:
     after: str | None
     at: str = ""  # ISO 8601, UTC
     figures: Mapping[str, Any] = field(default_factory=dict)  # what it was promoted for
+    knows_others: bool = False  # whether it is for numbers that know other replies
 
 
 class RecalibrationVersions:
@@ -53,9 +87,9 @@ class RecalibrationVersions:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def current(self) -> Recalibration | None:
-        """The one that counts."""
-        pointer = self.folder / CURRENT
+    def current(self, *, knows_others: bool = False) -> Recalibration | None:
+        """The one that counts for numbers of replies alone, or for those that know others."""
+        pointer = self._pointer(knows_others)
         try:
             name = pointer.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -69,25 +103,40 @@ class RecalibrationVersions:
                 f"{pointer} must hold the name of a recalibration beside it, such as "
                 f"platt-9c1d02ab.json, not {name[:64]!r}"
             )
-        return load_recalibration(self.folder / name)
+        found = load_recalibration(self.folder / name)
+        if found.knows_others != knows_others:
+            raise CheckpointError(
+                f"{pointer} names {name}, which is for numbers of {found.calibrator or 'replies'}"
+            )
+        return found
+
+    def all(self) -> list[Recalibration]:
+        """Every one that was ever promoted here and is still there."""
+        files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
+        return [load_recalibration(each) for each in files if _FILE.fullmatch(each.name)]
+
+    def _pointer(self, knows_others: bool) -> Path:
+        return self.folder / (CURRENT_WITH_OTHERS if knows_others else CURRENT)
 
     def promote(self, found: Recalibration, figures: Mapping[str, Any]) -> Change:
-        """From now on `found` counts; those before it stay."""
-        before = self.current()
+        """From now on `found` counts for the numbers that it is for; those before it stay."""
+        is_other = found.knows_others
+        before = self.current(knows_others=is_other)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _file_of(found.name)
         if not path.exists():
             _write(path, lambda written: found.save(written))
-        change = Change("promoted", before.name if before else None, found.name, _now(), figures)
+        name = before.name if before else None
+        change = Change("promoted", name, found.name, _now(), figures, is_other)
         self._point(change)
         return change
 
-    def roll_back(self) -> Change:
-        """What counted before the current one counts again.
+    def roll_back(self, *, knows_others: bool = False) -> Change:
+        """What counted before the current one counts again, for numbers of this kind.
 
         Raises CheckpointError where there is none to take back.
         """
-        current = self.current()
+        current = self.current(knows_others=knows_others)
         if current is None:
             raise CheckpointError(
                 f"no recalibration of {self.folder} is in use: nothing to take back"
@@ -104,7 +153,7 @@ class RecalibrationVersions:
         before = promotions[-1].before
         if before is not None:
             load_recalibration(self.folder / _file_of(before))  # it must be there, and whole
-        change = Change("rolled_back", current.name, before, _now())
+        change = Change("rolled_back", current.name, before, _now(), {}, knows_others)
         self._point(change)
         return change
 
@@ -127,11 +176,12 @@ class RecalibrationVersions:
             "before": change.before,
             "after": change.after,
             "figures": dict(change.figures),
-        }
+        } | ({"knows_others": True} if change.knows_others else {})
         with (self.folder / HISTORY).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
         text = f"{_file_of(change.after)}\n" if change.after else "\n"
-        _write(self.folder / CURRENT, lambda written: written.write_text(text, encoding="utf-8"))
+        pointer = self._pointer(change.knows_others)
+        _write(pointer, lambda written: written.write_text(text, encoding="utf-8"))
 
 
 def _file_of(name: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from calibrator.metrics.metrics import Floats
 from calibrator.rows.files import json_line
 from calibrator.rows.kept_scores import KeptScores
 from calibrator.rows.rows import ImageUse, Row, Tags, open_lines
-from calibrator.scorer import Item, Score, Scorer, reads_images
+from calibrator.scorer import Item, Score, Scorer, reads_images, without_others
+from calibrator.scorer import knows_others as knows_others_of
 
 BATCH = 32
 BATCH_CHARACTERS = 48_000
@@ -115,16 +116,8 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
     """
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    with open_lines(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                identity, confidence, facts = _scored(line)
-            except ValueError as error:
-                raise RowError(str(path), number, str(error)) from error
-            if found.setdefault(identity, confidence) != confidence:
-                raise RowError(str(path), number, f"a second score for id {identity!r}")
+    for id, confidence, its_facts in _scored_lines(path):
+        found[id], facts = confidence, its_facts
     missing = [row for row in rows if str(row.id) not in found]
     if missing:
         raise JudgingError(
@@ -141,6 +134,59 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
     )
 
 
+def read_one_kind(
+    path: Path, rows: Sequence[Row], *, knows_others: bool
+) -> tuple[list[Row], Scores]:
+    """The rows for which a file has a number of one kind, with these numbers.
+
+    Numbers that know what others replied, of the rows that have such a one; or those of all replies
+    alone. Raises as `read_scores`, and JudgingError for no such number, or numbers of several
+    calibrators: what is fitted on them is for one.
+    """
+    whole = read_scores(path, rows)  # which says what is missing
+    numbers: dict[str, tuple[float, str]] = {}
+    for identity, confidence, facts in _scored_lines(path):
+        name = str(facts.get("calibrator") or "")
+        if knows := knows_others_of(name):
+            alone = facts.get("alone")
+            if not knows_others:
+                if not _is_probability(alone):
+                    raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
+                confidence, name = float(alone), without_others(name)
+        if knows or not knows_others:
+            numbers[identity] = confidence, name
+    kept = [row for row in rows if str(row.id) in numbers]
+    names = sorted({numbers[str(row.id)][1] for row in kept})
+    if not kept:
+        raise JudgingError(f"{path}: no number knows what others replied")
+    if len(names) > 1:
+        raise JudgingError(f"{path}: a recalibration is for one calibrator, not {', '.join(names)}")
+    confidences = np.array([numbers[str(row.id)][0] for row in kept])
+    name = names[0] or whole.name
+    return kept, replace(whole, name=name, confidence=confidences, calibrator=names[0])
+
+
+def _scored_lines(path: Path) -> Iterator[tuple[str, float, dict[str, Any]]]:
+    """Each id with its number and all that its line says; raises RowError."""
+    found: dict[str, float] = {}
+    with open_lines(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                identity, confidence, facts = _scored(line)
+            except ValueError as error:
+                raise RowError(str(path), number, str(error)) from error
+            if found.setdefault(identity, confidence) != confidence:
+                raise RowError(str(path), number, f"a second score for id {identity!r}")
+            yield identity, confidence, facts
+
+
+def _is_probability(number: Any) -> TypeGuard[int | float]:
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and 0 <= number <= 1
+
+
 def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
     try:
         values = json.loads(line)
@@ -150,7 +196,7 @@ def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
         raise ValueError("a score needs the 'id' of its row; `pinocchio score --brief` writes it")
     key = "confidence" if values.get("confidence") is not None else "score"
     number = values.get(key)
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
+    if not _is_probability(number):
         raise ValueError(f"{key!r} must be a number from 0 to 1, not {number!r}")
     return str(values["id"]), float(number), values
 

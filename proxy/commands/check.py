@@ -21,7 +21,7 @@ def check(
     from policies import lint, stream_report
     from proxy.config.problems import located
     from proxy.config.setup import load_setup
-    from proxy.scoring.loader import load_recalibration
+    from proxy.scoring.loader import load_recalibrations
     from proxy.startup import check_setup, check_stored_keys, without_domains
     from proxy.upstreams.loops import address_of, is_at
     from proxy.upstreams.upstream_lines import upstream_lines
@@ -55,7 +55,7 @@ def check(
             )
             place = located(setup.path, ("upstreams", name, "base_url"), text)
             typer.echo(f"  warning: {place}")
-    if text := without_domains(setup.config, load_recalibration(setup.config.calibrator)):
+    if text := without_domains(setup.config, load_recalibrations(setup.config.calibrator)):
         place = located(setup.path, ("calibrator", "recalibration"), text)
         typer.echo(f"  warning: {place}")
     if not setup.config.models:

@@ -37,6 +37,13 @@ HeldOnly = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="With --from-store: compare, and promote nothing.")
 ]
+SecondOpinion = Annotated[
+    bool,
+    typer.Option(
+        "--second-opinion",
+        help="Take the numbers that know second opinions, which have a recalibration of their own.",
+    ),
+]
 Rollback = Annotated[
     bool, typer.Option("--rollback", help="Go back to the recalibration before the current one.")
 ]
@@ -84,6 +91,7 @@ def recalibrate(
     from_store: FromStore = False,
     since: Since = "30d",
     held_only: HeldOnly = False,
+    second_opinion: SecondOpinion = False,
     dry_run: DryRun = False,
     rollback: Rollback = False,
     history: History = False,
@@ -108,16 +116,22 @@ def recalibrate(
     if rollback or history:
         refuse(context, OF_FITTING, "is for fitting; leave it out with --rollback and --history")
         with calibrator_errors_told():
-            (_roll_back if rollback else _list_history)(_versions(config), as_json)
+            versions = _versions(config)
+            if rollback:
+                _roll_back(versions, second_opinion, as_json)
+            else:
+                _list_history(versions, as_json)
     elif from_store:
         refuse(context, OF_FILES, "is for labelled FILES; leave it out with --from-store")
         with calibrator_errors_told():
-            _learn(config, since, kind, by, held_only, dry_run, output, as_json)
+            options = held_only, second_opinion, dry_run
+            _learn(config, since, kind, by, *options, output, as_json)
     else:
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
-        from_files(files or [], output, calibrator, device, scores, kind, by, study, as_json)
+        options_of_files = calibrator, device, scores, kind, by, study, second_opinion
+        from_files(files or [], output, *options_of_files, as_json)
 
 
 def _configured(config: Path | None) -> Config:
@@ -147,14 +161,15 @@ def _learn(
     kind: Kind,
     by: By | None,
     held_only: bool,
+    second_opinion: bool,
     dry_run: bool,
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Fits on verdicts, tries, and writes or promotes."""
-    from calibrator import check_target, resolve_recalibration
+    from calibrator import check_target, resolve_recalibrations
     from proxy.learning.labels import read_labels
-    from proxy.learning.recalibrating import learn_recalibration
+    from proxy.learning.recalibrating import learn_recalibration, name_with_others
     from proxy.policy_context.domains import NONE_PICKS, Domains, picks_curves
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Router
@@ -166,10 +181,16 @@ def _learn(
         raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
     versions = None if dry_run or output else _versions(config)
     base = known_name(named)
-    current = resolve_recalibration(named.recalibration) if named.recalibration else None
+    counting = resolve_recalibrations(named.recalibration)
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = read_labels(findings.engine, start, base)
+        if second_opinion:
+            base = name_with_others(labels.replies, base)
+            labels = read_labels(findings.engine, start, base)
+    current = counting.with_others if second_opinion else counting.alone
+    if current is not None and current.calibrator not in ("", base):
+        current = None  # it is for numbers that are given no more
     if "domain" in (by, current.by if current else None):
         labels = labels.in_domains(Domains(whole, Router(whole)))
     learnt = learn_recalibration(
@@ -179,7 +200,7 @@ def _learn(
         kind=kind,
         by=by,
         is_held_only=held_only,
-        known=[current] if current else [],
+        known=_known(named.recalibration, current),
     )
     is_promoted = versions is not None and learnt.trial.is_better
     if output is not None:
@@ -189,6 +210,15 @@ def _learn(
     _print_learnt(learnt, current, is_promoted, output, as_json)
     if versions is not None and not is_promoted:
         raise typer.Exit(NOT_PROMOTED)
+
+
+def _known(path: Path | None, current: Recalibration | None) -> list[Recalibration]:
+    """Those whose confidences may stand in the record."""
+    from calibrator import RecalibrationVersions
+
+    if path is not None and path.name == "current":
+        return RecalibrationVersions(path.parent).all()
+    return [current] if current else []
 
 
 def _print_learnt(
@@ -201,7 +231,8 @@ def _print_learnt(
     found, tried = learnt.recalibration, learnt.trial
     before = current.name if current else None
     if as_json:
-        told = {"name": found.name, "before": before, "promoted": is_promoted}
+        told: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
+        told |= {"before": before, "promoted": is_promoted}
         values = {**told, "groups": sorted(found.groups), "unknown": learnt.unknown}
         typer.echo(json.dumps({**values, **tried.as_dict()}))
         return
@@ -209,7 +240,8 @@ def _print_learnt(
     typer.echo(
         f"{found.name}: fitted on {counted(tried.labels, 'verdict')}, worth "
         f"{tried.effective_labels:.0f} "
-        f"of equal weight{own}"
+        f"of equal weight{own}\n"
+        f"  for {found.calibrator}"
     )
     pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
     told_figures = ", ".join(
@@ -242,8 +274,8 @@ def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
     return "not promoted: it is not better beyond noise; what counted before still counts"
 
 
-def _roll_back(versions: RecalibrationVersions, as_json: bool) -> None:
-    change = versions.roll_back()
+def _roll_back(versions: RecalibrationVersions, second_opinion: bool, as_json: bool) -> None:
+    change = versions.roll_back(knows_others=second_opinion)
     if as_json:
         typer.echo(json.dumps({"before": change.before, "after": change.after}))
     else:
@@ -251,16 +283,20 @@ def _roll_back(versions: RecalibrationVersions, as_json: bool) -> None:
 
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
-    current = versions.current()
+    counting = versions.current(), versions.current(knows_others=True)
     for change in versions.history():
         told: dict[str, Any] = {"at": change.at, "kind": change.kind}
         told |= {"before": change.before, "after": change.after}
         if as_json:
+            told["knows_others"] = change.knows_others
             typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
         else:
             labels = change.figures.get("labels")
             why = f", {counted(labels, 'verdict')}" if labels else ""
-            what = f"{change.before or 'none'} -> {change.after or 'none'}"
+            of = " of numbers with second opinions" if change.knows_others else ""
+            what = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
     if not as_json:
-        typer.echo(f"{current.name if current else 'no recalibration'} counts")
+        typer.echo(f"{counting[0].name if counting[0] else 'no recalibration'} counts")
+        if counting[1]:
+            typer.echo(f"{counting[1].name} counts for numbers with second opinions")

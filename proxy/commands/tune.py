@@ -98,7 +98,7 @@ def _in_use(
     config: Path | None, calibrator: str | None, output: Path | None
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
     """The checkpoint to begin with, and the recalibration where it is the configured one."""
-    from calibrator import TunableCheckpoint, check_output, resolve_recalibration
+    from calibrator import TunableCheckpoint, check_output, resolve_recalibrations
     from proxy.config.engines import InProcess
     from proxy.config.setup import load_store_config
 
@@ -111,7 +111,7 @@ def _in_use(
     if not isinstance(named.engine, InProcess) and not named.names_checkpoint:
         message = f"scores come from {named.summary}; say which checkpoint that is: --calibrator"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    current = resolve_recalibration(named.recalibration) if named.recalibration else None
+    current = resolve_recalibrations(named.recalibration).alone
     return TunableCheckpoint(named.checkpoint), current
 
 

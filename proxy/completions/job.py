@@ -148,10 +148,12 @@ class Job:
         others = others_of(self.exchange, answer)
         if not others:
             return
-        began, model = time.perf_counter(), answer.model or self.request.model
+        request = self.request
+        began, model, team = time.perf_counter(), answer.model or request.model, request.caller.team
+        domain = self.services.domains.of_curve(request.model, team, request.domain)
         answer.alone = answer.alone or answer.confidences
         answer.confidences = await self.services.scoring.with_others(
-            self.request.question, answer.choices, answer.alone, others, model
+            request.question, answer.choices, answer.alone, others, model, domain, team
         )
         self.exchange.note_scoring(began)
 

@@ -17,7 +17,7 @@ from proxy.errors import ExitStatus, StartupError
 from proxy.store.client_keys import ClientKey
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    from calibrator import Recalibrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Setup:
     path: Path | None
     config: Config
     book: PolicyBook
-    recalibration: Recalibration | None = None
+    recalibrations: Recalibrations | None = None
 
     @property
     def policy(self) -> Policy:
@@ -37,8 +37,15 @@ class Setup:
     @property
     def files(self) -> set[Path]:
         """What was read; the setup changes when they do."""
-        named = self.path, self.config.calibrator.recalibration
-        return self.book.files() | {path for path in named if path is not None}
+        own = {self.path} if self.path is not None else set()
+        named = self.config.calibrator.recalibration
+        return self.book.files() | own | (_files_of(named) if named is not None else set())
+
+
+def _files_of(recalibration: Path) -> set[Path]:
+    from calibrator import recalibration_files
+
+    return set(recalibration_files(recalibration))
 
 
 def problem_of(key: ClientKey, setup: Setup) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from calibrator import CalibratorError
+from calibrator import WITH_OTHERS, CalibratorError, Recalibration
 from policies import Labelled, Policy, Scope, one_per_question, reaches
 from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled
 
@@ -67,18 +67,32 @@ def _labels_of(
 
 
 def audited_opinions(
-    engine: Any, since: float, checkpoint: str, scope: Scope, policy: Policy | None = None
+    engine: Any,
+    since: float,
+    checkpoint: str,
+    recalibration: Recalibration | None,
+    scope: Scope,
+    policy: Policy | None = None,
 ) -> dict[str | None, list[Labelled]]:
-    """The same of confidences of this checkpoint that know second opinions, by their calibrator;
-    empty where there are none."""
+    """The same of confidences of this checkpoint that know second opinions, by their calibrator, as
+    `recalibration` corrects them now; empty where there are none."""
     audited, firsts = _audited(engine, since), first_replies(engine, since)
-    prefix = f"{checkpoint}+opinion@"
-    names = sorted({e.calibrator for e in audited if e.calibrator.startswith(prefix)})
+    its = {e.calibrator for e in audited if e.calibrator.startswith(checkpoint + WITH_OTHERS)}
+    names = sorted(name for name in its if _is_given_now(name, recalibration))
     found: dict[str | None, list[Labelled]] = {}
     for name in names:
         with suppress(CalibratorError):  # none of them is in this scope
             found[name] = _labels_of(audited, firsts, name, scope, policy)
     return found
+
+
+def _is_given_now(name: str, recalibration: Recalibration | None) -> bool:
+    """Whether numbers that know others have this name as long as that recalibration counts."""
+    before, _, opinion = name.partition(WITH_OTHERS)
+    hash, _, curve = opinion.partition("+")
+    stage = before + WITH_OTHERS + hash
+    corrects = recalibration is not None and recalibration.calibrator == stage
+    return curve == (recalibration.name if corrects and recalibration else "")
 
 
 def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from calibrator import knows_others
 from policies import CalibrationMonitor, Distance, ScoreMonitor, SeenConversations, distance
 from proxy.store.verdicts.drift import (
     Counted,
@@ -265,4 +266,5 @@ def _text(row: Monitor) -> str:
     return (
         f"confidences of {key.calibrator} are {how} {where} by more than 5 points, going by "
         "audited verdicts: pinocchio recalibrate --from-store"
+        + (" --second-opinion" if knows_others(key.calibrator) else "")
     )

@@ -1,7 +1,9 @@
 """A recalibration from verdicts: fitted with their weights, tried, and promoted if it is better.
 
 Curves are fitted on what the calibrator itself said (`score`), so that a new recalibration takes
-the place of the one before and is not built upon it.
+the place of the one before and is not built upon it. Where others were heard, the number of the
+reply alone is one thing and the number that knows them another: each has a recalibration of its
+own, fitted on numbers of its very name.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from calibrator import (
+    WITH_OTHERS,
     By,
     CalibratorError,
     Kind,
@@ -21,6 +24,7 @@ from calibrator import (
     Trial,
     fit_observed,
     group_key,
+    knows_others,
     trial,
 )
 from policies import counted
@@ -59,7 +63,8 @@ def learn_recalibration(
 ) -> Learnt:
     """Fits on labels of replies that `calibrator` scored, and compares with what counts now.
 
-    `known` are recalibrations whose confidences can be undone where the score was not recorded.
+    `calibrator` names a checkpoint, or what gives its numbers that know others. `known` are
+    recalibrations whose confidences can be undone where the score was not recorded.
     Raises NotLearntError for too few labels, of one kind, or of held replies alone.
     """
     labels = usable(labels, is_held_only)
@@ -111,13 +116,34 @@ def _scored(
 def own_score(
     reply: LabelledReply, calibrator: str, by_name: Mapping[str, Recalibration]
 ) -> float | None:
-    """What `calibrator` itself said, recorded or with its recalibration undone."""
-    if reply.score is not None:
-        return reply.score
-    if reply.calibrator == calibrator:
-        return reply.confidence
-    one = by_name.get(reply.calibrator.removeprefix(f"{calibrator}+"))
-    return one.undone(reply.confidence, reply.model, reply.domain, reply.team) if one else None
+    """What `calibrator` itself said, recorded or with its recalibration undone.
+
+    Of a reply that others were asked about, a checkpoint said the number without them.
+    """
+    confidence, name, score = reply.confidence, reply.calibrator, reply.score
+    if knows_others(name) and not knows_others(calibrator):
+        if reply.facts is None or reply.facts.alone is None:
+            return None
+        confidence, name, score = reply.facts.alone, reply.facts.alone_calibrator or "", None
+    if score is not None:
+        return score
+    if name == calibrator:
+        return confidence
+    one = by_name.get(name.removeprefix(f"{calibrator}+"))
+    return one.undone(confidence, reply.model, reply.domain, reply.team) if one else None
+
+
+def name_with_others(replies: Sequence[LabelledReply], checkpoint: str) -> str:
+    """What gave the latest of the numbers of this checkpoint that know others, without the
+    deployment's recalibration; raises NotLearntError where there are none."""
+    prefix = checkpoint + WITH_OTHERS
+    found = [each.calibrator for each in replies if each.calibrator.startswith(prefix)]
+    if not found:
+        raise NotLearntError(
+            f"no verdict is on a number of {checkpoint} that knows a second opinion; a policy's "
+            "`second_opinion` has others asked, and the audit draws replies to be reviewed"
+        )
+    return prefix + found[-1].removeprefix(prefix).partition("+")[0]
 
 
 def _check_enough(count: int, labels: Labels) -> None:

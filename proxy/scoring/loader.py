@@ -16,7 +16,7 @@ from proxy.config.setup import refusal_placed
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    from calibrator import Recalibrations
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -37,13 +37,16 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     )
 
 
-def load_recalibration(config: CalibratorConfig) -> Recalibration | None:
-    """What the configuration corrects confidences with now; raises CheckpointError."""
+def load_recalibrations(config: CalibratorConfig) -> Recalibrations | None:
+    """What the configuration corrects confidences with now, None for nothing.
+
+    Raises CheckpointError.
+    """
     if config.recalibration is None:
         return None
-    from calibrator import resolve_recalibration
+    from calibrator import resolve_recalibrations
 
-    return resolve_recalibration(config.recalibration)
+    return resolve_recalibrations(config.recalibration) or None
 
 
 def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
@@ -56,7 +59,7 @@ def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
     from proxy.scoring.engines.opening import check_calibrator_config
 
     with calibrator_refusal_placed(path, "recalibration"):
-        load_recalibration(config)
+        load_recalibrations(config)
     with calibrator_refusal_placed(path, "checkpoint"):
         check_calibrator_config(config)
 

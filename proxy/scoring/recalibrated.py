@@ -1,4 +1,7 @@
-"""Confidences as a recalibration of this deployment corrects them.
+"""Confidences as the recalibrations of this deployment correct them.
+
+Numbers of replies alone have one, numbers that know others have one of their own: a curve is right
+for the numbers that it was fitted on, and for no others.
 
 It belongs to a generation of the configuration: a request keeps the one with which it began, and
 the name that is told with a confidence is that of what made it.
@@ -8,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
+
+import structlog
 
 from calibrator import Question
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, OtherAnswer
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration
+    from calibrator import Recalibration, Recalibrations
+
+log = structlog.get_logger(__name__)
 
 
 class Scores(Protocol):
@@ -34,6 +42,8 @@ class Scores(Protocol):
         found: Sequence[Confidence],
         others: Sequence[OtherAnswer],
         model: str,
+        domain: str | None = None,
+        team: str | None = None,
     ) -> list[Confidence]: ...
 
     async def score(
@@ -47,12 +57,13 @@ class Scores(Protocol):
 
 
 class Recalibrated:
-    """`scores` as `recalibration` corrects them."""
+    """`scores` as `recalibrations` correct them."""
 
-    def __init__(self, scores: Scores, recalibration: Recalibration) -> None:
+    def __init__(self, scores: Scores, recalibrations: Recalibrations) -> None:
         self._scores = scores
-        self._recalibration = recalibration
-        self._suffix = f"+{recalibration.name}"  # a hash, made once
+        self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
+        self._suffix = _suffix(self._alone)  # a hash, made once
+        self._suffix_with_others = _suffix(self._with_others)
 
     @property
     def name(self) -> str | None:
@@ -70,11 +81,15 @@ class Recalibrated:
     ) -> list[Confidence]:
         """As `Scoring.score`; each confidence says what it was before."""
         found = await self._scores.score(question, choices, model, domain, team)
-        return [self._mended(each, model, domain, team) for each in found]
+        if (its := self._alone) is None:
+            return found
+        return [_corrected(its, each, model, domain, team) for each in found]
 
     @property
     def opinion(self) -> str:
-        return self._scores.opinion
+        """The provenance of a confidence that knows other answers, with its recalibration."""
+        name = self._scores.opinion
+        return name if self._fitting(name) is None else name + self._suffix_with_others
 
     async def with_others(
         self,
@@ -83,22 +98,71 @@ class Recalibrated:
         found: Sequence[Confidence],
         others: Sequence[OtherAnswer],
         model: str,
+        domain: str | None = None,
+        team: str | None = None,
     ) -> list[Confidence]:
         """As `Scoring.with_others`: what others say changes what the calibrator itself said, and
-        the recalibration, which stands on replies alone, changes that no more."""
+        what comes of it has a recalibration of its own, or none."""
         plain = [each if each.score is None else replace(each, value=each.score) for each in found]
-        moved = await self._scores.with_others(question, choices, plain, others, model)
+        scores = self._scores
+        moved = await scores.with_others(question, choices, plain, others, model, domain, team)
         return [
-            before
-            if after.evidence is None or before.value is None
-            else replace(after, score=None, evidence=replace(after.evidence, before=before.value))
+            self._known(before, after, model, domain, team)
             for before, after in zip(found, moved, strict=True)
         ]
 
-    def _mended(
-        self, found: Confidence, model: str, domain: str | None, team: str | None
+    def _known(
+        self,
+        before: Confidence,
+        after: Confidence,
+        model: str,
+        domain: str | None,
+        team: str | None,
     ) -> Confidence:
-        if (score := found.value) is None:
-            return found
-        value = self._recalibration.apply_to(score, model, domain, team)
-        return replace(found, value=value, score=score)
+        """A number that knows others beside the one that was told without them."""
+        if (evidence := after.evidence) is None or before.value is None:
+            return before
+        evidence = replace(evidence, before=before.value)
+        knowing = replace(after, score=None, evidence=evidence)
+        if (its := self._fitting(evidence.calibrator)) is None:
+            return knowing
+        evidence = replace(evidence, calibrator=evidence.calibrator + self._suffix_with_others)
+        return _corrected(its, replace(knowing, evidence=evidence), model, domain, team)
+
+    def _fitting(self, name: str) -> Recalibration | None:
+        """What corrects numbers of exactly this name."""
+        its = self._with_others
+        if its is None or its.calibrator == name:
+            return its
+        if name:
+            _warn_unused(its.name, its.calibrator, name)
+        return None
+
+
+def _suffix(recalibration: Recalibration | None) -> str:
+    return "" if recalibration is None else f"+{recalibration.name}"
+
+
+def _corrected(
+    recalibration: Recalibration,
+    found: Confidence,
+    model: str,
+    domain: str | None,
+    team: str | None,
+) -> Confidence:
+    if (score := found.value) is None:
+        return found
+    value = recalibration.apply_to(score, model, domain, team)
+    return replace(found, value=value, score=score)
+
+
+@lru_cache(maxsize=8)  # told once
+def _warn_unused(recalibration: str, fitted_for: str, numbers: str) -> None:
+    log.warning(
+        "recalibration_unused",
+        recalibration=recalibration,
+        fitted_for=fitted_for,
+        numbers=numbers,
+        hint="numbers that know others stay as the calibrator gives them; fit it again: "
+        "pinocchio recalibrate --from-store --second-opinion",
+    )

@@ -248,11 +248,13 @@ class Scoring:
         found: Sequence[Confidence],
         others: Sequence[OtherAnswer],
         model: str,
+        domain: str | None = None,
+        team: str | None = None,
     ) -> list[Confidence]:
         """The confidences that were `found`, changed by what others answered; raises nothing.
 
         One stays as it was where there is no number, or nothing to compare it with. Of the choices
-        only what others say is read.
+        only what others say is read; the calibrator itself looks at no domain and no team here.
         """
         if not self.opinion or not others:
             return list(found)

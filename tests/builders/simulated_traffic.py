@@ -22,8 +22,8 @@ import numpy as np
 
 from calibrator.loading import version_of
 from calibrator.metrics.metrics import Floats
-from calibrator.recalibration.curves import logit, sigmoid
-from calibrator.recalibration.versions import resolve_recalibration
+from calibrator.recalibration.curves import Recalibration, logit, sigmoid
+from calibrator.recalibration.versions import resolve_recalibrations
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
@@ -43,8 +43,22 @@ def overconfident(truth: Floats) -> Floats:
     return np.asarray(sigmoid(2 * logit(truth) + 0.5))
 
 
+def timid(truth: Floats) -> Floats:
+    """What it says of the same replies once it knows what others replied: it halves the true
+    log-odds and takes one away."""
+    return np.asarray(sigmoid(0.5 * logit(truth) - 1.0))
+
+
 def usual_truth(rng: np.random.Generator, count: int) -> Floats:
     return rng.beta(3, 1.5, count)
+
+
+def _corrected(
+    recalibration: Recalibration | None, score: float, model: str, name: str
+) -> tuple[float, str]:
+    if recalibration is None:
+        return float(score), name
+    return recalibration.apply_to(score, model, None), f"{name}+{recalibration.name}"
 
 
 class Traffic:
@@ -56,6 +70,7 @@ class Traffic:
             CONFIG.replace("FOLDER", str(folder)).replace("CALIBRATOR", checkpoint)
         )
         self.calibrator = version_of(checkpoint)
+        self.opinion = f"{self.calibrator}+opinion@0a1b2c3d"
         self.url = f"sqlite:///{folder}/store.db"
         self.current = folder / "recalibrations" / "current"
         self.ids: list[str] = []  # of all replies, in their order
@@ -73,21 +88,34 @@ class Traffic:
         says: Callable[[Floats], Floats] = overconfident,
         model: str = "m",
         held: float = 0.0,
+        heard: float = 0.0,
     ) -> None:
-        """So many replies, evenly over so many days; those less sure than `held` are held."""
+        """So many replies, evenly over so many days; those less sure than `held` are held.
+
+        Of a share `heard` the number knows a second opinion (`timid`), as its name says.
+        """
         rng = self._rng
         records = Records(self.url, max_queue=count + 1)
         audits = AuditWriter(self.url, max_queue=count + 1)
         records.open()
-        recalibration = resolve_recalibration(self.current)
+        counting = resolve_recalibrations(self.current)
+        recalibration = counting.alone
         worth = truth(rng, count)
         scores, right = says(worth), rng.random(count) < worth
         drawn = rng.random(count) < audit_share
+        is_heard, knowing = rng.random(count) < heard, timid(worth)
         step_s = days * DAY_S / count
-        for score, is_right, is_drawn in zip(scores, right, drawn, strict=True):
+        for at, (score, is_right, is_drawn) in enumerate(zip(scores, right, drawn, strict=True)):
             self._now += step_s
-            told = recalibration.apply_to(score, model, None) if recalibration else float(score)
-            name = f"{self.calibrator}+{recalibration.name}" if recalibration else self.calibrator
+            told, name = _corrected(recalibration, score, model, self.calibrator)
+            own, facts = float(score) if recalibration else None, "[{}]"
+            if is_heard[at]:
+                facts = json.dumps(
+                    [{"alone": told, "alone_calibrator": name, "opinions": ["agree"]}]
+                )
+                its, score = counting.with_others, knowing[at]
+                told, name = _corrected(its, score, model, self.opinion)
+                own = float(score) if its else None
             id = f"req_{int(self._now * 1_000):012x}{rng.bytes(10).hex()}"
             is_held = told < held
             self.ids.append(id)
@@ -101,7 +129,7 @@ class Traffic:
                 "is_stream": 0,
                 "status": 200,
                 "confidence": told,
-                "score": float(score) if recalibration else None,
+                "score": own,
                 "confidence_status": "scored",
                 "action": "hold" if is_held else "deliver",
                 "policy": "p/default@1",
@@ -109,7 +137,7 @@ class Traffic:
                 "review_id": f"chatcmpl-held-{id}" if is_held else None,
                 "total_ms": 1.0,
                 "overhead_ms": 0.1,
-                "facts": "[{}]",
+                "facts": facts,
             }
             records.add(tuple(values.get(column) for column in COLUMNS))
             if is_drawn and not is_held:
@@ -161,7 +189,7 @@ class Traffic:
         """The mean distance of what is told now from the truth, over bins as ECE has them, of
         replies that are right with these probabilities."""
         told = overconfident(truth)
-        if (found := resolve_recalibration(self.current)) is not None:
+        if (found := resolve_recalibrations(self.current).alone) is not None:
             told = np.array([found.apply(float(score)) for score in told])
         which = np.clip(np.ceil(told * 15).astype(int) - 1, 0, 14)
         gaps = [abs(float((told - truth)[which == k].sum())) for k in range(15)]

@@ -164,7 +164,7 @@ def _labels(
 
 def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | None) -> Found:
     """The same of the store's audited replies, under the calibrator that is configured now."""
-    from calibrator import resolve_recalibration
+    from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
     from proxy.learning.certifying import audited_labels, audited_opinions
     from proxy.scoring.engines.opening import known_name
@@ -172,14 +172,17 @@ def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | Non
     with errors_told():
         named = load_store_config(config).calibrator
     checkpoint = calibrator = known_name(named)
-    if named.recalibration and (found := resolve_recalibration(named.recalibration)):
-        calibrator += f"+{found.name}"
+    counting = resolve_recalibrations(named.recalibration)
+    if counting.alone is not None:
+        calibrator += f"+{counting.alone.name}"
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = audited_labels(findings.engine, start, calibrator, scope, policy)
         return {
             calibrator: labels,
-            **audited_opinions(findings.engine, start, checkpoint, scope, policy),
+            **audited_opinions(
+                findings.engine, start, checkpoint, counting.with_others, scope, policy
+            ),
         }
 
 

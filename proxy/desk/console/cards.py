@@ -10,7 +10,7 @@ from calibrator import (
     CalibratorError,
     RecalibrationVersions,
     checkpoint_card,
-    resolve_recalibration,
+    resolve_recalibrations,
 )
 from proxy.config.sections import CalibratorConfig
 
@@ -123,15 +123,20 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
         yield Card("Recalibration", (), note)
         return
     try:
-        current, history = resolve_recalibration(path), RecalibrationVersions(path.parent).history()
+        counting = resolve_recalibrations(path)
+        history = RecalibrationVersions(path.parent).history()
     except CalibratorError as error:
         yield Card("Recalibration", (("file", path.name),), str(error))
         return
     facts = [("configured", path.name)]
-    facts += [("in force", current.name if current is not None else "none yet")]
+    facts += [("in force", counting.alone.name if counting.alone else "none yet")]
+    if (knowing := counting.with_others) is not None:
+        facts += [("in force with second opinions", knowing.name)]
     facts += [(change.at, _told(change)) for change in reversed(history[-10:])]
     yield Card("Recalibration", tuple(facts))
 
 
 def _told(change: Any) -> str:
-    return f"{change.kind.replace('_', ' ')}: {change.before or 'none'} → {change.after or 'none'}"
+    of = ", with second opinions" if change.knows_others else ""
+    what = f"{change.before or 'none'} → {change.after or 'none'}"
+    return f"{change.kind.replace('_', ' ')}{of}: {what}"

@@ -85,7 +85,7 @@ def known_name(config: CalibratorConfig) -> str:
 
 def check_calibrator_config(config: CalibratorConfig) -> None:
     """Says quickly whether it can work, and the recalibration fits; raises CheckpointError."""
-    from calibrator import check_checkpoint, resolve_recalibration
+    from calibrator import check_checkpoint, resolve_recalibrations
 
     if isinstance(config.engine, InProcess):
         check_checkpoint(config.checkpoint, config.recalibration)
@@ -93,5 +93,4 @@ def check_calibrator_config(config: CalibratorConfig) -> None:
     name = name_of_scores(config)
     if config.recalibration is None or name is None:
         return
-    if (found := resolve_recalibration(config.recalibration)) is not None:
-        found.check_fits(name)
+    resolve_recalibrations(config.recalibration).check_fit(name)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import Item, load_scorer
+from calibrator import Item, load_scorer, opinion_of
 from calibrator.commands.app import cli
 from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
 from proxy.commands.recalibrate import cli as recalibrating
@@ -145,3 +145,79 @@ def test_mistakes_are_one_sentence(tmp_path: Path, arguments: list[str], message
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert not places["out"].exists()
+
+
+def with_others(count: int) -> tuple[list[Json], list[Json]]:
+    """Labelled rows, of half of which the score knows an other reply; that one is far too low."""
+    rows, scores = overconfident(count)
+    for row, score in list(zip(rows, scores, strict=True))[::2]:
+        row["others"] = ["It is so."]
+        alone = score["confidence"]
+        score |= {"alone": alone, "calibrator": "words@1+opinion@1"}
+        score["confidence"] = float(sigmoid(logit(alone) - 4))
+    for score in scores[1::2]:
+        score["calibrator"] = "words@1"
+    return rows, scores
+
+
+@pytest.mark.parametrize("knows_others", [False, True])
+def test_rows_with_others_have_two_numbers_and_a_file_is_for_one(
+    knows_others: bool, tmp_path: Path
+) -> None:
+    """Without the option those of all replies alone, with it those that know others; the file says
+    which, and is right for those."""
+    rows, scores = with_others(400)
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    output = tmp_path / "r.json"
+    more = ["--second-opinion"] if knows_others else []
+    result = run("recalibrate", labelled, "--scores", given, "-o", output, *more)
+    assert result.exit_code == 0, result.stderr
+    found = load_recalibration(output)
+    assert found.calibrator == ("words@1+opinion@1" if knows_others else "words@1")
+    assert found.labels == (200 if knows_others else 400)
+    shift = logit(found.apply(0.5))  # of what was too high by 1.5, or too low by 2.5
+    assert shift == pytest.approx(2.0 if knows_others else -1.2, abs=0.6)
+
+
+def test_the_calibrator_that_ships_is_recalibrated_for_both(tmp_path: Path) -> None:
+    """Scored here, each number gets its own name; rows without others have none that knows."""
+    rows, _ = with_others(60)
+    labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "r.json"
+    embedded = load_scorer("embedded")
+    for more, name, labels in (
+        ([], embedded.name, 60),
+        (["--second-opinion"], opinion_of(embedded), 30),
+    ):
+        result = run("recalibrate", labelled, "-o", output, *more)
+        assert result.exit_code == 0, result.stderr
+        found = load_recalibration(output)
+        assert (found.calibrator, found.labels) == (name, labels)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "sentence"),
+    [
+        ({"others": []}, ["--second-opinion"], "no row has 'others'"),
+        ({}, ["--second-opinion", "--calibrator", "fake:0.5"], "does not read what others replied"),
+    ],
+)
+def test_numbers_that_know_others_have_to_be_there(
+    change: Json, arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    """One sentence says what is missing."""
+    rows = [row | change for row in with_others(60)[0]]
+    labelled = write(tmp_path / "l.jsonl", rows)
+    result = run("recalibrate", labelled, "-o", tmp_path / "r.json", *arguments)
+    assert result.exit_code != 0
+    assert sentence in result.stderr
+
+
+def test_scores_of_several_calibrators_make_no_file(tmp_path: Path) -> None:
+    """What is fitted on them would be right for neither."""
+    rows, scores = overconfident(60)
+    scores = [score | {"calibrator": f"words@{at % 2}"} for at, score in enumerate(scores)]
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    result = run("recalibrate", labelled, "--scores", given, "-o", tmp_path / "r.json")
+    assert result.exit_code != 0
+    assert "is for one calibrator, not words@0, words@1" in result.stderr
+    assert not (tmp_path / "r.json").exists()

@@ -42,6 +42,7 @@ from calibrator.recalibration.fit import (
     observed_rows,
 )
 from calibrator.recalibration.recalibrated_scorer import Recalibrated
+from calibrator.recalibration.versions import Recalibrations
 from calibrator.rows.rows import Row, parse_row
 
 KINDS: list[Kind] = ["platt", "isotonic", "temperature"]
@@ -297,7 +298,7 @@ def test_a_recalibrated_scorer_changes_the_confidence_alone() -> None:
     by_domain = Recalibration("platt", Platt(), "domain", {"law": Platt(1.0, -1.0)})
     item = Item("q", "a", "M", domain="Law")
     for recalibration, expected in ((by_model, sigmoid(1.0)), (by_domain, sigmoid(-1.0))):
-        scorer = Recalibrated(FakeScorer(0.5), recalibration)
+        scorer = Recalibrated(FakeScorer(0.5), Recalibrations(recalibration))
         (score,) = scorer.score_batch([item])
         assert (score.score, score.confidence) == (0.5, pytest.approx(float(expected)))
         assert scorer.name == f"fake:0.5+{recalibration.name}"

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from calibrator import CheckpointError
-from calibrator.loading import check_checkpoint, load_scorer
+from calibrator import CheckpointError, Item, OtherReply, Score, opinion_of
+from calibrator.loading import check_checkpoint, load_scorer, recalibrated
 from calibrator.recalibration.curves import Platt, Recalibration
-from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
+from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
+from tests.running.live_proxy import HearingScorer
 
 FIRST = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator="fake:0.5")
 SECOND = Recalibration("platt", Platt(0.5, 0.0), "team", {"law": Platt(2.0, 0.0)}, 200)
 
 
 def name_of(path: Path) -> str | None:
-    found = resolve_recalibration(path)
+    found = resolve_recalibrations(path).alone
     return found.name if found else None
 
 
@@ -50,6 +51,53 @@ def test_a_pointer_to_nothing_is_refused(tmp_path: Path, content: str, sentence:
     """It names a file of its own folder that is there, or the calibrator does not load."""
     (tmp_path / "current").write_text(content)
     with pytest.raises(CheckpointError, match=sentence):
+        check_checkpoint("fake:0.5", tmp_path / "current")
+
+
+def test_numbers_that_know_others_have_one_of_their_own(tmp_path: Path) -> None:
+    """A file is for the numbers that it names; a folder has one of each, and neither is taken for
+    the other."""
+    heard = HearingScorer()
+    alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=heard.name)
+    knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=heard.opinion)
+    items = [Item("?", "Paris p=0.5"), Item("?", "Paris p=0.5", others=(OtherReply("Paris"),))]
+
+    def said(*promoted: Recalibration) -> list[Score]:
+        versions = RecalibrationVersions(tmp_path / "-".join(each.name for each in promoted))
+        for each in promoted:
+            versions.promote(each, {})
+        scorer = recalibrated(heard, versions.folder / "current")
+        assert scorer.name == "+".join([heard.name, *(p.name for p in promoted if p is alone)])
+        assert opinion_of(scorer) == "+".join(
+            [heard.opinion, *(p.name for p in promoted if p is knowing)]
+        )
+        return scorer.score_batch(items)
+
+    first, second = said(alone)
+    assert first.confidence == second.alone == pytest.approx(alone.apply(0.5))
+    assert second.confidence == 0.7  # as the scorer said
+    first, second = said(knowing)
+    assert first.confidence == second.alone == 0.5
+    assert second.confidence == pytest.approx(knowing.apply(0.7))
+    first, second = said(alone, knowing)
+    assert first.confidence == second.alone == pytest.approx(alone.apply(0.5))
+    assert second.confidence == pytest.approx(knowing.apply(0.7))
+
+
+@pytest.mark.parametrize("name", ["words@1+opinion@2", "words@2+opinion@1"])
+def test_a_curve_of_other_numbers_is_refused(name: str, tmp_path: Path) -> None:
+    """Of another second stage, as of another calibrator."""
+    path = tmp_path / "r.json"
+    Recalibration("platt", Platt(), labels=100, calibrator=name).save(path)
+    with pytest.raises(CheckpointError, match="was fitted for words"):
+        recalibrated(HearingScorer(), path)
+
+
+def test_a_pointer_to_a_curve_of_the_other_kind_is_refused(tmp_path: Path) -> None:
+    """Somebody wrote it by hand."""
+    RecalibrationVersions(tmp_path).promote(FIRST, {})
+    (tmp_path / "current-with-others").write_text((tmp_path / "current").read_text())
+    with pytest.raises(CheckpointError, match=r"is for numbers of fake:0\.5"):
         check_checkpoint("fake:0.5", tmp_path / "current")
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from calibrator.recalibration.curves import Platt, Recalibration
-from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibration
-from policies import Facts
+from calibrator.metrics.metrics import Floats
+from calibrator.recalibration.curves import Platt, Recalibration, load_recalibration
+from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
+from policies import Facts, load_certificate
 from proxy.config.sections import Config, ModelRoute
 from proxy.learning.labels import read_labels
 from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
 from proxy.policy_context.domains import Domains
 from proxy.store.verdicts.verdicts import Findings
 from proxy.upstreams.router import Router
-from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident, usual_truth
+from tests.builders.simulated_traffic import (
+    CALIBRATOR,
+    Traffic,
+    overconfident,
+    timid,
+    usual_truth,
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +61,7 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
     assert done.returncode == 0, done.stderr
     assert "promoted" in done.stdout
     assert labelled.calibration_error(truth) < before / 2
-    again = learnt(labelled, current=resolve_recalibration(labelled.current))
+    again = learnt(labelled, current=resolve_recalibrations(labelled.current).alone)
     assert not again.trial.is_better
     listed = labelled.run("recalibrate", "--history")
     assert f"none -> {dry['name']}" in listed.stdout
@@ -115,6 +123,93 @@ def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "what counted before still counts" in done.stdout
     assert not traffic.current.exists()
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
+    """2,000 replies, of half of which the number knows a second opinion."""
+    traffic = Traffic(tmp_path_factory.mktemp("heard"), seed=5)
+    traffic.pass_by(2_000, 14, audit_share=0.3, heard=0.5)
+    traffic.label()
+    return traffic
+
+
+def gap(found: Recalibration, says: Callable[[Floats], Floats]) -> float:
+    """How far from the truth what it makes of these numbers is, in the mean."""
+    truth = usual_truth(np.random.default_rng(0), 5_000)
+    told = np.array([found.apply(float(score)) for score in says(truth)])
+    return float(np.abs(told - truth).mean())
+
+
+def test_numbers_alone_and_those_that_know_others_have_curves_of_their_own(
+    heard: Traffic, tmp_path: Path
+) -> None:
+    """Each is fitted on numbers of its name, and says so; on the other ones it would be wrong."""
+    alone = load_recalibration(written(heard, tmp_path / "alone.json"))
+    knowing = load_recalibration(written(heard, tmp_path / "b.json", "--second-opinion"))
+    assert (alone.calibrator, knowing.calibrator) == (heard.calibrator, heard.opinion)
+    assert (alone.knows_others, knowing.knows_others) == (False, True)
+    assert gap(alone, overconfident) < 0.05 < 0.1 < gap(alone, timid)
+    assert gap(knowing, timid) < 0.05 < 0.1 < gap(knowing, overconfident)
+    assert alone.labels > 1.8 * knowing.labels  # of those that were heard, the number before
+
+
+def written(traffic: Traffic, output: Path, *more: str) -> Path:
+    done = traffic.run("recalibrate", "--from-store", "-o", str(output), *more)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_each_is_promoted_and_taken_back_by_itself(tmp_path: Path) -> None:
+    """The one for second opinions leaves the other as it is, and comes back as it was."""
+    heard = Traffic(tmp_path, seed=6)
+    heard.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
+    heard.label()
+    knowing = heard.told("recalibrate", "--from-store", "--second-opinion")
+    assert (knowing["promoted"], knowing["calibrator"]) == (True, heard.opinion)
+    assert resolve_recalibrations(heard.current).alone is None
+    alone = heard.told("recalibrate", "--from-store")
+    assert (alone["promoted"], alone["calibrator"]) == (True, heard.calibrator)
+    counting = resolve_recalibrations(heard.current)
+    assert [each.name for each in counting] == [alone["name"], knowing["name"]]
+    listed = heard.run("recalibrate", "--history").stdout
+    assert f"none -> {knowing['name']} of numbers with second opinions" in listed
+    assert f"{knowing['name']} counts for numbers with second opinions" in listed
+    heard.pass_by(1_000, 10, audit_share=0.4, heard=0.5)
+    heard.label()
+    for more in ([], ["--second-opinion"]):  # of numbers that were corrected, what was before
+        again = heard.told("recalibrate", "--from-store", "--dry-run", *more)
+        assert again["unknown"] == 0
+        assert not again["is_better"]
+    back = heard.told("recalibrate", "--rollback", "--second-opinion")
+    assert back == {"before": knowing["name"], "after": None}
+    assert [each.name for each in resolve_recalibrations(heard.current)] == [alone["name"]]
+
+
+def test_without_a_second_opinion_there_is_none_to_correct(labelled: Traffic) -> None:
+    """The sentence says where such numbers come from."""
+    done = labelled.run("recalibrate", "--from-store", "--second-opinion", "--dry-run")
+    assert done.returncode == 2
+    assert "no verdict is on a number of fake:0.5 that knows a second opinion" in done.stderr
+
+
+def test_a_certificate_is_for_numbers_as_they_are_corrected_now(tmp_path: Path) -> None:
+    """Verdicts on numbers that are given no more make none."""
+    heard = Traffic(tmp_path, seed=7)
+    for _ in range(2):
+        heard.pass_by(600, 7, audit_share=0.5, heard=0.5)
+        heard.label()
+        RecalibrationVersions(heard.current.parent).promote(
+            Recalibration("platt", Platt(2.0, 2.0), labels=99, calibrator=heard.opinion), {}
+        )
+    path = tmp_path / "c.json"
+    heard.run("certify", "--from-store", "--max-error", "0.3", "-o", str(path))
+    certificate = load_certificate(path)
+    assert certificate is not None
+    corrected = resolve_recalibrations(heard.current).with_others
+    assert corrected is not None
+    named = {grant.calibrator for grant in certificate.grants}
+    assert named == {heard.calibrator, f"{heard.opinion}+{corrected.name}"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 import policies
 from calibrator import load_scorer
 from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
 from tests.running.live_proxy import (
@@ -410,6 +411,50 @@ def test_a_recalibration_stands_on_replies_alone(start_proxy: StartProxy, tmp_pa
     assert member["confidence"] == 0.7
     assert member["evidence"][0]["before"] == pytest.approx(0.7311, abs=1e-3)
     assert member["calibrator"] == KNOWING
+
+
+def test_a_number_that_knows_both_has_a_recalibration_of_its_own(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """Beside that of replies alone; the record keeps what the calibrator said before."""
+    alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator="words@1")
+    knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=KNOWING)
+    versions = RecalibrationVersions(tmp_path / "recalibrations")
+    versions.promote(alone, {})
+    versions.promote(knowing, {})
+    proxy = start_proxy(
+        policy=seeking(of(SAME), UNSURE),
+        scorer=HearingScorer(),
+        calibrator={"recalibration": str(versions.folder / "current")},
+    )
+    response = proxy.ask("Paris p=0.5")
+    name, value = f"{KNOWING}+{knowing.name}", knowing.apply(0.7)
+    assert response.headers["x-pinocchio-calibrator"] == name
+    assert float(response.headers["x-pinocchio-confidence"]) == pytest.approx(value, abs=1e-4)
+    row = recorded(proxy, response.headers[ID])
+    assert (row["score"], row["calibrator"]) == (0.7, name)
+    assert row["confidence"] == pytest.approx(value)
+    [facts] = json.loads(row["facts"])
+    assert facts["alone"] == pytest.approx(alone.apply(0.5))
+    assert facts["alone_calibrator"] == f"words@1+{alone.name}"
+
+
+def test_a_recalibration_of_other_numbers_changes_nothing(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """What another second stage said is no number of this one's; the log says so."""
+    path = tmp_path / "curve.json"
+    name = "words@1+opinion@2"
+    Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=name).save(path)
+    proxy = start_proxy(
+        policy=seeking(of(SAME)), scorer=HearingScorer(), calibrator={"recalibration": str(path)}
+    )
+    with capture_logs() as lines:
+        member = proxy.ask("Paris p=0.6").json()["pinocchio"]
+    assert (member["confidence"], member["calibrator"]) == (0.8, KNOWING)
+    assert member["evidence"][0]["before"] == 0.6
+    [line] = [line for line in lines if line["event"] == "recalibration_unused"]
+    assert (line["fitted_for"], line["numbers"]) == (name, KNOWING)
 
 
 # What agreement cannot prove
