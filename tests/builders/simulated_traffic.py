@@ -44,9 +44,9 @@ def overconfident(truth: Floats) -> Floats:
 
 
 def timid(truth: Floats) -> Floats:
-    """What it says of the same replies once it knows what others replied: it halves the true
-    log-odds and takes one away."""
-    return np.asarray(sigmoid(0.5 * logit(truth) - 1.0))
+    """What it says of the same replies once it knows what others replied: one and a half less than
+    the true log-odds."""
+    return np.asarray(sigmoid(logit(truth) - 1.5))
 
 
 def usual_truth(rng: np.random.Generator, count: int) -> Floats:
