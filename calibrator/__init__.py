@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         version_of,
     )
     from calibrator.metrics.agreement import Agreement, Label, agreement_of
+    from calibrator.metrics.gains import Gain, gains
     from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
     from calibrator.metrics.sampling import Stratum, estimated_share, wilson
     from calibrator.pinocchio import Pinocchio
@@ -94,6 +95,7 @@ _LAZY = {
     "IMAGE_REASONS": "calibrator.text.images",
     "Agreement": "calibrator.metrics.agreement",
     "By": "calibrator.recalibration.curves",
+    "Gain": "calibrator.metrics.gains",
     "ImageLimits": "calibrator.text.images",
     "Interval": "calibrator.metrics.intervals",
     "auroc_interval": "calibrator.metrics.intervals",
@@ -131,6 +133,7 @@ _LAZY = {
     "export_weights": "calibrator.llm.exporting",
     "file_option": "calibrator.commands.terminal",
     "fit_observed": "calibrator.recalibration.fit",
+    "gains": "calibrator.metrics.gains",
     "group_key": "calibrator.recalibration.curves",
     "install_command": "calibrator.installing",
     "keeping": "calibrator.rows.kept_scores",
@@ -171,6 +174,7 @@ __all__ = [
     "CalibratorError",
     "CheckpointError",
     "FakeScorer",
+    "Gain",
     "HubError",
     "ImageLimits",
     "Interval",
@@ -223,6 +227,7 @@ __all__ = [
     "export_weights",
     "file_option",
     "fit_observed",
+    "gains",
     "group_key",
     "holds_chance",
     "install_command",

@@ -3,6 +3,7 @@
 __all__ = [
     "agreement",
     "disagreement",
+    "gains",
     "intervals",
     "metrics",
     "numbers",

@@ -13,6 +13,7 @@ from proxy.desk.access.sessions import Visitor
 from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
 from proxy.desk.notify.feed import Feed
 from proxy.learning.feedback import keep_feedback
+from proxy.learning.second_opinions import read_second_opinions
 from proxy.store.reviews.held_replies import state_name, stored_state
 
 Who = Annotated[Visitor, Depends(visitor_of)]
@@ -86,7 +87,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         """What waits, was decided in 30 days, is refused; for admins why, and webhooks."""
         return desk.stats() if who.is_admin else _for_reviewers(desk.stats())
 
-    return _with_feedback(_with_events(api, feed), desk)
+    return _with_quality(_with_feedback(_with_events(api, feed), desk), desk)
 
 
 def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +122,20 @@ def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:
         """Labels of any recorded replies, of the reviewer's own choice: `request_id`, `correct`,
         `note`, or a list of them as `feedback`. They are kept apart from verdicts."""
         return keep_feedback(desk.feedback, body, who.name)
+
+    return api
+
+
+def _with_quality(api: APIRouter, desk: Desk) -> APIRouter:
+    @api.get("/quality/second-opinions")
+    def opinions(
+        days: Annotated[float, Query(gt=0, le=365, description="How far to look back.")] = 7,
+        model: Narrowed = None,
+        team: Narrowed = None,
+    ) -> dict[str, Any]:
+        """What second opinions came to, and by the verdicts what they were worth: the number that
+        knows them beside the one of the reply alone. As the console's page on quality has it."""
+        return read_second_opinions(desk.queue.engine, days, model, team).as_dict()
 
     return api
 

@@ -1,7 +1,16 @@
 """What the calibrator learns from what reviewers decide.
 
-Verdicts with their weights, recalibration from the store, drift, agreement between reviewers.
+Verdicts with their weights, recalibration from the store, drift, what second opinions were worth.
 Nothing here is on a request's way.
 """
 
-__all__ = ["certifying", "drift", "drift_watch", "feedback", "labels", "recalibrating", "tuning"]
+__all__ = [
+    "certifying",
+    "drift",
+    "drift_watch",
+    "feedback",
+    "labels",
+    "recalibrating",
+    "second_opinions",
+    "tuning",
+]

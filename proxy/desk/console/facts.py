@@ -21,6 +21,7 @@ from proxy.desk.console.text import one_line
 from proxy.desk.desk import Desk
 from proxy.errors import NotFoundError
 from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
+from proxy.learning.second_opinions import LABELS_FOR_DAYS, second_opinions
 from proxy.store.record.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
@@ -37,7 +38,6 @@ from proxy.store.record.writer import DAY_S
 
 WINDOWS: Final = (1, 7, 30)  # days
 ACTIONS: Final = ("deliver", "annotate", "hold", "escalate", "clarify", "block")
-LABELS_FOR_DAYS: Final = 90  # verdicts count for longer than traffic: there are fewer
 START: Final = 0.5  # the threshold that is looked at first
 
 
@@ -135,6 +135,7 @@ class Facts:
             accuracy=quality.share((each.is_correct, each.weight) for each in labels),
             ece=quality.ece(bands),
             least=quality.LEAST,
+            looked_at=LOOKED_AT,
             few=quality.FEW,
             false_alarm_rate=FALSE_ALARM_RATE,
             enough=enough,
@@ -144,6 +145,8 @@ class Facts:
             warnings=quality.warnings(given),
             monitors=sorted(standing(engine), key=lambda one: (one.alarm is None, -one.seen)),
             weeks=weekly(engine) if "weekly" in request.query_params else None,
+            opinions=second_opinions(engine, window, given, lambda row: _is_of(row, whose)),
+            labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
             series=series,
             charts=_charts(seen, bands if enough else [], points, series),

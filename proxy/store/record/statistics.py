@@ -8,13 +8,15 @@ Every function here may wait for the database and raises StoreError when it cann
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from calibrator import WITH_OTHERS
 from policies import SeenConversations, telling_days
 from proxy.errors import BlockedByPolicyError, HeldForReviewError
 from proxy.store.record.writer import exchanges, first_id, is_first_request
@@ -215,7 +217,8 @@ class Labelled:
     """A reply with a verdict, the latest where there are several.
 
     `stratum` says why it was looked at, as in proxy/store/verdicts/labels.py; `share` is the
-    probability with which an audited one was drawn.
+    probability with which an audited one was drawn. `alone` is the number of the reply by itself,
+    where `confidence` is one of `calibrator` that knows others.
     """
 
     confidence: float
@@ -225,6 +228,8 @@ class Labelled:
     model: str | None
     team: str | None
     conversation: str | None = None
+    calibrator: str | None = None
+    alone: float | None = None
 
 
 def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
@@ -250,9 +255,11 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
         exchanges.c.model,
         exchanges.c.team,
         exchanges.c.conversation,
+        exchanges.c.calibrator,
+        sa.case((exchanges.c.calibrator.contains(WITH_OTHERS), exchanges.c.facts)),
     )
     with reading(engine) as connection:
-        rows = connection.execute(
+        rows: Sequence[Any] = connection.execute(
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
     found, seen = [_labelled(*row) for row in rows], SeenConversations(None, None)
@@ -269,11 +276,25 @@ def _labelled(
     review_id: str | None,
     kind: str | None,
     share: float | None,
-    *whose: str | None,
+    model: str | None,
+    team: str | None,
+    conversation: str | None,
+    calibrator: str | None,
+    facts: str | None,
 ) -> Labelled:
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
-    return Labelled(confidence, bool(is_correct), stratum, share if is_drawn else None, *whose)
+    its_share = share if is_drawn else None
+    whose = model, team, conversation, calibrator, _alone(facts)
+    return Labelled(confidence, bool(is_correct), stratum, its_share, *whose)
+
+
+def _alone(facts: str | None) -> float | None:
+    """The number without others, of a reply of one choice: a verdict does not say which of several
+    it is about."""
+    choices = json.loads(facts) if facts else []
+    alone = choices[0].get("alone") if len(choices) == 1 else None
+    return alone if isinstance(alone, float | int) else None
 
 
 def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:

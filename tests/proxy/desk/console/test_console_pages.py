@@ -17,8 +17,8 @@ from proxy.store.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.browser import Visit, look_at, visiting
 from tests.running.databases import execute
-from tests.running.desk_client import DESK, HOLD, desk_url, held_id, logged_in
-from tests.running.live_proxy import LiveProxy, until
+from tests.running.desk_client import API, DESK, HOLD, desk_url, held_id, logged_in
+from tests.running.live_proxy import HearingScorer, LiveProxy, until
 
 TOOL = {
     "type": "function",
@@ -398,3 +398,66 @@ def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, sche
             found = visit.page.evaluate("asked => axe.run(asked)", asked)["violations"]
             told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found]
             assert told == [], path
+
+
+COMPARED = """
+version: 1
+name: compared
+second_opinion: {n: COUNT, from: [MODELS]}
+rules: []
+default: {hold: {queue: seniors}}
+"""
+
+
+def comparing(*models: str) -> str:
+    return COMPARED.replace("COUNT", str(len(models))).replace("MODELS", ", ".join(models))
+
+
+def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartProxy) -> None:
+    """Of forty replies of one number, those are right with which the other model agrees: the number
+    ranks them then. Page and API have the same figures."""
+    policy = comparing("say Paris p=0.9")
+    proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
+    for number in range(40):
+        city = "London" if number % 2 else "Paris"
+        id = held_id(proxy, f"{city} {number} p=0.5")
+        label = {"correct": city == "Paris"}
+        assert proxy.desk.post(f"{API}/reviews/{id}/label", json=label).status_code == 200
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(40,)])
+    told = proxy.desk.get(f"{API}/quality/second-opinions?days=1").json()
+    assert (told["asked"], told["failed"], told["replies"]) == (40, 0, 40)
+    assert (told["agreed"], told["differed"], told["untold"]) == (20, 20, 0)
+    [measured] = told["measured"]
+    assert (measured["calibrator"], measured["labels"]) == ("words@1+opinion@1", 40)
+    assert (measured["auroc"]["before"], measured["auroc"]["after"]) == (0.5, 1.0)
+    assert (measured["kept"]["before"], measured["kept"]["after"]) == (0.0, 0.5)
+    assert measured["auroc"]["gain"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    with visiting(browser, proxy) as visit:
+        page = visit.page
+        page.goto("/console/quality?days=1")
+        part = page.locator("#opinions")
+        expect(part.get_by_role("heading")).to_have_text("Second opinions")
+        expect(part.locator("dd")).to_contain_text(["40", "without an answer", "50.0 %"])
+        row = part.locator("tbody tr")
+        expect(row).to_have_count(1)
+        cells = ["words@1+opinion@1", "40", "0.500", "1.000", "+0.500", "0.0 %", "50.0 %", "+50.0"]
+        expect(row.locator("td")).to_contain_text(cells)
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        faults = page.evaluate("() => axe.run('#opinions')")["violations"]
+        assert [each["id"] for each in faults] == []
+        assert (visit.errors, visit.violations()) == ([], [])
+
+
+def test_calls_that_gave_nothing_are_told_too(start_proxy: StartProxy) -> None:
+    """One that failed, one whose answer cannot be compared; without any, nothing is shown."""
+    policy = comparing("say 12", "status-500").replace("compared", "silent")
+    proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
+    assert "Second opinions" not in proxy.desk.get("/console/quality").text
+    held_id(proxy, "Paris p=0.5")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    told = proxy.desk.get(f"{API}/quality/second-opinions").json()
+    assert (told["asked"], told["failed"], told["untold"], told["measured"]) == (2, 1, 1, [])
+    page = proxy.desk.get("/console/quality").text
+    assert "verdicts on such replies will say" in page
+    assert proxy.desk.get(f"{API}/quality/second-opinions?model=other").json()["asked"] == 0
+    assert proxy.desk.get(f"{API}/quality/second-opinions?days=0").status_code == 422

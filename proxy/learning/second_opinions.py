@@ -1,0 +1,144 @@
+"""What second opinions were worth here: asked and heard by the record, measured by verdicts.
+
+The number that knows others stands beside the one of the reply alone, of the same replies. Both are
+held against the verdicts, with the weights of every other estimate (`labels.py`): an audited reply
+stands for those that were not drawn. Numbers of another name are other numbers, and are measured
+apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from calibrator import Gain, gains, knows_others
+from proxy.learning.labels import stood_for, weights_of
+from proxy.store.record.second_opinions import Heard, heard
+from proxy.store.record.statistics import Labelled, Window, labelled
+from proxy.store.record.writer import DAY_S
+
+LEAST: Final = 30
+"""Labels, below which nothing is measured."""
+LABELS_FOR_DAYS: Final = 90
+"""Verdicts count for longer than traffic: there are fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the numbers of one name were worth, by `labels` of replies that have both numbers.
+
+    `auroc` says how well each ranks, `kept` how large a share could be delivered, surest first,
+    with 95 % right. None where the labels are too few, or of one kind.
+    """
+
+    calibrator: str
+    labels: int
+    auroc: Gain | None
+    kept: Gain | None
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOpinions:
+    """What became of them: `asked` calls, of which `failed` gave no answer, for so many tokens.
+
+    `agreed`, `differed` and `untold` are the comparisons, of which each choice of a reply has its
+    own; `replies` have a number that knows them. `is_whole` is False where only the latest exchanges of the window were looked at.
+    """
+
+    replies: int
+    asked: int
+    failed: int
+    tokens: int
+    agreed: int
+    differed: int
+    untold: int
+    is_whole: bool
+    measured: tuple[Measured, ...]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.asked or self.replies or self.measured)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_second_opinions(
+    engine: Any, days: float, model: str | None = None, team: str | None = None
+) -> SecondOpinions:
+    """Tell of the last days, and of all verdicts that count; raises StoreError.
+
+    `model` and `team` narrow it to theirs.
+    """
+    now = time.time()
+
+    def is_wanted(row: Any) -> bool:
+        return model in (None, row.model) and team in (None, row.team)
+
+    given = labelled(engine, now - LABELS_FOR_DAYS * DAY_S)
+    window = Window(now - days * DAY_S, now)
+    return second_opinions(engine, window, filter(is_wanted, given), is_wanted)
+
+
+def second_opinions(
+    engine: Any,
+    window: Window,
+    labels: Iterable[Labelled],
+    is_wanted: Callable[[Any], bool] = lambda _: True,
+) -> SecondOpinions:
+    """Tell of the exchanges of a window and of labels of any time; raises StoreError.
+
+    `is_wanted` says which exchanges count, by their `model` and `team`.
+    """
+    found = heard(engine, window)
+    rows = [row for row in found.rows if is_wanted(row)]
+    calls = [call for row in rows for call in row.calls]
+    said = Counter(opinion for row in rows for opinion in row.opinions)
+    return SecondOpinions(
+        sum(bool(row.opinions) for row in rows),
+        len(calls),
+        sum("error" in call for call in calls),
+        sum(sum(call.get("usage", {}).values()) for call in calls),
+        said["agree"],
+        said["differ"],
+        said["untold"],
+        found.is_whole,
+        tuple(_measured(rows, labels)),
+    )
+
+
+def _measured(rows: Sequence[Heard], labels: Iterable[Labelled]) -> list[Measured]:
+    """By the name of the number, that with the most labels first."""
+    named: dict[str, list[Labelled]] = {}
+    for label in labels:
+        is_drawn = label.stratum != "other" and label.alone is not None
+        if is_drawn and label.calibrator and knows_others(label.calibrator):
+            named.setdefault(label.calibrator, []).append(label)
+    most = sorted(named, key=lambda name: (-len(named[name]), name))
+    return [_of_name(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
+
+
+def _of_name(name: str, rows: Sequence[Heard], labels: Sequence[Labelled]) -> Measured:
+    if len(labels) < LEAST:
+        return Measured(name, len(labels), None, None)
+    found = gains(
+        [each.is_correct for each in labels],
+        [each.alone or 0.0 for each in labels],
+        [each.confidence for each in labels],
+        weights_of(labels, _known(rows, labels)),
+    )
+    if found is None:
+        return Measured(name, len(labels), None, None)
+    return Measured(name, len(labels), found.auroc, found.kept)
+
+
+def _known(rows: Sequence[Heard], labels: Sequence[Labelled]) -> dict[str, float]:
+    """How many replies the labels of each stratum stand for; where the window has none, by the
+    shares of their draw."""
+    held = sum(row.weight for row in rows if row.review_id)
+    known = {"held": held, "audited": sum(row.weight for row in rows) - held}
+    return {name: known[name] or total for name, total in stood_for(labels).items()}

@@ -1,0 +1,79 @@
+"""What the record says of second opinions: who was asked, and what the comparisons came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from proxy.store.record.statistics import LOOKED_AT, Window
+from proxy.store.record.writer import exchanges, first_id, is_first_request
+from proxy.store.verdicts.verdicts import reading
+
+_HAS_OPINIONS: Final = '%"opinions":%'  # in the facts
+_ASKED_ONE: Final = '%"second_opinion"%'  # in the calls
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An exchange in which others were asked, or heard anyway, as after an escalation.
+
+    `calls` are those that were made for a second opinion, as the record tells them; `opinions` what
+    each comparison came to: `agree`, `differ` or `untold`.
+    """
+
+    model: str | None
+    team: str | None
+    calibrator: str | None
+    confidence: float | None
+    review_id: str | None
+    calls: tuple[Mapping[str, Any], ...]
+    opinions: tuple[str, ...]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hearings:
+    """Those among the latest exchanges of a window; `is_whole` says whether these are all."""
+
+    rows: tuple[Heard, ...]
+    is_whole: bool
+
+
+def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
+    """Look through the latest `limit` exchanges of a window; raises StoreError."""
+    row = exchanges.c
+    inside = sa.and_(
+        row.request_id >= first_id(window.since),
+        row.request_id < first_id(window.until),
+        is_first_request,
+    )
+    columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
+    newest = sa.select(*columns, row.calls, row.facts).where(inside)
+    few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
+    found = sa.select(few).where(few.c.facts.like(_HAS_OPINIONS) | few.c.calls.like(_ASKED_ONE))
+    with reading(engine) as connection:
+        count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
+        rows = tuple(map(_heard, connection.execute(found)))
+    return Hearings(rows, count < limit)
+
+
+def _heard(row: Any) -> Heard:
+    calls = json.loads(row.calls) if row.calls else []
+    return Heard(
+        row.model,
+        row.team,
+        row.calibrator,
+        row.confidence,
+        row.review_id,
+        tuple(call for call in calls if call.get("purpose") == "second_opinion"),
+        tuple(_opinions(row.facts)),
+    )
+
+
+def _opinions(facts: str | None) -> Iterator[str]:
+    for choice in json.loads(facts) if facts else []:
+        yield from choice.get("opinions", ())

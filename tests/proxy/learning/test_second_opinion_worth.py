@@ -1,0 +1,73 @@
+"""What second opinions were worth, by the record and the verdicts of a real store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.versions import RecalibrationVersions
+from proxy.learning.second_opinions import SecondOpinions, read_second_opinions
+from proxy.store.record.second_opinions import heard
+from proxy.store.record.statistics import Window
+from proxy.store.verdicts.verdicts import Findings
+from tests.builders.simulated_traffic import Traffic
+
+
+@pytest.fixture(scope="module")
+def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Traffic, Findings]]:
+    """Half of 1,200 replies were compared with another one, in the end under a recalibration."""
+    traffic = Traffic(tmp_path_factory.mktemp("month"), seed=8)
+    traffic.pass_by(1_000, 20, audit_share=0.3, heard=0.5, held=0.3)
+    RecalibrationVersions(traffic.current.parent).promote(
+        Recalibration("platt", Platt(1.0, 1.5), labels=99, calibrator=traffic.opinion), {}
+    )
+    traffic.pass_by(200, 7, audit_share=0.15, heard=0.5, model="other")
+    traffic.label()
+    findings = Findings(traffic.url)
+    yield traffic, findings
+    findings.close()
+
+
+def told(month: tuple[Traffic, Findings], days: float = 30, **of: str) -> SecondOpinions:
+    return read_second_opinions(month[1].engine, days, **of)
+
+
+def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, Findings]) -> None:
+    """Those that rank alike gain nothing; numbers of another name are measured apart, and too few
+    labels not at all."""
+    found = told(month)
+    assert 500 < found.replies == found.agreed < 700
+    assert (found.differed, found.untold, found.is_whole) == (0, 0, True)
+    first, second = found.measured
+    assert first.calibrator == month[0].opinion
+    assert second.calibrator.startswith(f"{month[0].opinion}+platt@")
+    assert first.labels > 100
+    assert first.auroc is not None
+    assert 0.7 < first.auroc.before < 0.95
+    assert first.auroc.gain.value == pytest.approx(0, abs=1e-9)
+    assert 0 < second.labels < 30
+    assert (second.auroc, second.kept) == (None, None)
+
+
+def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, Findings]) -> None:
+    """Traffic of the last days alone; labels count for longer."""
+    assert told(month, 30, model="other").replies < told(month).replies
+    assert told(month, 30, model="other").measured == told(month).measured[1:]
+    assert told(month, 5).replies < told(month, 30, model="other").replies
+    labels = [each.labels for each in told(month).measured]
+    assert [each.labels for each in told(month, 5).measured] == labels
+    nothing = told(month, 30, team="law")
+    assert not nothing.is_any
+    assert nothing.measured == ()
+
+
+def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, Findings]) -> None:
+    """So no page is slower with a million exchanges; it says that these are not all."""
+    window = Window(time.time() - 30 * 86_400, time.time())
+    some = heard(month[1].engine, window, limit=200)
+    assert not some.is_whole
+    assert {row.model for row in some.rows} == {"other"}
