@@ -45,7 +45,8 @@ class SecondOpinions:
     """What became of them: `asked` calls, of which `failed` gave no answer, for so many tokens.
 
     `agreed`, `differed` and `untold` are the comparisons, of which each choice of a reply has its
-    own; `replies` have a number that knows them. `is_whole` is False where only the latest exchanges of the window were looked at.
+    own; `replies` have a number that knows them. `is_whole` is False where only the latest
+    exchanges of the window were looked at.
     """
 
     replies: int
