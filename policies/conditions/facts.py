@@ -44,7 +44,8 @@ class Facts:
 
     Where others answered the same question, `alone` is the confidence before they were heard,
     given by `alone_calibrator`, and `opinions` says of each whether it agrees: `agree`, `differ` or
-    `untold`.
+    `untold`. `alone_score` is what the calibrator itself said before a recalibration made `alone`
+    of it; None without one. No rule looks at it.
     """
 
     confidence: float | None
@@ -64,6 +65,7 @@ class Facts:
     conversation: str | None = None
     alone: float | None = None
     alone_calibrator: str | None = None
+    alone_score: float | None = None
     opinions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

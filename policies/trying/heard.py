@@ -43,6 +43,7 @@ def without_opinions(facts: Facts) -> Facts:
         calibrator=facts.alone_calibrator,
         alone=None,
         alone_calibrator=None,
+        alone_score=None,
         opinions=(),
     )
 

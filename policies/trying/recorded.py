@@ -68,6 +68,7 @@ def read_facts(node: Node) -> Facts:
         conversation=_text(node["conversation"]),
         alone=_share(node["alone"]),
         alone_calibrator=_text(node["alone_calibrator"]),
+        alone_score=_share(node["alone_score"]),
         opinions=node["opinions"].texts() if node["opinions"].value else (),
     )
 

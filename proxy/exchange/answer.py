@@ -107,7 +107,8 @@ class Answer:
                 asked.conversation,
             )
             if (evidence := confidence.evidence) is not None:
-                facts.alone, facts.opinions = evidence.before, evidence.opinions
+                facts.alone, facts.alone_score = evidence.before, evidence.score_before
+                facts.opinions = evidence.opinions
                 facts.alone_calibrator, facts.calibrator = calibrator, evidence.calibrator
             found.append(facts)
         return found

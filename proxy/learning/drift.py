@@ -35,7 +35,7 @@ from proxy.store.verdicts.drift import (
     counted_of,
     histograms,
     judged_after,
-    newest_calibrator,
+    newest_calibrators,
     read_monitors,
     scored_after,
     write_monitors,
@@ -71,8 +71,8 @@ class Alarm:
 class Standing:
     """A monitor as it stands: `bands` are those of calibration, none for scores.
 
-    It `is_current` where its calibrator is the one that scored the newest reply: what an earlier
-    one did is past.
+    It `is_current` where its calibrator gave the newest number of a reply alone, or the newest that
+    knows others: what an earlier one did is past.
     """
 
     key: MonitorKey
@@ -201,13 +201,13 @@ def _conversations(*replies: Sequence[Scored | Judged]) -> list[str]:
 def standing(engine: Any) -> list[Standing]:
     """Every monitor as it stands; raises StoreError."""
     monitors, _ = read_monitors(engine)
-    newest = newest_calibrator(engine) or ""
-    now = {"scores": base_of(newest), "calibration": newest}
+    newest = newest_calibrators(engine)
+    now = {"scores": set(map(base_of, newest)), "calibration": newest}
     return [
         Standing(
             each.key,
             each.seen,
-            each.key.calibrator == now[each.key.kind],
+            each.key.calibrator in now[each.key.kind],
             _alarm_of(each),
             _calibration_monitor(each).bands if each.key.kind == "calibration" else (),
         )

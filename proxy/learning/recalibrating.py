@@ -122,9 +122,9 @@ def own_score(
     """
     confidence, name, score = reply.confidence, reply.calibrator, reply.score
     if knows_others(name) and not knows_others(calibrator):
-        if reply.facts is None or reply.facts.alone is None:
+        if (facts := reply.facts) is None or facts.alone is None:
             return None
-        confidence, name, score = reply.facts.alone, reply.facts.alone_calibrator or "", None
+        confidence, name, score = facts.alone, facts.alone_calibrator or "", facts.alone_score
     if score is not None:
         return score
     if name == calibrator:

@@ -122,7 +122,7 @@ class Recalibrated:
         """A number that knows others beside the one that was told without them."""
         if (evidence := after.evidence) is None or before.value is None:
             return before
-        evidence = replace(evidence, before=before.value)
+        evidence = replace(evidence, before=before.value, score_before=before.score)
         knowing = replace(after, score=None, evidence=evidence)
         if (its := self._fitting(evidence.calibrator)) is None:
             return knowing

@@ -95,7 +95,8 @@ class OtherAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What moved a confidence that was `before` without it.
+    """What moved a confidence that was `before` without it, made of `score_before` where a
+    recalibration of the deployment corrected that one.
 
     `opinions` says of each of `others` whether it agrees, differs, or whether that is untold;
     `calibrator` is the provenance of the confidence, such as `embedded@3f2a91c0+opinion@9c1d02ab`.
@@ -105,6 +106,7 @@ class Evidence:
     before: float
     opinions: tuple[str, ...]
     others: Sequence[OtherAnswer] = ()
+    score_before: float | None = None
 
 
 class Scoring:

@@ -64,14 +64,17 @@ def _corrected(
 class Traffic:
     """A month of a deployment; `days` says how much of it has passed."""
 
-    def __init__(self, folder: Path, seed: int = 0, checkpoint: str = CALIBRATOR) -> None:
+    def __init__(
+        self, folder: Path, seed: int = 0, checkpoint: str = CALIBRATOR, url: str = ""
+    ) -> None:
+        """`url` is the store's, a file in the folder where none is told."""
         self.config = folder / "proxy.yaml"
         self.config.write_text(
             CONFIG.replace("FOLDER", str(folder)).replace("CALIBRATOR", checkpoint)
         )
         self.calibrator = version_of(checkpoint)
         self.opinion = f"{self.calibrator}+opinion@0a1b2c3d"
-        self.url = f"sqlite:///{folder}/store.db"
+        self.url = url or f"sqlite:///{folder}/store.db"
         self.current = folder / "recalibrations" / "current"
         self.ids: list[str] = []  # of all replies, in their order
         self._rng = np.random.default_rng(seed)
@@ -110,9 +113,8 @@ class Traffic:
             told, name = _corrected(recalibration, score, model, self.calibrator)
             own, facts = float(score) if recalibration else None, "[{}]"
             if is_heard[at]:
-                facts = json.dumps(
-                    [{"alone": told, "alone_calibrator": name, "opinions": ["agree"]}]
-                )
+                values_of = {"alone": told, "alone_calibrator": name, "opinions": ["agree"]}
+                facts = json.dumps([values_of | ({} if own is None else {"alone_score": own})])
                 its, score = counting.with_others, knowing[at]
                 told, name = _corrected(its, score, model, self.opinion)
                 own = float(score) if its else None

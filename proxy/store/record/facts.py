@@ -64,6 +64,8 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
     if facts.opinions:
         values["alone"], values["opinions"] = facts.alone, facts.opinions
         values["alone_calibrator"] = facts.alone_calibrator
+        if facts.alone_score is not None:
+            values["alone_score"] = facts.alone_score
     return values
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from calibrator import WITH_OTHERS, knows_others
 from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into
 from proxy.store.record.writer import conversation_of_row, exchanges, first_id, is_first_request
@@ -43,6 +44,7 @@ counted_conversations = sa.Table(
 )
 sa.Index("counted_at", counted_conversations.c.at)
 MOST_COUNTED: Final = 200_000
+LOOKED_AT: Final = 20_000  # of the latest numbers, to know which calibrators give them now
 KEY: Final = ("kind", "calibrator", "model", "team")
 POSITION: Final = ("position", "", "", "")
 
@@ -174,11 +176,16 @@ def distrusted(engine: sa.Engine) -> set[str]:
         return set(connection.execute(sa.select(monitors.c.calibrator).where(*alarmed)).scalars())
 
 
-def newest_calibrator(engine: sa.Engine) -> str | None:
-    """What scored the newest reply, with its recalibration."""
-    query = sa.select(exchanges.c.calibrator).where(*_scored("", 1e11))
+def newest_calibrators(engine: sa.Engine) -> set[str]:
+    """What gave the newest number of a reply alone, and the newest that knows others, with their
+    recalibrations; of the latest `LOOKED_AT` numbers alone."""
+    query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(*_scored("", 1e11))
+    few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
+    last = sa.func.max(few.c.request_id)
+    by_age = sa.select(few.c.calibrator).group_by(few.c.calibrator).order_by(last)
     with reading(engine) as connection:
-        return connection.execute(query.order_by(exchanges.c.request_id.desc()).limit(1)).scalar()
+        names = connection.execute(by_age).scalars().all()
+    return set({knows_others(name): name for name in names}.values())  # the last of each kind
 
 
 def scored_after(
@@ -189,7 +196,7 @@ def scored_after(
     Of a share of all conversations, about, and of each of those every reply: where turns differ,
     a sample of replies would have other turns the busier a deployment is.
     """
-    score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
+    score = _own_score(engine)
     row = exchanges.c
     columns = row.request_id, row.calibrator, row.model, row.team, row.conversation, row.started_at
     query = sa.select(*columns, score).where(*_scored(request_id, before))
@@ -243,7 +250,7 @@ def histograms(
     of_it = row.calibrator, row.model, row.team, conversation_of_row
     first = sa.select(sa.func.min(row.request_id)).where(*_scored(first_id(since), before))
     first = first.group_by(*of_it)
-    score = sa.func.coalesce(exchanges.c.score, exchanges.c.confidence)
+    score = _own_score(engine)
     place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
     place = sa.cast(place, sa.Integer)  # SQLite cuts off and may lack floor, PostgreSQL rounds
     group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
@@ -255,6 +262,16 @@ def histograms(
             counts = found.setdefault(key, [0] * bins)
             counts[max(0, min(position, bins - 1))] += count
     return found
+
+
+def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
+    """What the calibrator itself said of the reply alone: neither a recalibration nor what others
+    replied is a shift of the traffic. Of several choices that were compared, the first's."""
+    text, is_sqlite = exchanges.c.facts, engine.dialect.name == "sqlite"
+    facts: Any = sa.type_coerce(text, sa.JSON) if is_sqlite else sa.cast(text, sa.JSON)
+    is_heard = exchanges.c.calibrator.contains(WITH_OTHERS)
+    alone = [sa.case((is_heard, facts[0, name].as_float())) for name in ("alone_score", "alone")]
+    return sa.func.coalesce(*alone, exchanges.c.score, exchanges.c.confidence)
 
 
 def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibrator.metrics.metrics import Floats
-from calibrator.recalibration.curves import Platt, Recalibration, load_recalibration
+from calibrator.recalibration.curves import Isotonic, Platt, Recalibration, load_recalibration
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from policies import Facts, load_certificate
 from proxy.config.sections import Config, ModelRoute
@@ -184,6 +184,21 @@ def test_each_is_promoted_and_taken_back_by_itself(tmp_path: Path) -> None:
     back = heard.told("recalibrate", "--rollback", "--second-opinion")
     assert back == {"before": knowing["name"], "after": None}
     assert [each.name for each in resolve_recalibrations(heard.current)] == [alone["name"]]
+
+
+def test_what_an_isotonic_curve_corrected_is_learnt_from_too(tmp_path: Path) -> None:
+    """It has no way back, so the record has what the calibrator itself said, of both numbers."""
+    heard = Traffic(tmp_path, seed=9)
+    versions = RecalibrationVersions(heard.current.parent)
+    for name in (heard.calibrator, heard.opinion):
+        curve = Isotonic((0.1, 0.9), (0.5, 0.5))
+        versions.promote(Recalibration("isotonic", curve, labels=99, calibrator=name), {})
+    heard.pass_by(800, 10, audit_share=0.4, heard=0.5)
+    heard.label()
+    for more in ([], ["--second-opinion"]):
+        found = heard.told("recalibrate", "--from-store", "--dry-run", *more)
+        assert found["unknown"] == 0
+        assert found["is_better"]
 
 
 def test_without_a_second_opinion_there_is_none_to_correct(labelled: Traffic) -> None:

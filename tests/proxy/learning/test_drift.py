@@ -162,3 +162,40 @@ def test_the_watch_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
 def test_the_simulated_calibrator_is_too_sure() -> None:
     """What the other tests rely on: it says 0.90 where 0.70 are right."""
     assert overconfident(np.array([0.7]))[0] == pytest.approx(0.90, abs=0.005)
+
+
+@pytest.mark.parametrize("is_recalibrated", [False, True])
+def test_that_others_are_asked_is_no_drift(
+    store_url: str, tmp_path: Path, is_recalibrated: bool
+) -> None:
+    """Scores are those of replies alone, whatever others said of them and whatever corrected them,
+    on both databases; a shift of such replies is one all the same."""
+    traffic = Traffic(tmp_path, seed=2, url=store_url)
+    traffic.pass_by(1_000, 10)
+    if is_recalibrated:
+        versions = RecalibrationVersions(traffic.current.parent)
+        for name in (CALIBRATOR, traffic.opinion):
+            curve = Platt(0.5, -1.0)
+            versions.promote(Recalibration("platt", curve, labels=99, calibrator=name), {})
+    traffic.pass_by(1_000, 10, heard=0.7)
+    findings = Findings(traffic.url)
+    assert look(findings.engine) == []
+    assert {each.key for each in standing(findings.engine)} == {
+        MonitorKey("scores", CALIBRATOR, "m")
+    }
+    (week,) = weekly(findings.engine, time.time() - 8 * 86_400)
+    assert week.distance.reading == "stable"
+    traffic.pass_by(400, 3, heard=0.7, truth=harder)
+    assert [alarm.key.kind for alarm in look(findings.engine)] == ["scores"]
+    findings.close()
+
+
+def test_both_kinds_of_numbers_are_current(traffic: Traffic) -> None:
+    """A monitor of numbers that know others is none of an earlier calibrator, nor the other one."""
+    traffic.pass_by(400, 10, audit_share=0.5, heard=0.5)
+    traffic.label()
+    findings = Findings(traffic.url)
+    look(findings.engine)
+    found = {each.key.calibrator: each.is_current for each in standing(findings.engine)}
+    assert found == {CALIBRATOR: True, traffic.opinion: True}
+    findings.close()

@@ -16,10 +16,14 @@ from proxy.store.verdicts.verdicts import Findings
 from tests.builders.simulated_traffic import Traffic
 
 
-@pytest.fixture(scope="module")
-def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Traffic, Findings]]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def month(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Traffic, Findings]]:
     """Half of 1,200 replies were compared with another one, in the end under a recalibration."""
-    traffic = Traffic(tmp_path_factory.mktemp("month"), seed=8)
+    is_postgres = request.param == "postgresql"
+    url = request.getfixturevalue("postgres").new_database() if is_postgres else ""
+    traffic = Traffic(tmp_path_factory.mktemp("month"), seed=8, url=url)
     traffic.pass_by(1_000, 20, audit_share=0.3, heard=0.5, held=0.3)
     RecalibrationVersions(traffic.current.parent).promote(
         Recalibration("platt", Platt(1.0, 1.5), labels=99, calibrator=traffic.opinion), {}

@@ -437,6 +437,7 @@ def test_a_number_that_knows_both_has_a_recalibration_of_its_own(
     [facts] = json.loads(row["facts"])
     assert facts["alone"] == pytest.approx(alone.apply(0.5))
     assert facts["alone_calibrator"] == f"words@1+{alone.name}"
+    assert facts["alone_score"] == 0.5
 
 
 def test_a_recalibration_of_other_numbers_changes_nothing(
