@@ -32,6 +32,16 @@ StartProxy = Callable[..., LiveProxy]
 hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("suite")
 
+# as many younger collections before one that walks through everything, which takes 0.1 s
+OLDEST_EVERY = 100
+# files that take longest, in the order in which they begin: others would wait for a worker that had
+# one of them last
+LONGEST = (
+    *("test_fuzz.py", "test_hostile_budget.py", "test_console_unseen.py", "test_llm_train.py"),
+    *("test_ray_scoring.py", "test_client_matrix.py", "test_undecided.py", "test_examples.py"),
+    *("test_hostile_http.py", "test_example_agents.py", "test_hub.py"),
+)
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -42,11 +52,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(*gc.get_threshold()[:2], OLDEST_EVERY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file begins first: another worker would wait for it in the end."""
-    items.sort(key=lambda item: item.path.name != "test_fuzz.py")
+    """The longest files begin first, the others in their order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)
