@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from calibrator import load_scorer, opinion_of
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from policies import InvalidDocumentError
@@ -197,6 +198,40 @@ def test_a_promoted_recalibration_counts_from_the_next_request_on(
         ("fake:0.5", 0.5, None),
         (f"fake:0.5+{BY_DOMAIN.name}", BY_DOMAIN.apply(0.5), 0.5),
     }
+
+
+HEARING = """version: 1
+name: hearing
+second_opinion: {from: [say London p=0.9]}
+rules: []
+default: deliver
+"""
+
+
+def test_numbers_that_know_others_take_up_theirs(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """Of the calibrator that ships, while it serves: promoting one for second opinions leaves the
+    number of the reply alone as it is, and taking it back needs no restart either."""
+    config = config_of(tmp_path, running_upstream).replace("fake:0.5", "embedded")
+    config += "policies: hearing.yaml\n"
+    (tmp_path / "hearing.yaml").write_text(HEARING)
+    versions = RecalibrationVersions(tmp_path / "recalibrations")
+    name = opinion_of(load_scorer("embedded"))
+    knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=name)
+    with ProxyProcess(tmp_path, config.replace(".json", "s/current")) as process:
+        until(lambda: asked(process)[1] == name, 60)
+        before = asked(process)[0]
+        versions.promote(knowing, {})
+        until(lambda: asked(process)[1] == f"{name}+{knowing.name}")
+        assert asked(process)[0] == pytest.approx(knowing.apply(before), abs=2e-4)
+        versions.roll_back(knows_others=True)
+        until(lambda: asked(process)[1] == name)
+    with closing(sqlite3.connect(tmp_path / "held.db")) as record:
+        query = "SELECT facts FROM exchanges WHERE facts LIKE '%alone%'"
+        facts = [json.loads(row[0])[0] for row in record.execute(query)]
+    assert {each["alone_calibrator"] for each in facts} == {name.partition("+opinion@")[0]}
+    assert len({each["alone"] for each in facts}) == 1
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
