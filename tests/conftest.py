@@ -220,9 +220,12 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer) -> str:
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     """An empty database of PostgreSQL."""
-    return postgres.new_database()
+    url = postgres.new_database()
+    yield url
+    if postgres.is_in_memory:  # on a disk it would take longer than it is worth
+        postgres.drop(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

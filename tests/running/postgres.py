@@ -22,19 +22,28 @@ from tests.running.live_proxy import free_port
 USER, PASSWORD = "pinocchio", "s3cret-canary"
 USERS = ("postgres", "nobody")  # that root starts it as
 WITHIN_S = 60
-FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+FAST = (
+    *("fsync=off", "synchronous_commit=off", "full_page_writes=off"),
+    *("wal_level=minimal", "max_wal_senders=0"),
+)
+MEMORY, LEAST_MEMORY = Path("/dev/shm"), 2 * 2**30
 MISSING = "PostgreSQL is not installed; scripts/setup test says how (initdb, postgres)"
 
 
 class PostgresServer:
-    """Runs while it is a context; what it commits survives a loss of power if it `is_durable`."""
+    """Runs while it is a context; what it commits survives a loss of power if it `is_durable`.
+
+    If not, its files are in memory where there is room: a new database is 8 MB of them.
+    """
 
     def __init__(self, *, is_durable: bool = False) -> None:
         self._options = () if is_durable else FAST
+        self.is_in_memory = not is_durable and _has_memory()
         self._numbers = count(1)
 
     def __enter__(self) -> PostgresServer:
-        self._folder = Path(tempfile.mkdtemp(prefix="pinocchio-pg-"))
+        place = MEMORY if self.is_in_memory else None
+        self._folder = Path(tempfile.mkdtemp(prefix="pinocchio-pg-", dir=place))
         self._user = _other_user(self._folder) if os.geteuid() == 0 else None
         try:
             self._make()
@@ -57,6 +66,12 @@ class PostgresServer:
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
         return self._url(name)
+
+    def drop(self, url: str) -> None:
+        """Takes a database away, also from those who are connected to it."""
+        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
+            name = url.rpartition("/")[2]
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
     def _url(self, database: str) -> str:
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
@@ -105,6 +120,14 @@ class PostgresServer:
         except psycopg.OperationalError:
             return False
         return True
+
+
+def _has_memory() -> bool:
+    """Whether this machine has a file system in memory, with room in it."""
+    try:
+        return shutil.disk_usage(MEMORY).free > LEAST_MEMORY
+    except OSError:
+        return False
 
 
 def _other_user(folder: Path) -> int:

@@ -57,13 +57,16 @@ def url(
 ) -> str:
     """A store in which something happened, `live`; each test has a copy of its own."""
     kind = store_url.partition(":")[0]
-    if kind not in originals:
-        originals[kind] = store_url
-        live(store_url)
-    if path := path_of(originals[kind]):
-        shutil.copy(path, tmp_path / "copy.db")
+    if kind == "sqlite":
+        if kind not in originals:
+            originals[kind] = store_url
+            live(store_url)
+        shutil.copy(str(path_of(originals[kind])), tmp_path / "copy.db")
         return f"sqlite:///{tmp_path}/copy.db"
     postgres: PostgresServer = request.getfixturevalue("postgres")
+    if kind not in originals:
+        live(store_url)
+        originals[kind] = postgres.new_database(like=store_url)
     return postgres.new_database(like=originals[kind])
 
 
