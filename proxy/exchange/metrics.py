@@ -8,12 +8,18 @@ reasons are ours or the operator's, and past `MOST_SERIES` of a metric others co
 
 from __future__ import annotations
 
+import math
+import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.utils import floatToGoString
 
 from proxy.config.allowed_surfaces import surface_of
 from proxy.errors import BadRequestError
@@ -40,21 +46,47 @@ class ConfigurationState:
 
 
 class _Counted:
-    """A counter whose series are looked up once, of which there are so many at most."""
+    """Counts by the values of labels, at most `MOST_SERIES` of them, for any thread to collect."""
 
-    def __init__(self, counter: Counter, labels: int) -> None:
-        self._counter = counter
-        self._series: dict[tuple[str, ...], Any] = {}
-        self._beyond = (OTHER,) * labels
+    def __init__(self, name: str, told: str, *labels: str) -> None:
+        self._told, self._labels = (name, told), labels
+        self._counts: dict[tuple[str, ...], list[float]] = {}  # the number, and since when
+        self._beyond = (OTHER,) * len(labels)
+        if not labels:
+            self._counts[()] = [0.0, time.time()]
 
     def add(self, *values: str) -> None:
-        series = self._series.get(values)
-        if series is None:
-            known = values if len(self._series) < MOST_SERIES else self._beyond
-            series = self._counter.labels(*known)
-            if known is values:
-                self._series[values] = series
-        series.inc()
+        count = self._counts.get(values)
+        if count is None:
+            known = values if len(self._counts) < MOST_SERIES else self._beyond
+            count = self._counts.setdefault(known, [0.0, time.time()])
+        count[0] += 1.0
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(*self._told, labels=self._labels)
+        for values, (count, since) in [*self._counts.items()]:
+            family.add_metric(values, count, created=since)
+        return [family]
+
+
+class _Distribution:
+    """How many numbers from 0 to 1 are in each of `BUCKETS`, for any thread to collect."""
+
+    def __init__(self, name: str, told: str) -> None:
+        self._told = (name, told)
+        self._counts = [0] * (len(BUCKETS) + 1)
+        self._sum, self._since = 0.0, time.time()
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(BUCKETS, value)] += 1
+        self._sum += value
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(*self._told)
+        bounds = map(floatToGoString, (*BUCKETS, math.inf))
+        family.add_metric((), [*zip(bounds, accumulate(self._counts), strict=True)], self._sum)
+        family.add_sample(f"{family.name}_created", {}, self._since)
+        return [family]
 
 
 class Metrics:
@@ -65,7 +97,9 @@ class Metrics:
         ProcessCollector(registry=registry)
 
         def counted(name: str, told: str, *labels: str) -> _Counted:
-            return _Counted(Counter(name, told, labels, registry=registry), len(labels))
+            found = _Counted(name, told, *labels)
+            registry.register(found)
+            return found
 
         def gauge(name: str, told: str, *labels: str) -> Gauge:
             return Gauge(name, told, labels, registry=registry)
@@ -73,9 +107,7 @@ class Metrics:
         self._requests = counted(
             "pinocchio_requests", "Requests answered, without polls.", "surface", "status"
         )
-        self._polls = Counter(
-            "pinocchio_polls", "Requests that asked again for a held reply.", registry=registry
-        )
+        self._polls = counted("pinocchio_polls", "Requests that asked again for a held reply.")
         self._scores = counted(
             "pinocchio_scores", "Replies by what became of their score.", "status", "reason"
         )
@@ -89,12 +121,8 @@ class Metrics:
             "Second opinions by what they say of the reply; failed ones gave no answer in time.",
             "agreement",
         )
-        self._confidence = Histogram(
-            "pinocchio_confidence",
-            "Confidence of scored replies.",
-            buckets=BUCKETS,
-            registry=registry,
-        )
+        self._confidence = _Distribution("pinocchio_confidence", "Confidence of scored replies.")
+        registry.register(self._confidence)
         self._generation = gauge(
             "pinocchio_config_generation", "Number of the configuration in force, from 1."
         )
@@ -113,7 +141,7 @@ class Metrics:
     def note(self, exchange: Exchange) -> None:
         """Counts an exchange that ends."""
         if exchange.asked_again is not None:
-            self._polls.inc()
+            self._polls.add()
             return
         status = _CLASSES.get(exchange.status // 100, OTHER)
         self._requests.add(_surface(exchange.request.path), status)

@@ -98,20 +98,19 @@ def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> bytes:
 
 
 def _digest(who: bytes, turns: Sequence[Any]) -> bytes:
-    found = hashlib.blake2b(who, digest_size=_BYTES)
-    for turn in turns:
-        text = _text(turn)
-        found.update(b"\0%d\0" % len(text))
-        if len(text) > 2 * _MOST_TEXT:
-            text = text[:_MOST_TEXT] + text[-_MOST_TEXT:]
-        found.update(text)
-    return found.digest()
+    read = b"".join([who, *map(_framed, map(_text, turns))])
+    return hashlib.blake2b(read, digest_size=_BYTES).digest()
+
+
+def _framed(text: bytes) -> bytes:
+    """A text behind its length, both ends of it where it is long."""
+    if len(text) > 2 * _MOST_TEXT:
+        return b"\0%d\0%b%b" % (len(text), text[:_MOST_TEXT], text[-_MOST_TEXT:])
+    return b"\0%d\0%b" % (len(text), text)
 
 
 def _text(turn: Any) -> bytes:
-    if isinstance(turn, str):
-        return turn.strip().encode(errors="backslashreplace")
-    return dumps(turn)
+    return turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
 
 
 def _instructions(payload: dict[str, Any]) -> Any:
@@ -128,7 +127,9 @@ def _is_by_application(message: Any) -> bool:
 
 def _end_user(payload: dict[str, Any]) -> bytes:
     """Whom the client says that it asks for."""
+    for name in ("safety_identifier", "user"):
+        if isinstance(id := payload.get(name), str):
+            return id.encode("utf-8", "backslashreplace")
     metadata = payload.get("metadata")
-    of_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
-    told = (payload.get("safety_identifier"), payload.get("user"), of_metadata)
-    return next((each.encode() for each in told if isinstance(each, str)), b"")
+    id = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return id.encode("utf-8", "backslashreplace") if isinstance(id, str) else b""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import compress, repeat
+from operator import eq, methodcaller
 from typing import Any, Literal, Protocol
 
 from calibrator import Question
@@ -23,6 +25,7 @@ NOTICE_GAP = "\n\n"  # between a text and the notice behind it
 MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
+_role_of, _content_of = methodcaller("get", "role"), methodcaller("get", "content")
 
 
 @dataclass(slots=True)
@@ -58,9 +61,14 @@ UNREAD = Sight(is_unread=True)
 def turns_in(messages: Any) -> list[Any]:
     """The contents of a user's messages, without what tools gave back."""
     listed = messages if isinstance(messages, list) else []
-    of_user = [m.get("content") for m in listed if isinstance(m, dict) and m.get("role") == "user"]
-    said = [_without_results(content) for content in of_user]
-    return [content for content in said if content]
+    try:  # without a loop in Python, for conversations of hundreds of messages
+        is_of_user = map(eq, map(_role_of, listed), repeat("user"))
+        of_user = [*filter(None, map(_content_of, compress(listed, is_of_user)))]
+    except AttributeError:  # a message that is no object
+        return turns_in([message for message in listed if isinstance(message, dict)])
+    if {str}.issuperset(map(type, of_user)):
+        return of_user
+    return [*filter(None, map(_without_results, of_user))]
 
 
 def _without_results(content: Any) -> Any:

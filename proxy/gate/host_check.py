@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from proxy.errors import HostNotAllowedError
 from proxy.listener.request_heads import is_host
 from proxy.wire.bounded_cache import remembers
-from proxy.wire.headers import Headers
+from proxy.wire.headers import Headers, name_of
+
+_OF_BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 
 
 def is_loopback(host: str) -> bool:
@@ -38,12 +40,8 @@ def _is_allowed(field: bytes) -> bool:
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
     """Raises HostNotAllowedError for any `Host` but this machine's."""
-    hosts, is_allowed = 0, False
-    for name, value in headers:
-        if name == b"host":
-            hosts += 1
-            is_allowed = _is_allowed(value)
-    if hosts != 1 or not is_allowed:
+    names = [*map(name_of, headers)]
+    if names.count(b"host") != 1 or not _is_allowed(headers[names.index(b"host")][1]):
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")
 
 
@@ -54,6 +52,8 @@ def check_local(headers: Headers, reason: str = "while no client keys are config
     another site; programs send neither.
     """
     check_host(headers, reason)
+    if _OF_BROWSERS.isdisjoint(map(name_of, headers)):
+        return
     has_origin = is_cross_site = False
     for name, value in headers:
         if name == b"origin":

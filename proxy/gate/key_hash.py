@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from proxy.gate.client_keys import FIELDS
 from proxy.wire.bounded_cache import remembers
+from proxy.wire.headers import Headers
 from proxy.wire.http import Request
 
 KEY_FIELDS: Final = FIELDS | {
@@ -31,7 +32,9 @@ def presented(request: Request) -> bytes:
 
     Cookies count where there is nothing else: they change with every visit.
     """
-    found = [field for field in request.headers if field[0] in KEY_FIELDS and field[1]]
+    found: Headers = []
+    if not KEY_FIELDS.isdisjoint(request.values):
+        found = [field for field in request.headers if field[0] in KEY_FIELDS and field[1]]
     if request.query:
         found += [
             (name.encode(), value.encode())
@@ -40,7 +43,7 @@ def presented(request: Request) -> bytes:
         ]
     if not found:
         return request.values.get(b"cookie", b"")
-    if len({value for _, value in found}) == 1:
+    if len(found) == 1 or len({value for _, value in found}) == 1:
         return found[0][1]
     return b"\n".join(b"%b: %b" % field for field in sorted(found))
 

@@ -23,7 +23,7 @@ from proxy.config.problems import located
 from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError, UpstreamLoopError
 from proxy.store.tables import path_of, place_of
-from proxy.wire.headers import VIA
+from proxy.wire.headers import VIA, name_of
 from proxy.wire.http import Scope
 
 _MARK: Final = re.compile(rb"[0-9a-f]{16}")
@@ -41,10 +41,7 @@ def mark_of(config: Config) -> bytes:
 def pass_on(scope: Scope, mark: bytes) -> None:
     """Adds the mark to those of a request; raises UpstreamLoopError where it has passed before."""
     fields = scope["headers"]
-    for name, _ in fields:
-        if name == VIA:
-            break
-    else:
+    if VIA not in map(name_of, fields):
         fields.append((VIA, mark))
         return
     given = b",".join(value for name, value in fields if name == VIA)

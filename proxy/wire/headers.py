@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
 from operator import itemgetter
 
 from proxy.wire.session_cookie import sets_session, without_session
@@ -62,13 +63,17 @@ class _Fates(dict[bytes, bool]):
 
 
 _NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
-_COOKIES = (b"cookie", b"set-cookie")  # which may be the desk's
+_COOKIES = frozenset({b"cookie", b"set-cookie"})  # which may be the desk's
 _TO_UPSTREAM = _Fates(REPLACED_IN_REQUESTS.union(_COOKIES))
 _TO_CLIENT = _Fates(HOP_BY_HOP.union(_COOKIES))
 _TO_UPSTREAM[VIA] = True
 
 
 def _crossing(headers: Headers, crosses: _Fates) -> Headers:
+    values = dict(headers)
+    is_plain = _COOKIES.isdisjoint(values) and len(values) == len(headers)
+    if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # without a loop
+        return [*compress(headers, map(crosses.__getitem__, values))]
     kept: Headers = []
     named: list[bytes] = []
     for field in headers:
