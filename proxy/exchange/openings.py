@@ -94,23 +94,20 @@ def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> bytes:
     """Of all that the user said; of one turn alone, with the system message but for its digits."""
     if len(turns) > 1:
         return _digest(who, turns)
-    return _digest(who + _text(_instructions(payload)).translate(None, _DIGITS), turns)
+    return _digest(who + dumps(_instructions(payload)).translate(None, _DIGITS), turns)
 
 
 def _digest(who: bytes, turns: Sequence[Any]) -> bytes:
-    read = b"".join([who, *map(_framed, map(_text, turns))])
+    read = b"".join([who, *map(_framed, turns)])
     return hashlib.blake2b(read, digest_size=_BYTES).digest()
 
 
-def _framed(text: bytes) -> bytes:
-    """A text behind its length, both ends of it where it is long."""
+def _framed(turn: Any) -> bytes:
+    """A turn behind its length, both ends of it where it is long."""
+    text = turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
     if len(text) > 2 * _MOST_TEXT:
         return b"\0%d\0%b%b" % (len(text), text[:_MOST_TEXT], text[-_MOST_TEXT:])
     return b"\0%d\0%b" % (len(text), text)
-
-
-def _text(turn: Any) -> bytes:
-    return turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
 
 
 def _instructions(payload: dict[str, Any]) -> Any:

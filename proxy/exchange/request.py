@@ -136,7 +136,7 @@ async def read_completion_request(
         asked, values = await apart(_read_large, request, format, body)
         share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
     else:
-        asked = _asked(request, format, parse_json_object(body))
+        asked = _asked(request, format, parse_json_object(body, is_counted=True))
     asked.share = share
     return asked
 

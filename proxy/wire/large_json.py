@@ -42,7 +42,7 @@ def has_many(data: bytes, sent: int | None = None) -> bool:
 async def large_object(data: bytes) -> dict[str, Any] | None:
     """As `json_object`, for a body; raises TooManyValuesError."""
     if not has_many(data):
-        return json_object(data)
+        return json_object(data, is_counted=True)
     try:
         value = await apart(loads_large, data)
     except TooManyValuesError:
