@@ -15,8 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from operator import add, itemgetter
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -28,8 +26,6 @@ SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an as
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
 _RESULTS = frozenset({"tool", "function"})  # roles of what came of a call
-_OF_SPEECH = frozenset({"role", "content", "name"})  # members of messages without calls
-_role_of, _content_of = itemgetter("role"), itemgetter("content")
 RECENT_TURNS = 16  # are looked at together
 RECENT_MESSAGES = 60  # are looked at for calls
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
@@ -75,11 +71,13 @@ class Question:
 def _has_calls(messages: Sequence[Any]) -> bool:
     """Whether one of the last messages calls a tool or tells what came of a call."""
     recent = messages[-RECENT_MESSAGES:]
-    try:  # without a loop in Python: nearly every conversation is speech alone
-        if _OF_SPEECH.issuperset(chain.from_iterable(recent)):
-            return not _RESULTS.isdisjoint(map(_role_of, recent))
-    except (KeyError, TypeError):  # one is no object, or has no role
-        recent = [each for each in recent if isinstance(each, Mapping)]
+    for each in recent:
+        if type(each) is not dict or len(each) != 2 or "content" not in each:
+            break
+        if each.get("role") in _RESULTS:
+            return True
+    else:  # nearly every conversation: all are a role and a content
+        return False
     return any(
         isinstance(each, Mapping)
         and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
@@ -179,13 +177,16 @@ def _history(messages: Sequence[Any], images: Images) -> list[str]:
 
 def _plain_turns(messages: Sequence[Any]) -> list[str]:
     """The turns of messages that are a role and a text, as nearly all are; otherwise none."""
-    try:  # without a loop in Python: a history has many turns, and every request has one
-        contents = list(map(_content_of, messages))
-        if not all(contents) or set(map(len, messages)) != {2}:
-            return []
-        return list(map(add, map(_OPENINGS.__getitem__, map(_role_of, messages)), contents))
+    turns = []
+    try:
+        for message in messages:
+            content = message["content"]
+            if not content or len(message) != 2:
+                return []
+            turns.append(_OPENINGS[message["role"]] + content)
     except (KeyError, TypeError):  # another role, or parts in place of a text
         return []
+    return turns
 
 
 def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:

@@ -32,21 +32,24 @@ _MOST_TEXT: Final = 4_096  # bytes at either end of a text; its length tells the
 _DIGITS: Final = bytes(range(0x30, 0x3A))  # a time in the system message makes no other one
 
 
+_END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # members that name one
+
+
 @dataclass(slots=True)
 class _Opening:
-    """The requests with an opening that have the fewest turns, told apart by digests."""
+    """The requests with an opening that have the fewest turns, told apart by hashes."""
 
     turns: int
-    digests: set[bytes] = field(default_factory=set)
+    hashes: set[int] = field(default_factory=set)
 
     @property
     def is_shared(self) -> bool:
-        return len(self.digests) >= SHARED_BY
+        return len(self.hashes) >= SHARED_BY
 
 
 def conversation_under(id: str) -> str:
     """The conversation that upstream knows under an id, or a response that is fetched by one."""
-    return _digest(b"id", [id]).hex()
+    return _digest(b"id", _framed(id)).hex()
 
 
 class Openings:
@@ -63,15 +66,15 @@ class Openings:
             return conversation_under(id)
         turns = asked.format.user_turns(payload) or [payload.get("messages")]
         who = _end_user(payload)
-        opening = _digest(who, turns[:1])
+        opening = _digest(who, _framed(turns[0]))
         known = self._noted(opening, len(turns))
         if not known.is_shared and len(turns) == known.turns:
-            known.digests.add(_whole(who, turns, payload))
+            known.hashes.add(hash(_whole(who, turns, payload)))
         if not known.is_shared:
             return opening.hex()
         if known.turns == len(turns):
-            return _whole(who, turns, payload).hex()
-        return _digest(who, turns[: known.turns]).hex()
+            return _digest(*_whole(who, turns, payload)).hex()
+        return _digest(who, b"".join(map(_framed, turns[: known.turns]))).hex()
 
     def _noted(self, opening: bytes, turns: int) -> _Opening:
         known = self._known.get(opening)
@@ -90,16 +93,15 @@ def _upstreams_id(payload: dict[str, Any]) -> str | None:
     return id if isinstance(id, str) else None
 
 
-def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> bytes:
-    """Of all that the user said; of one turn alone, with the system message but for its digits."""
-    if len(turns) > 1:
-        return _digest(who, turns)
-    return _digest(who + dumps(_instructions(payload)).translate(None, _DIGITS), turns)
+def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
+    """All that the user said; of one turn alone, with the system message but for its digits."""
+    if len(turns) == 1:
+        who += dumps(_instructions(payload)).translate(None, _DIGITS)
+    return who, b"".join(map(_framed, turns))
 
 
-def _digest(who: bytes, turns: Sequence[Any]) -> bytes:
-    read = b"".join([who, *map(_framed, turns)])
-    return hashlib.blake2b(read, digest_size=_BYTES).digest()
+def _digest(who: bytes, said: bytes) -> bytes:
+    return hashlib.blake2b(who + said, digest_size=_BYTES).digest()
 
 
 def _framed(turn: Any) -> bytes:
@@ -124,6 +126,8 @@ def _is_by_application(message: Any) -> bool:
 
 def _end_user(payload: dict[str, Any]) -> bytes:
     """Whom the client says that it asks for."""
+    if payload.keys().isdisjoint(_END_USERS):
+        return b""
     for name in ("safety_identifier", "user"):
         if isinstance(id := payload.get(name), str):
             return id.encode("utf-8", "backslashreplace")

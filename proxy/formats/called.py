@@ -8,6 +8,7 @@ like a call therefore counts as one, under every name that it could be read to h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
 from typing import Any
 
 from policies import ToolCall
@@ -35,7 +36,7 @@ def has_call(message: Mapping[str, Any]) -> bool:
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
     """Of a message what calls something, call by call."""
-    if _TEXTS.issuperset(message) and {str}.issuperset(map(type, message.values())):
+    if message.get("function_call") is None and _is_text(message):
         return  # nearly every message
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
@@ -44,6 +45,14 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
             yield from _listed(value, is_legacy=key == "function_call")
         elif key not in _DESCRIBED and seems_call(value):
             yield from value if isinstance(value, list) else [value]
+
+
+def _is_text(message: Mapping[str, Any]) -> bool:
+    """Whether all that is there are texts, in members that are known; without a loop in Python."""
+    values = message.values()
+    return _TEXTS.issuperset(compress(message, values)) and {str}.issuperset(
+        map(type, filter(None, values))
+    )
 
 
 def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
@@ -140,6 +149,8 @@ def _text(value: Any) -> str:
 
 def unread_part(message: Mapping[str, Any]) -> str | None:
     """What of a chat message no calibrator reads, as a machine word; None where all is read."""
+    if _is_text(message) and message.get("function_call") is None:
+        return None
     for member, reason in _BEYOND_TEXT.items():
         if message.get(member):
             return reason

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import compress, repeat
-from operator import eq, methodcaller
 from typing import Any, Literal, Protocol
 
 from calibrator import Question
@@ -25,7 +23,6 @@ NOTICE_GAP = "\n\n"  # between a text and the notice behind it
 MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
 MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
-_role_of, _content_of = methodcaller("get", "role"), methodcaller("get", "content")
 
 
 @dataclass(slots=True)
@@ -61,14 +58,13 @@ UNREAD = Sight(is_unread=True)
 def turns_in(messages: Any) -> list[Any]:
     """The contents of a user's messages, without what tools gave back."""
     listed = messages if isinstance(messages, list) else []
-    try:  # without a loop in Python, for conversations of hundreds of messages
-        is_of_user = map(eq, map(_role_of, listed), repeat("user"))
-        of_user = [*filter(None, map(_content_of, compress(listed, is_of_user)))]
-    except AttributeError:  # a message that is no object
-        return turns_in([message for message in listed if isinstance(message, dict)])
-    if {str}.issuperset(map(type, of_user)):
-        return of_user
-    return [*filter(None, map(_without_results, of_user))]
+    try:
+        of_user = [message["content"] for message in listed if message["role"] == "user"]
+    except (KeyError, TypeError):  # one is no message
+        told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
+        of_user = [content for role, content in told if role == "user"]
+    said = [each if type(each) is str else _without_results(each) for each in of_user]
+    return [content for content in said if content]
 
 
 def _without_results(content: Any) -> Any:

@@ -14,7 +14,7 @@ import structlog
 
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.wire import headers as names
-from proxy.wire.headers import Headers
+from proxy.wire.headers import Headers, name_of
 from proxy.wire.http import (
     CLIENT,
     Client,
@@ -149,12 +149,12 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
 def _with_length(headers: Headers, length: int) -> Headers:
     """The fields with the body's length, in the place where upstream has it."""
     field = (b"content-length", b"%d" % length)
-    for at, told in enumerate(headers):
-        if told[0] == b"content-length":
-            changed = headers.copy()
-            changed[at] = field
-            return changed
-    return [*headers, field]
+    names = [*map(name_of, headers)]
+    if b"content-length" not in names:
+        return [*headers, field]
+    changed = headers.copy()
+    changed[names.index(b"content-length")] = field
+    return changed
 
 
 def _collected(send: Send) -> Send:

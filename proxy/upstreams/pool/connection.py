@@ -24,7 +24,7 @@ import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.upstreams.upstream import UpstreamReply, too_large
-from proxy.wire.headers import Headers, first_values
+from proxy.wire.headers import Headers, first_values, name_of
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -440,7 +440,9 @@ def has_chunks(fields: Headers) -> bool:
     looks for `chunked` anywhere in the value, another at its end, a third reads until the
     connection ends.
     """
+    if b"transfer-encoding" not in map(name_of, fields):
+        return False
     codings = [value for name, value in fields if name == b"transfer-encoding"]
-    if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
+    if len(codings) > 1 or codings[0].lower() != b"chunked":
         raise ValueError("its transfer coding is not 'chunked' alone")
-    return bool(codings)
+    return True
