@@ -64,7 +64,7 @@ def turns_in(messages: Any) -> list[Any]:
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]
     said = [each if type(each) is str else _without_results(each) for each in of_user]
-    return [content for content in said if content]
+    return [*filter(None, said)]
 
 
 def _without_results(content: Any) -> Any:

@@ -1,0 +1,112 @@
+"""What a relayed request may cost, counted in bytecodes: a clock would tell of the machine too.
+
+It grows with every feature that looks at a request; whoever raises a bound has seen by how much.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.running.live_proxy import Json, LiveProxy, question
+from tests.servers.faulty_upstream import FaultyUpstream
+
+REQUESTS = 20
+TURN = "What somebody says in a conversation with a model has a sentence or two. " * 2
+SHORT, LONG, STREAMED = 9_500, 15_500, 15_500  # bytecodes of CPython 3.11 on the event loop
+
+
+class Bytecodes:
+    """Counts those of the thread `watched` by the code they are of, while it `is_counting`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[CodeType] = Counter()
+        self.watched: int | None = None
+        self.is_counting = False
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Is called for each frame; those that are not counted are not traced."""
+        if not self.is_counting or threading.get_ident() != self.watched:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        code = frame.f_code
+
+        def count(_: FrameType, event: str, __: Any) -> Any:
+            if event == "opcode":
+                self.counts[code] += 1
+            return count
+
+        return count
+
+
+@pytest.fixture
+def bytecodes() -> Iterator[Bytecodes]:
+    found = Bytecodes()
+    before = threading.gettrace()
+    threading.settrace(found.trace)
+    yield found
+    threading.settrace(before)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Without the line of each request, which costs as much as a tenth of the rest."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def proxy(
+    quiet: None, bytecodes: Bytecodes, upstream: FaultyUpstream, tmp_path: Path
+) -> Iterator[LiveProxy]:
+    proxy = LiveProxy(upstream.base_url, tmp_path)
+    bytecodes.watched = proxy._thread.ident
+    yield proxy
+    proxy.stop()
+
+
+def conversation(messages: int) -> Json:
+    turns = [
+        {"role": "assistant" if number % 2 else "user", "content": f"Turn {number}. {TURN}"}
+        for number in range(messages - 1)
+    ]
+    return {"model": "ok", "messages": [*turns, {"role": "user", "content": "p=0.7"}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        pytest.param(conversation(11), SHORT, id="11 messages"),
+        pytest.param(conversation(201), LONG, id="201 messages"),
+        pytest.param(question("p=0.7", stream=True), STREAMED, id="a stream"),
+    ],
+)
+def test_a_request_runs_no_more_bytecodes_than_it_may(
+    proxy: LiveProxy, bytecodes: Bytecodes, asked: Json, most: int
+) -> None:
+    def ask() -> None:
+        reply = proxy.http.post("/v1/chat/completions", json=asked)
+        assert reply.status_code == 200
+        assert b'"confidence":0.7' in reply.content
+
+    ask()
+    ask()  # what is found once is known now
+    bytecodes.is_counting = True
+    for _ in range(REQUESTS):
+        ask()
+    bytecodes.is_counting = False
+    each = sum(bytecodes.counts.values()) / REQUESTS
+    print(f"{each:,.0f} bytecodes a request, at most {most:,}")
+    for code, count in bytecodes.counts.most_common(30):
+        print(f"{count / REQUESTS:7.0f} {code.co_qualname} {Path(code.co_filename).name}")
+    assert most / 3 < each < most
