@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import NotScorableError
+from calibrator import NotScorableError, Question
 from calibrator.text.replies import response_text
 from calibrator.text.transcript import (
     HISTORY_CHARACTERS,
@@ -277,3 +277,11 @@ def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None
         assert isinstance(question_text(messages, tools), str)
     with contextlib.suppress(ValueError, NotScorableError):
         assert isinstance(response_text(messages), str)
+
+
+@pytest.mark.parametrize("role", [[[]], {}, None, 5, "", "system", ["tool"]])
+def test_a_role_of_any_kind_tells_of_no_tools(role: Any) -> None:
+    """Also one that is no key of a dictionary."""
+    spoken = [{"role": role, "content": "a"}, user("b")]
+    for messages in (spoken, [*spoken, {"role": role, "name": "c", "content": "d"}]):
+        assert Question("b", messages=messages).tool_use({"content": "yes"}) is None
