@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         RecalibrationVersions,
         recalibration_files,
         resolve_recalibrations,
+        versions_named,
     )
     from calibrator.rows.files import check_readable
     from calibrator.rows.kept_scores import keeping
@@ -150,6 +151,7 @@ _LAZY = {
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
     "version_of": "calibrator.loading",
+    "versions_named": "calibrator.recalibration.versions",
     "wilson": "calibrator.metrics.sampling",
     "writer": "calibrator.commands.terminal",
 }
@@ -257,6 +259,7 @@ __all__ = [
     "trial",
     "try_tuning",
     "version_of",
+    "versions_named",
     "wilson",
     "without_others",
     "writer",

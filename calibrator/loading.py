@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,13 @@ def version_of(name: str) -> str:
     return read_config(resolve_checkpoint(name), name).version
 
 
-def check_checkpoint(name: str, recalibration: Path | None = None) -> None:
+def check_checkpoint(name: str, recalibration: Path | Sequence[Path] | None = None) -> None:
     """Says quickly, without torch, whether `load_scorer` can be expected to work.
 
     As `version_of`, also for a recalibration that is for another checkpoint.
     """
     version = version_of(name)
-    if recalibration is not None:
+    if recalibration:
         from calibrator.recalibration.versions import resolve_recalibrations
 
         resolve_recalibrations(recalibration).check_fit(version)
@@ -54,15 +55,15 @@ def load_scorer(
     device: str = "auto",
     *,
     threads: int | None = None,
-    recalibration: Path | None = None,
+    recalibration: Path | Sequence[Path] | None = None,
     dtype: str | None = None,
 ) -> Scorer:
     """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
     `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
-    of `pinocchio recalibrate` for this very calibrator. `dtype`, of language models, is float32,
-    bfloat16 or float16; None is that of the device. Raises CheckpointError, HubError, or
-    MissingExtraError where `device` needs torch.
+    of `pinocchio recalibrate` for this very calibrator, or one for each kind of its numbers.
+    `dtype`, of language models, is float32, bfloat16 or float16; None is that of the device. Raises
+    CheckpointError, HubError, or MissingExtraError where `device` needs torch.
     """
     check_device(device)
     return recalibrated(_load(name, device, threads, dtype), recalibration)
@@ -76,9 +77,9 @@ def check_device(name: str) -> None:
         raise CheckpointError(f"device {name!r} cannot be used here: it is none of {known}")
 
 
-def recalibrated(scorer: Scorer, recalibration: Path | None) -> Scorer:
+def recalibrated(scorer: Scorer, recalibration: Path | Sequence[Path] | None) -> Scorer:
     """The scorer corrected by files of its own; raises CheckpointError for one of another's."""
-    if recalibration is None:
+    if not recalibration:
         return scorer
     from calibrator.recalibration.recalibrated_scorer import Recalibrated
     from calibrator.recalibration.versions import resolve_recalibrations

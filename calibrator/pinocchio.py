@@ -26,9 +26,10 @@ class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
-    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`. With `ignore_images` a calibrator
-    that reads text only scores the text of a question with images; without, it has no number for
-    one. Raises CheckpointError when there is no such checkpoint, recalibration or device.
+    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`, or a list of one for each kind of
+    numbers. With `ignore_images` a calibrator that reads text only scores the text of a question
+    with images; without, it has no number for one. Raises CheckpointError when there is no such
+    checkpoint, recalibration or device.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
@@ -39,13 +40,12 @@ class Pinocchio:
         checkpoint: str | PathLike[str] = "embedded",
         *,
         device: str = "auto",
-        recalibration: str | PathLike[str] | None = None,
+        recalibration: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
         loaded = _loaded(_path("checkpoint", checkpoint), device, released)
-        curve = None if recalibration is None else Path(_path("recalibration", recalibration))
-        self._scorer = recalibrated(loaded, curve)
+        self._scorer = recalibrated(loaded, _files("recalibration", recalibration))
         self._variants: dict[str, Scorer] = {}
         self._reads_images = reads_images(self._scorer)
         self._ignores_images = ignore_images
@@ -194,6 +194,11 @@ def _path(name: str, value: Any) -> str:
     if not isinstance(value, str | PathLike):
         raise TypeError(f"`{name}` must be a name or a path, not {type(value).__name__}")
     return os.fspath(value)
+
+
+def _files(name: str, value: Any) -> list[Path]:
+    given = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [Path(_path(name, each)) for each in given]
 
 
 def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:

@@ -103,12 +103,13 @@ def advise(
 def _scores(
     rows: Sequence[Row], path: Path | None, calibrator: str, device: str, curve: Path | None
 ) -> Scores:
+    """Numbers of replies alone: those that know others have a recalibration of their own."""
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
-    from calibrator.rows.scores import read_scores, score_rows
+    from calibrator.rows.scores import read_kinds, score_rows
 
     if path is not None:
-        return read_scores(path, rows)
+        return read_kinds(path, rows)[0]
     scorer = keeping(load_scorer(calibrator, device, recalibration=curve), device)
     with Progress("scoring", len(rows)) as progress:
         return score_rows(scorer, rows, progress=progress.advance)

@@ -168,11 +168,11 @@ def _scores_file(given: str) -> Path:
     return Path(given.partition("=")[2] if _has_name(given) else given)
 
 
-def _read(given: str, rows: Sequence[Row]) -> Scores:
-    from calibrator.rows.scores import read_scores
+def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
+    from calibrator.rows.scores import read_kinds
 
     name = given.partition("=")[0] if _has_name(given) else None
-    return read_scores(_scores_file(given), rows, name)
+    return read_kinds(_scores_file(given), rows, name)
 
 
 def _tags(given: str) -> list[Tags]:
@@ -239,14 +239,18 @@ def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list
 def _scores_of(
     rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
 ) -> list[Scores]:
-    """What the calibrator says of the rows, told these names; without one the scores given."""
+    """What the calibrator says of the rows, told these names; without one the scores given.
+
+    Numbers that know others are judged beside those of replies alone, each under its own name.
+    """
     from calibrator.rows.kept_scores import reused_sentence
-    from calibrator.rows.scores import score_rows
+    from calibrator.rows.scores import score_kinds
 
     if scorer is None:
-        return [_read(each, rows) for each in given]
+        return [one for each in given for one in _read(each, rows)]
     with Progress("scoring", len(rows) * len(names)) as progress:
-        found = [score_rows(scorer, rows, each, progress.advance) for each in names]
+        kinds = [score_kinds(scorer, rows, each, progress.advance) for each in names]
+    found = [one for each in kinds for one in each]
     if sentence := reused_sentence(scorer):
         say(sentence)
     return found

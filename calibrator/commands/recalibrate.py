@@ -73,18 +73,17 @@ def recalibrate(
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
     """The rows that have such a number, with it."""
     from calibrator.errors import JudgingError
-    from calibrator.rows.scores import score_rows
+    from calibrator.rows.scores import score_kinds
     from calibrator.scorer import opinion_of
 
-    name = opinion_of(scorer) if knows_others else scorer.name
-    if not name:
+    if knows_others and not opinion_of(scorer):
         raise JudgingError(f"{scorer.name} does not read what others replied")
     rows = [row if knows_others else replace(row, others=()) for row in rows]
     if knows_others and not (rows := [row for row in rows if row.others]):
         raise JudgingError("no row has 'others', replies of other models to its question")
     with Progress("scoring", len(rows)) as progress:
-        found = score_rows(scorer, rows, progress=progress.advance)
-    return rows, replace(found, name=name, calibrator=name)
+        *_, found = score_kinds(scorer, rows, progress=progress.advance)
+    return rows, found
 
 
 def _fit(

@@ -7,6 +7,7 @@
 
 A configuration names `recalibrations/current`, which may be there before anything was promoted, and
 means both: each recalibration says in `calibrator` which numbers it is for, and corrects no others.
+Or it names files, one for each kind of numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Recalibration, load_recalibration
@@ -27,6 +28,9 @@ CURRENT = "current"
 CURRENT_WITH_OTHERS = "current-with-others"
 HISTORY = "history.jsonl"
 _FILE = re.compile(r"[a-z]+-[0-9a-f]{8}\.json")
+
+Named: TypeAlias = Path | Sequence[Path] | None
+"""What names recalibrations: `current` in a folder of versions, or a file for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +54,49 @@ class Recalibrations:
             each.check_fits(calibrator)
 
 
-def resolve_recalibrations(path: Path | None) -> Recalibrations:
-    """What a configured path names: a file, or those that count in a folder of versions.
+def resolve_recalibrations(named: Named) -> Recalibrations:
+    """What configured paths name: files, or what counts in a folder of versions.
 
-    Empty where none was promoted yet, or the last one was taken back. Raises CheckpointError.
+    Empty where none was promoted yet, or the last one was taken back. Raises CheckpointError, also
+    for two files for the same kind of numbers.
     """
-    if path is None:
-        return Recalibrations()
-    if path.name == CURRENT:
-        versions = RecalibrationVersions(path.parent)
+    if (versions := versions_named(named)) is not None:
         return Recalibrations(versions.current(), versions.current(knows_others=True))
-    found = load_recalibration(path)
-    return Recalibrations(None, found) if found.knows_others else Recalibrations(found)
+    found: dict[str, Recalibration] = {}
+    for path in _paths(named):
+        if path.name == CURRENT:
+            raise CheckpointError(
+                f"{path} means all that was promoted there: name it alone, or name files"
+            )
+        one = load_recalibration(path)
+        kind = "with_others" if one.knows_others else "alone"
+        if kind in found:
+            numbers = "that know others" if one.knows_others else "of replies alone"
+            raise CheckpointError(
+                f"{path} is a second recalibration of numbers {numbers}, beside "
+                f"{found[kind].name}: name one of them"
+            )
+        found[kind] = one
+    return Recalibrations(**found)
 
 
-def recalibration_files(path: Path) -> tuple[Path, ...]:
-    """The files that say which recalibrations count where a configuration names this path."""
-    return (path, path.with_name(CURRENT_WITH_OTHERS)) if path.name == CURRENT else (path,)
+def versions_named(named: Named) -> RecalibrationVersions | None:
+    """The folder of versions whose `current` is named; None where there is none."""
+    match _paths(named):
+        case (path,) if path.name == CURRENT:
+            return RecalibrationVersions(path.parent)
+    return None
+
+
+def recalibration_files(named: Named) -> tuple[Path, ...]:
+    """The files that say which recalibrations count where a configuration names these paths."""
+    paths = _paths(named)
+    beside = (path.with_name(CURRENT_WITH_OTHERS) for path in paths if path.name == CURRENT)
+    return (*paths, *beside)
+
+
+def _paths(named: Named) -> tuple[Path, ...]:
+    return () if named is None else (named,) if isinstance(named, Path) else tuple(named)
 
 
 @dataclass(frozen=True, slots=True)

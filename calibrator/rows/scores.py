@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
@@ -20,7 +20,7 @@ from calibrator.metrics.metrics import Floats
 from calibrator.rows.files import json_line
 from calibrator.rows.kept_scores import KeptScores
 from calibrator.rows.rows import ImageUse, Row, Tags, open_lines
-from calibrator.scorer import Item, Score, Scorer, reads_images, without_others
+from calibrator.scorer import Item, Score, Scorer, opinion_of, reads_images, without_others
 from calibrator.scorer import knows_others as knows_others_of
 
 BATCH = 32
@@ -71,10 +71,37 @@ def score_rows(
     tags: Tags = "served",
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scores:
-    """What a scorer says of rows when it is told the names that `tags` allows."""
+    """What a scorer says of replies alone when it is told the names that `tags` allows."""
+    return score_kinds(scorer, rows, tags, progress)[0]
+
+
+def score_kinds(
+    scorer: Scorer,
+    rows: Sequence[Row],
+    tags: Tags = "served",
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Scores]:
+    """The same and, where rows have `others` that the scorer reads, the numbers that know them.
+
+    Numbers of another name are other numbers. Those that know others are for the same rows: a row
+    without others keeps the number of its reply alone.
+    """
     found = score_items(scorer, [row.item(tags) for row in rows], progress)
-    confidence = np.array([score.confidence for score in found])
-    return Scores(scorer.name, tags, confidence, scorer.name)
+    numbers = [(each.confidence, each.alone) for each in found]
+    return _kinds(numbers, tags, scorer.name, opinion_of(scorer))
+
+
+def _kinds(
+    numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, knowing: str
+) -> list[Scores]:
+    """Of numbers, each with the one without others where it knows some, those of either name."""
+    alone = np.array([told if before is None else before for told, before in numbers])
+    found = [Scores(name, tags, alone, name)]
+    if count := sum(before is not None for _, before in numbers):
+        some = "" if count == len(numbers) else f", on {count:,} of {len(numbers):,} rows"
+        told = np.array([told for told, _ in numbers])
+        found.append(Scores(knowing + some, tags, told, knowing))
+    return found
 
 
 def _size(item: Item) -> int:
@@ -134,6 +161,38 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
     )
 
 
+def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list[Scores]:
+    """The same as `score_kinds` gives, from a file; a `name` stands in place of the calibrator's.
+
+    Raises as `read_scores`, and JudgingError where the number without others is missing.
+    """
+    whole = read_scores(path, rows, name)
+    wanted, numbers = {str(row.id) for row in rows}, dict[str, tuple[float, float | None]]()
+    alone, knowing = whole.name, ""
+    for identity, confidence, facts in _scored_lines(path):
+        calibrator, before = str(facts.get("calibrator") or ""), None
+        if identity not in wanted:
+            continue
+        if knows_others_of(calibrator):
+            before = _alone(path, identity, facts)
+            knowing = f"{name}, knowing others" if name else calibrator
+        elif not name and calibrator:
+            alone = calibrator
+        numbers[identity] = confidence, before
+    if not knowing:
+        return [whole]
+    if not name:
+        alone = without_others(alone)
+    return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, knowing)
+
+
+def _alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
+    """The number of a reply alone that a line tells beside the one that knows others."""
+    if not _is_probability(alone := facts.get("alone")):
+        raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
+    return float(alone)
+
+
 def read_one_kind(
     path: Path, rows: Sequence[Row], *, knows_others: bool
 ) -> tuple[list[Row], Scores]:
@@ -147,12 +206,9 @@ def read_one_kind(
     numbers: dict[str, tuple[float, str]] = {}
     for identity, confidence, facts in _scored_lines(path):
         name = str(facts.get("calibrator") or "")
-        if knows := knows_others_of(name):
-            alone = facts.get("alone")
-            if not knows_others:
-                if not _is_probability(alone):
-                    raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
-                confidence, name = float(alone), without_others(name)
+        knows = knows_others_of(name)
+        if knows and not knows_others:
+            confidence, name = _alone(path, identity, facts), without_others(name)
         if knows or not knows_others:
             numbers[identity] = confidence, name
     kept = [row for row in rows if str(row.id) in numbers]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -143,16 +144,15 @@ def _configured(config: Path | None) -> Config:
 
 def _versions(config: Path | None) -> RecalibrationVersions:
     """The folder that the configuration names; ends the process where it names none."""
-    from calibrator import RecalibrationVersions
+    from calibrator import versions_named
 
-    path = _configured(config).calibrator.recalibration
-    if path is None or path.name != "current":
+    if (versions := versions_named(_configured(config).calibrator.recalibration)) is None:
         message = (
             f"no versions are kept: let proxy.yaml say `{NAMED}` and start the proxy with it; "
             "or say where to write with -o"
         )
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    return RecalibrationVersions(path.parent)
+    return versions
 
 
 def _learn(
@@ -212,12 +212,12 @@ def _learn(
         raise typer.Exit(NOT_PROMOTED)
 
 
-def _known(path: Path | None, current: Recalibration | None) -> list[Recalibration]:
+def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalibration]:
     """Those whose confidences may stand in the record."""
-    from calibrator import RecalibrationVersions
+    from calibrator import versions_named
 
-    if path is not None and path.name == "current":
-        return RecalibrationVersions(path.parent).all()
+    if (versions := versions_named(named)) is not None:
+        return versions.all()
     return [current] if current else []
 
 

@@ -59,6 +59,12 @@ def _path(value: Any) -> Any:
     return Path(value) if isinstance(value, str) and value else value
 
 
+def _paths(value: Any) -> Any:
+    """One path or a list of them; empty text in YAML is none."""
+    given = value if isinstance(value, list | tuple) else [value] if value else []
+    return tuple(map(_path, given))
+
+
 def _keys(value: Any) -> Any:
     """An empty list of keys is what `open` says; keys themselves never stand in the file."""
     if isinstance(value, list):
@@ -86,6 +92,7 @@ def _surfaces(value: Any) -> Any:
 
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
+FilePaths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
 """What clients may use under `/v1/`; None: all of it."""
 
@@ -153,7 +160,7 @@ class CalibratorConfig(Section):
     checkpoint: str = Field(
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
-    recalibration: FilePath | None = None  # what `pinocchio recalibrate` wrote
+    recalibration: FilePaths = ()  # what `pinocchio recalibrate` wrote, one or several
     client_domains: bool = False  # whether x-pinocchio-domain picks one of its curves
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
@@ -424,10 +431,10 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """A recalibration is named from the configuration's folder, as a policy is."""
+    """Recalibrations are named from the configuration's folder, as a policy is."""
     if not config.calibrator.recalibration:
         return config
-    place = {"recalibration": folder / config.calibrator.recalibration}
+    place = {"recalibration": tuple(folder / each for each in config.calibrator.recalibration)}
     return config.model_copy(update={"calibrator": config.calibrator.model_copy(update=place)})
 
 

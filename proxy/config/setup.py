@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +39,13 @@ class Setup:
         """What was read; the setup changes when they do."""
         own = {self.path} if self.path is not None else set()
         named = self.config.calibrator.recalibration
-        return self.book.files() | own | (_files_of(named) if named is not None else set())
+        return self.book.files() | own | (_files_of(named) if named else set())
 
 
-def _files_of(recalibration: Path) -> set[Path]:
+def _files_of(recalibrations: Sequence[Path]) -> set[Path]:
     from calibrator import recalibration_files
 
-    return set(recalibration_files(recalibration))
+    return set(recalibration_files(recalibrations))
 
 
 def problem_of(key: ClientKey, setup: Setup) -> str | None:

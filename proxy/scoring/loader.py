@@ -42,7 +42,7 @@ def load_recalibrations(config: CalibratorConfig) -> Recalibrations | None:
 
     Raises CheckpointError.
     """
-    if config.recalibration is None:
+    if not config.recalibration:
         return None
     from calibrator import resolve_recalibrations
 

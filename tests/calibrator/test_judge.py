@@ -290,6 +290,8 @@ def test_a_recalibration_corrects_the_scores(tmp_path: Path) -> None:
     judge = Pinocchio("fake:0.73", recalibration=tmp_path / "curve.json")
     assert judge.name == f"fake:0.73+{curve.name}"
     assert judge.score("a", question="q") == pytest.approx(curve.apply_to(0.73, None, None))
+    listed = Pinocchio("fake:0.73", recalibration=[tmp_path / "curve.json"])
+    assert listed.name == judge.name
     with pytest.raises(CheckpointError, match="fake"):
         Pinocchio("fake:0.5", recalibration=str(tmp_path / "curve.json"))
 

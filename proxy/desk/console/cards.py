@@ -8,9 +8,9 @@ from typing import Any
 
 from calibrator import (
     CalibratorError,
-    RecalibrationVersions,
     checkpoint_card,
     resolve_recalibrations,
+    versions_named,
 )
 from proxy.config.sections import CalibratorConfig
 
@@ -114,8 +114,8 @@ def _read(card: Mapping[str, Any]) -> str:
 
 def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
     """What was promoted from verdicts here, and taken back."""
-    path = config.recalibration
-    if path is None:
+    named = config.recalibration
+    if not named:
         note = (
             "None is configured: the number is as the checkpoint gives it. About a hundred "
             "verdicts are enough to fit one: pinocchio recalibrate --from-store."
@@ -123,12 +123,13 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
         yield Card("Recalibration", (), note)
         return
     try:
-        counting = resolve_recalibrations(path)
-        history = RecalibrationVersions(path.parent).history()
+        counting = resolve_recalibrations(named)
+        versions = versions_named(named)
+        history = versions.history() if versions is not None else []
     except CalibratorError as error:
-        yield Card("Recalibration", (("file", path.name),), str(error))
+        yield Card("Recalibration", tuple(("file", path.name) for path in named), str(error))
         return
-    facts = [("configured", path.name)]
+    facts = [("configured", ", ".join(path.name for path in named))]
     facts += [("in force", counting.alone.name if counting.alone else "none yet")]
     if (knowing := counting.with_others) is not None:
         facts += [("in force with second opinions", knowing.name)]

@@ -91,6 +91,6 @@ def check_calibrator_config(config: CalibratorConfig) -> None:
         check_checkpoint(config.checkpoint, config.recalibration)
         return
     name = name_of_scores(config)
-    if config.recalibration is None or name is None:
+    if not config.recalibration or name is None:
         return
     resolve_recalibrations(config.recalibration).check_fit(name)

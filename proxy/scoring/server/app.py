@@ -238,7 +238,7 @@ def check_scoring_server(config: Config, host: str) -> None:
         problem = "'checkpoint: none' leaves a scoring server nothing to score with"
     elif isinstance(calibrator.engine, ScoringServer):
         problem = "a scoring server that asks another one is of no use; remove calibrator.engine"
-    elif calibrator.recalibration is not None:
+    elif calibrator.recalibration:
         problem = (
             "calibrator.recalibration is for the proxies that ask a scoring server; remove it here"
         )

@@ -190,6 +190,24 @@ def test_the_command_says_what_to_run_and_that_runs(
     assert (tmp_path / "recalibration.json").exists()
 
 
+def test_numbers_that_know_others_do_not_count(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The advice is about the numbers of replies alone, whose recalibration is another one."""
+    rows, scores = files
+    told = [json.loads(run_cli("advise", str(rows), "--scores", str(scores), "--json").stdout)]
+    lines = [json.loads(line) for line in scores.read_text().splitlines()]
+    for at, line in enumerate(lines):
+        knowing = {
+            "confidence": 0.5,
+            "alone": line["confidence"],
+            "calibrator": "words@1+opinion@1",
+        }
+        lines[at] = line | (knowing if at % 2 else {"calibrator": "words@1"})
+    mixed = write(tmp_path / "mixed.jsonl", lines)
+    told += [json.loads(run_cli("advise", str(rows), "--scores", str(mixed), "--json").stdout)]
+    assert told[1]["calibrator"] == "words@1"
+    assert told[0] | {"calibrator": ""} == told[1] | {"calibrator": ""}
+
+
 def test_hostile_rows_are_named_and_the_rest_is_judged(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:

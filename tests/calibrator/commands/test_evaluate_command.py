@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from calibrator import load_scorer, opinion_of
 from calibrator.commands.app import cli
 from calibrator.evaluation.evaluate import STATED_ROWS, read_evaluation
 from calibrator.installing import install_command
@@ -57,6 +58,29 @@ def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: P
     assert found["pooled", "fake:0.5"]["auroc"] == 0.5
     assert found["pooled", "length"]["auroc"] > 0.6
     assert found["pooled", "length"]["rows"] == 200
+
+
+def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path) -> None:
+    """Of the calibrator that ships: where rows have `others`, the numbers of replies alone are what
+    they are without, and those that know others stand beside them."""
+    rows = [row | {"id": str(at)} for at, row in enumerate(raw_rows(60, seed=2))]
+    both = [row | ({"others": [row["response"]]} if at % 2 else {}) for at, row in enumerate(rows)]
+    bare, mixed = write(tmp_path / "bare.jsonl", rows), write(tmp_path / "mixed.jsonl", both)
+    embedded = load_scorer("embedded")
+    knowing = f"{opinion_of(embedded)}, on 30 of 60 rows"
+    without = evaluated(run("evaluate", bare, "--json"))
+    found = evaluated(run("evaluate", mixed, "--json"))
+    names = {method for group, method in found if group == "pooled"}
+    assert names == {embedded.name, knowing}
+    for name in ("auroc", "brier", "ece"):
+        figures = [each["pooled", embedded.name][name] for each in (without, found)]
+        assert figures[0] == pytest.approx(figures[1], rel=1e-6)
+    assert found["pooled", knowing]["brier"] != found["pooled", embedded.name]["brier"]
+    scores = tmp_path / "scores.jsonl"
+    assert run("score", mixed, "--brief", "-o", scores).exit_code == 0
+    read = evaluated(run("evaluate", mixed, "--scores", scores, "--json"))
+    assert {method for group, method in read if group == "pooled"} == names
+    assert read["pooled", knowing]["brier"] == pytest.approx(found["pooled", knowing]["brier"])
 
 
 def test_stated_confidence_is_judged_where_it_stands(test_file: Path, train_file: Path) -> None:

@@ -54,6 +54,21 @@ def test_a_pointer_to_nothing_is_refused(tmp_path: Path, content: str, sentence:
         check_checkpoint("fake:0.5", tmp_path / "current")
 
 
+def test_files_are_named_one_for_each_kind_of_numbers(tmp_path: Path) -> None:
+    """Two for the same numbers are refused, and so is a folder's `current` beside a file."""
+    knowing = Recalibration("platt", Platt(2.0, 0.0), calibrator="fake:0.5+opinion@1")
+    paths = [tmp_path / f"{at}.json" for at in range(3)]
+    for path, each in zip(paths, (FIRST, knowing, SECOND), strict=True):
+        each.save(path)
+    for named in (paths[:2], paths[1::-1]):
+        found = resolve_recalibrations(named)
+        assert (found.alone, found.with_others) == (FIRST, knowing)
+    with pytest.raises(CheckpointError, match=r"2\.json is a second recalibration of numbers of"):
+        resolve_recalibrations(paths)
+    with pytest.raises(CheckpointError, match="means all that was promoted there: name it alone"):
+        resolve_recalibrations([paths[0], tmp_path / "current"])
+
+
 def test_numbers_that_know_others_have_one_of_their_own(tmp_path: Path) -> None:
     """A file is for the numbers that it names; a folder has one of each, and neither is taken for
     the other."""

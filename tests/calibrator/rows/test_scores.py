@@ -13,18 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import Item, JudgingError, RowError, Score
-from calibrator.rows.rows import Tags
+from calibrator import Item, JudgingError, OtherReply, RowError, Score, provenance
+from calibrator.rows.rows import Row, Tags
 from calibrator.rows.scores import (
     BATCH,
     BATCH_CHARACTERS,
     Scores,
+    read_kinds,
     read_scores,
     score_items,
+    score_kinds,
     score_rows,
+    scored_line,
     write_scores,
 )
 from tests.builders.labelled_rows import labelled, write
+from tests.running.live_proxy import HearingScorer
 
 # --- scoring many items -------------------------------------------------------------------------
 
@@ -157,3 +161,50 @@ def test_ids_may_be_numbers(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text(json.dumps({"id": 17, "confidence": 0.25}))
     assert read_scores(path, rows).confidence.tolist() == [0.25]
+
+
+def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
+    """A scorer that reads others, and rows of which every second has an agreeing one."""
+    rows = [replace(row, answer="Paris p=0.5") for row in labelled(count, seed=1)]
+    agreeing = (OtherReply("Paris"),)
+    return HearingScorer(), [
+        replace(row, others=agreeing if at % 2 else ()) for at, row in enumerate(rows)
+    ]
+
+
+def test_numbers_that_know_others_have_a_name_of_their_own() -> None:
+    """Numbers of replies alone are those of replies alone, also where a row has others; those that
+    know others stand beside them, for the same rows."""
+    scorer, rows = hearing(4)
+    alone, knowing = score_kinds(scorer, rows)
+    assert (alone.name, alone.confidence.tolist()) == ("words@1", [0.5] * 4)
+    assert (knowing.calibrator, knowing.name) == (
+        "words@1+opinion@1",
+        "words@1+opinion@1, on 2 of 4 rows",
+    )
+    assert knowing.confidence.tolist() == [0.5, 0.7, 0.5, 0.7]
+    assert score_rows(scorer, rows).confidence.tolist() == [0.5] * 4
+    assert [each.name for each in score_kinds(scorer, rows[::2])] == ["words@1"]
+    assert score_kinds(scorer, rows[1::2])[1].name == "words@1+opinion@1"
+
+
+def test_a_file_of_both_kinds_is_taken_apart(tmp_path: Path) -> None:
+    """As `pinocchio score` writes it: each line says which number it has, and the other one."""
+    scorer, rows = hearing(4)
+    path = tmp_path / "s.jsonl"
+    lines = [
+        scored_line(row, score, provenance(scorer, score), "served", is_brief=True)
+        for row, score in zip(rows, score_items(scorer, [r.item() for r in rows]), strict=True)
+    ]
+    path.write_text("".join(lines))
+    alone, knowing = read_kinds(path, rows)
+    assert (alone.name, alone.confidence.tolist()) == ("words@1", [0.5] * 4)
+    assert knowing.name == "words@1+opinion@1, on 2 of 4 rows"
+    assert knowing.confidence.tolist() == [0.5, 0.7, 0.5, 0.7]
+    assert [each.name for each in read_kinds(path, rows, "mine")] == [
+        "mine",
+        "mine, knowing others, on 2 of 4 rows",
+    ]
+    path.write_text("".join(line.replace('"alone"', '"other"') for line in lines))
+    with pytest.raises(JudgingError, match="lacks `alone`"):
+        read_kinds(path, rows)

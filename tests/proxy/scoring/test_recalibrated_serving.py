@@ -234,15 +234,45 @@ def test_numbers_that_know_others_take_up_theirs(
     assert len({each["alone"] for each in facts}) == 1
 
 
+def test_a_file_for_each_kind_of_numbers_is_named(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """One for replies alone, one for numbers that know others, in any order; a running proxy takes
+    up a change of either, and two for one kind are refused, since only one could count."""
+    scorer = load_scorer("embedded")
+    alone = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=scorer.name)
+    knowing = Recalibration("platt", Platt(1.0, -2.0), labels=100, calibrator=opinion_of(scorer))
+    alone.save(tmp_path / "alone.json")
+    knowing.save(tmp_path / "knowing.json")
+    (tmp_path / "hearing.yaml").write_text(HEARING)
+    config = config_of(tmp_path, running_upstream).replace("fake:0.5", "embedded")
+    config = config.replace("recalibration.json", "[knowing.json, alone.json]")
+    with ProxyProcess(tmp_path, config + "policies: hearing.yaml\n") as process:
+        until(lambda: asked(process)[1] == f"{opinion_of(scorer)}+{knowing.name}", 60)
+        (tmp_path / "hearing.yaml").write_text("{version: 1, name: plain, default: deliver}")
+        until(lambda: asked(process)[1] == f"{scorer.name}+{alone.name}")
+        replace_file = Recalibration("platt", Platt(1.0, 1.0), calibrator=scorer.name)
+        replace_file.save(tmp_path / "alone.json")
+        until(lambda: asked(process)[1] == f"{scorer.name}+{replace_file.name}")
+    alone.save(tmp_path / "knowing.json")
+    checked = run_cli("check", "--config", str(tmp_path / "proxy.yaml"))
+    assert checked.returncode == 2
+    assert "proxy.yaml:" in checked.stderr
+    assert "is a second recalibration of numbers of replies alone" in checked.stderr
+
+
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
     """As a policy's name, it does not depend on where the proxy is started from."""
     path = tmp_path / "proxy.yaml"
     path.write_text(CALIBRATOR)
-    assert load_config(path).calibrator.recalibration == tmp_path / "recalibration.json"
+    assert load_config(path).calibrator.recalibration == (tmp_path / "recalibration.json",)
+    path.write_text("calibrator: {recalibration: [alone.json, /etc/r.json]}\n")
+    files = tmp_path / "alone.json", Path("/etc/r.json")
+    assert load_config(path).calibrator.recalibration == files
     path.write_text("calibrator: {recalibration: /etc/r.json}\n")
-    assert load_config(path).calibrator.recalibration == Path("/etc/r.json")
+    assert load_config(path).calibrator.recalibration == (Path("/etc/r.json"),)
     path.write_text("calibrator: {checkpoint: 'fake:0.5'}\n")
-    assert load_config(path).calibrator.recalibration is None
+    assert load_config(path).calibrator.recalibration == ()
 
 
 def test_nothing_cannot_be_recalibrated(tmp_path: Path) -> None:
