@@ -82,15 +82,23 @@ def fuzzer(name: str) -> Fuzzer:
 
 
 def run(
-    name: str, seed: int, seconds: float, *, most: int | None = None, only: int | None = None
+    name: str,
+    seed: int,
+    seconds: float,
+    *,
+    least: int = 0,
+    most: int | None = None,
+    only: int | None = None,
 ) -> Report:
-    """Tries cases until the seconds are over, `most` are tried or MOST_FINDINGS found; or one."""
+    """Tries cases until the seconds are over and `least` are tried, `most` are tried or
+    MOST_FINDINGS found; or one.
+    """
     report = Report(name, seed)
     with fuzzer(name).cases() as case:
         began = time.monotonic()
         while only is None or report.tried == 0:
-            is_over = time.monotonic() - began >= seconds or report.tried == most
-            if is_over or len(report.findings) >= MOST_FINDINGS:
+            is_over = time.monotonic() - began >= seconds and report.tried >= least
+            if is_over or report.tried == most or len(report.findings) >= MOST_FINDINGS:
                 break
             _try(report, case, report.tried if only is None else only)
         report.passed_s = time.monotonic() - began

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from proxy.listener.logs import configure_logs
 from tests.fuzz import fuzzing, http
 
 EACH_S = 20.0
+LEAST_CASES = 50  # also where others take the CPU
+PRELOADED = ["tests.fuzz.http", "tests.fuzz.proxied"]
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[Mapping[str, Future[fuzzing.Report]]]:
+    """All fuzzers run at once, each in a process of its own, while other tests run."""
+    forking, names = multiprocessing.get_context("forkserver"), fuzzing.names()
+    forking.set_forkserver_preload(PRELOADED)
+    with ProcessPoolExecutor(len(names), forking, initializer=_give_way) as pool:
+        yield {name: pool.submit(_run, name, random.randrange(10**9)) for name in names}
+
+
+def _give_way() -> None:
+    """Lets other tests have the CPU first, and warnings be findings, as in the suite."""
+    os.nice(5)
+    configure_logs("warning")
+    warnings.simplefilter("error")
+
+
+def _run(name: str, seed: int) -> fuzzing.Report:
+    return fuzzing.run(name, seed, EACH_S, least=LEAST_CASES)
 
 
 @pytest.mark.parametrize("name", fuzzing.names())
-def test_a_fuzzer_finds_nothing(name: str) -> None:
-    report = fuzzing.run(name, random.randrange(10**9), EACH_S)
+def test_a_fuzzer_finds_nothing(reports: Mapping[str, Future[fuzzing.Report]], name: str) -> None:
+    report = reports[name].result()
     print("\n".join(report.lines()))
     assert report.findings == [], "\n".join(report.lines())
-    assert report.tried == sum(report.outcomes.values()) > 0
+    assert report.tried == sum(report.outcomes.values()) >= LEAST_CASES
 
 
 def test_the_requests_tell_parsers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
