@@ -102,7 +102,7 @@ class Chain:
                 "previous": previous,
             }
             previous = mac_of(key, values)
-            connection.execute(audit_chain.insert().values(**values, mac=previous))
+            connection.execute(audit_chain.insert(), {**values, "mac": previous})
         connection.info[_WRITTEN] = sequence, previous
 
     def _entries(

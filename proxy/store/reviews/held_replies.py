@@ -183,7 +183,7 @@ class Store:
                         raise TooManyHeldError(f"{most} replies are held already ({whose})")
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
-                await connection.execute(_held.insert().values(**row))
+                await connection.execute(_held.insert(), row)
                 await connection.execute(happened(held.id, held.state, held.created_at))
                 await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:
