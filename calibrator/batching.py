@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -91,6 +91,7 @@ class Batcher:
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
+        self._sizes: Counter[int] = Counter()  # of batches so far
         # The scorer's thread sleeps reading a pipe. Whoever writes to it lets go of the interpreter
         # meanwhile; woken by a lock, the thread would at once have to wait for the interpreter.
         self._bed, self._bell = os.pipe()
@@ -142,6 +143,11 @@ class Batcher:
         if wakes:
             os.write(self._bell, b"!")
 
+    def load_figures(self) -> tuple[int, dict[int, int]]:
+        """How many items wait for a batch; how many batches of each size were taken so far."""
+        with self._lock:
+            return len(self._waiting), dict(self._sizes)
+
     def close(self) -> None:
         """Cancels what is waiting and ends the threads after their current batches."""
         with self._lock:
@@ -190,6 +196,7 @@ class Batcher:
             if batch and longest * (len(batch) + 1) > self._batch_characters:
                 break
             batch.append(self._waiting.popleft())
+        self._sizes[len(batch)] += bool(batch)
         return batch
 
 

@@ -123,7 +123,7 @@ def create_app_of(
         Buckets(),
         traffic,
         AuditWriter(config.store),
-        Metrics(),
+        Metrics(config.calibrator.engine.kind),
         is_open,
     )
     return App(setup, parts, reload, admin)

@@ -51,6 +51,7 @@ class Reloading:
         self._newest = first  # on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
         self.refusal: Refusal | None = None  # of what the files say now
+        self.refusals = 0  # so many times since the start
         self.taken_at = time.time()  # when the newest configuration that can be used was read
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
@@ -81,6 +82,11 @@ class Reloading:
     def ask(self) -> None:
         self._watch.ask()
 
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered, by any generation."""
+        return sum(each.in_flight for each in (self.current, *self._retired))
+
     # --- on the watch's thread ------------------------------------------------------------------
 
     def _files(self) -> frozenset[Path]:
@@ -98,7 +104,7 @@ class Reloading:
             problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
             self._suspects = frozenset(Path(problem.source) for problem in problems)
             told = str(error).splitlines()
-            self.refusal = Refusal(time.time(), tuple(told))
+            self._refuse(tuple(told))
             log.error(
                 "configuration_refused",
                 problems=told,
@@ -106,10 +112,12 @@ class Reloading:
                 hint="still using the previous configuration",
             )
         except Exception as error:
-            self.refusal = Refusal(
-                time.time(), ("the proxy failed to read it; its log says where",)
-            )
+            self._refuse(("the proxy failed to read it; its log says where",))
             log.error("configuration_refused", generation=before.number, **place(error))
+
+    def _refuse(self, problems: tuple[str, ...]) -> None:
+        self.refusal = Refusal(time.time(), problems)
+        self.refusals += 1
 
     def _take(self, setup: Setup) -> None:
         """Makes the next generation of what was read; raises StartupError, StoreError."""

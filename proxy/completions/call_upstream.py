@@ -197,8 +197,10 @@ async def _first_failure(job: Job, call: Call) -> Answer | Reply:
 
 
 def _goes_live(job: Job, reply: UpstreamReply) -> bool:
-    is_stream = job.request.is_stream and is_event_stream(reply)
-    return is_stream and job.stream_mode().mode != "buffer"
+    if not job.request.is_stream or not is_event_stream(reply):
+        return False
+    mode = job.exchange.stream_mode = job.stream_mode().mode
+    return mode != "buffer"
 
 
 async def _read_live(job: Job, reply: UpstreamReply) -> AsyncIterator[Piece]:

@@ -128,6 +128,7 @@ class Job:
             scoring.result()
         else:
             self.late.append((answer, scoring))
+            self.exchange.is_score_late = True
 
     async def _score_once(self, answer: Answer) -> None:
         if self.earlier is not None:

@@ -74,13 +74,13 @@ class Page:
 
 class Desk:
     """`setup` gives the configuration that holds now, `refusal` why a newer one does not;
-    `on_decision` hears of each reply decided."""
+    `on_decision` hears of each reply decided, and how."""
 
     def __init__(
         self,
         queue: ReviewQueue,
         setup: Callable[[], Setup] | None = None,
-        on_decision: Callable[[str], None] = lambda _: None,
+        on_decision: Callable[[HeldReply, Verdict], None] = lambda *_: None,
         refusal: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
         self.queue = queue
@@ -173,7 +173,7 @@ class Desk:
             )
             if decided is not None:
                 self._stats = 0.0, {}  # the reviewer looks at what is left
-                self._on_decision(id)
+                self._on_decision(decided, verdict)
                 return self._facts(decided)
             held = self.held(id)
         if self._is_same(held, verdict, reviewer):

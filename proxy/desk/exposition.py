@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from proxy.desk.access.guard import METRICS, admin_of
-from proxy.desk.desk import Desk
-from proxy.errors import StoreError
-from proxy.exchange.metrics import ConfigurationState, Metrics
+from proxy.exchange.metrics import Collector, exposed
 
 
-def metrics_route(
-    desk: Desk, metrics: Metrics, configuration: Callable[[], ConfigurationState]
-) -> Route:
-    """Answers also while the store does not: then without the replies that wait."""
+def metrics_route(*collectors: Collector) -> Route:
+    """Answers also while the store does not: then without what stands in it."""
 
-    def exposed(request: Request) -> Response:  # on a thread, for it asks the store
+    def served(request: Request) -> Response:  # on a thread, for it asks the store
         admin_of(request)
-        try:
-            waiting = desk.stats()["queues"]
-        except StoreError:
-            waiting = None
         accept = request.headers.get("accept", "")
-        body, content_type = metrics.exposed(configuration(), waiting, accept)
+        body, content_type = exposed(accept, *collectors)
         return Response(body, headers={"content-type": content_type})
 
-    return Route(METRICS, exposed)
+    return Route(METRICS, served)

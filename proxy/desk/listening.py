@@ -12,6 +12,7 @@ import errno
 import secrets
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +22,6 @@ import uvicorn
 
 from proxy.config.sections import AdminConfig, Config
 from proxy.errors import ExitStatus, StartupError
-from proxy.exchange.metrics import ConfigurationState
 from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
 from proxy.listener.http_protocol import HttpProtocol
@@ -186,10 +186,12 @@ class DeskServer:
         """Called once, by the first request, on another thread."""
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
-        from proxy.desk.desk import Desk
+        from proxy.desk.desk import Desk, Verdict
         from proxy.desk.exposition import metrics_route
+        from proxy.desk.gauges import Decided, Gauges
         from proxy.desk.notify.feed import Feed
         from proxy.store.client_keys import KeyStore
+        from proxy.store.reviews.held_replies import HeldReply
         from proxy.store.reviews.queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
@@ -198,23 +200,22 @@ class DeskServer:
         queue.rehearse()
         feed = Feed(queue)
 
-        def on_decision(id: str) -> None:
+        holder, parts, decided = self._holder, self._parts, Decided()
+
+        def on_decision(held: HeldReply, verdict: Verdict) -> None:
             """Who waits for the reply, and who watches, hears of it at once; on a thread."""
-            self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
+            waited_s = time.time() - held.created_at
+            loop, noted = self._loop, (held.queue, verdict.verdict, waited_s)
+            loop.call_soon_threadsafe(parts.verdicts.hear, held.id)
+            loop.call_soon_threadsafe(decided.note, *noted)
             feed.wake()
-
-        holder = self._holder
-
-        def configuration() -> ConfigurationState:
-            refused = holder.refusal is not None
-            return ConfigurationState(holder.current.number, refused, holder.taken_at)
 
         desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
         return DeskApplication(
             desk,
             Door(token, self._admin.login_code, KeyStore(config.store)),
             feed,
-            [metrics_route(desk, self._parts.metrics, configuration)],
+            [metrics_route(parts.metrics, decided, Gauges(desk, parts, holder))],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
         )

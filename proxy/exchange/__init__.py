@@ -10,5 +10,6 @@ __all__ = [
     "openings",
     "outcome",
     "request",
+    "series",
     "stream_results",
 ]

@@ -117,6 +117,8 @@ class Exchange:
     outcome: Outcome | None = None
     conversation: str | None = None  # that it belongs to, see openings.py
     asked_again: AskedAgain | None = None  # where it asks for what is held already
+    stream_mode: str | None = None  # what of its stream waits for a decision, if it is one
+    is_score_late: bool = False  # the client has the end of its stream, and not yet the score
     is_finished: bool = False  # then its line and record are written, or about to be
 
     def __enter__(self) -> None:

@@ -1,28 +1,25 @@
 """What the proxy counts for Prometheus, served at `/metrics` of the review desk's listener.
 
 One registry for each application, nothing global. Exchanges are counted where their record is
-made; what stands elsewhere, the configuration and the replies that wait, is looked at when somebody
-asks. No label has a value that a client writes: names of surfaces, policies, rules, queues and
-reasons are ours or the operator's, and past `MOST_SERIES` of a metric others count as `other`.
+made; what stands elsewhere, such as the configuration and the replies that wait, is looked at when
+somebody asks (`proxy/desk/gauges.py`). No label has a value that a client writes: names of
+surfaces, upstreams, policies, rules, queues and reasons are ours or the operator's.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.utils import floatToGoString
 
 from proxy.config.allowed_surfaces import surface_of
 from proxy.errors import BadRequestError
+from proxy.exchange.series import OTHER, Counter, Histogram
 from proxy.wire.bounded_cache import remembers
 from proxy.wire.spelling import names_in
 
@@ -30,112 +27,70 @@ if TYPE_CHECKING:
     from proxy.exchange.exchange import Exchange
     from proxy.exchange.outcome import Outcome
 
-MOST_SERIES: Final = 1_000
-OTHER: Final = "other"
-BUCKETS: Final = tuple(tenths / 20 for tenths in range(1, 20))  # 0.05, 0.1 .. 0.95
+SHARES: Final = tuple(twentieths / 20 for twentieths in range(1, 20))  # 0.05, 0.1 .. 0.95
+OURS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+UPSTREAM_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 600.0)
 _CLASSES: Final = {number: f"{number}xx" for number in range(1, 6)}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationState:
-    """Which generation is in force, whether what the files say now is, and since when."""
+class Collector(Protocol):
+    """What has metrics to show."""
 
-    generation: int
-    is_refused: bool
-    taken_at: float  # seconds since the epoch
-
-
-class _Counted:
-    """Counts by the values of labels, at most `MOST_SERIES` of them, for any thread to collect."""
-
-    def __init__(self, name: str, told: str, *labels: str) -> None:
-        self._told, self._labels = (name, told), labels
-        self._counts: dict[tuple[str, ...], list[float]] = {}  # the number, and since when
-        self._beyond = (OTHER,) * len(labels)
-        if not labels:
-            self._counts[()] = [0.0, time.time()]
-
-    def add(self, *values: str) -> None:
-        count = self._counts.get(values)
-        if count is None:
-            known = values if len(self._counts) < MOST_SERIES else self._beyond
-            count = self._counts.setdefault(known, [0.0, time.time()])
-        count[0] += 1.0
-
-    def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(*self._told, labels=self._labels)
-        for values, (count, since) in [*self._counts.items()]:
-            family.add_metric(values, count, created=since)
-        return [family]
-
-
-class _Distribution:
-    """How many numbers from 0 to 1 are in each of `BUCKETS`, for any thread to collect."""
-
-    def __init__(self, name: str, told: str) -> None:
-        self._told = (name, told)
-        self._counts = [0] * (len(BUCKETS) + 1)
-        self._sum, self._since = 0.0, time.time()
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(BUCKETS, value)] += 1
-        self._sum += value
-
-    def collect(self) -> Iterable[Metric]:
-        family = HistogramMetricFamily(*self._told)
-        bounds = map(floatToGoString, (*BUCKETS, math.inf))
-        family.add_metric((), [*zip(bounds, accumulate(self._counts), strict=True)], self._sum)
-        family.add_sample(f"{family.name}_created", {}, self._since)
-        return [family]
+    def collect(self) -> Iterable[Metric]: ...
 
 
 class Metrics:
-    """`note` may be called from one thread, `exposed` from any."""
+    """What counts is called from one thread, `collect` from any.
 
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+    `engine` is where scores are computed, a name of the configuration's.
+    """
 
-        def counted(name: str, told: str, *labels: str) -> _Counted:
-            found = _Counted(name, told, *labels)
-            registry.register(found)
-            return found
-
-        def gauge(name: str, told: str, *labels: str) -> Gauge:
-            return Gauge(name, told, labels, registry=registry)
-
-        self._requests = counted(
-            "pinocchio_requests", "Requests answered, without polls.", "surface", "status"
+    def __init__(self, engine: str = "in_process") -> None:
+        self.engine = engine
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        self._requests = Counter(
+            "pinocchio_requests",
+            "Requests answered, without polls.",
+            *("surface", "upstream", "action", "status"),
         )
-        self._polls = counted("pinocchio_polls", "Requests that asked again for a held reply.")
-        self._scores = counted(
+        self._polls = Counter("pinocchio_polls", "Requests that asked again for a held reply.")
+        self._overhead = Histogram(
+            "pinocchio_overhead_seconds",
+            "Time of the proxy's own for a request, scoring with it, without waits for reviewers.",
+            *(OURS_S, "surface", "stream"),
+        )
+        self._upstream = Histogram(
+            "pinocchio_upstream_seconds",
+            "Time that a request waited for upstream.",
+            *(UPSTREAM_S, "surface", "stream"),
+        )
+        self._scoring = Histogram(
+            "pinocchio_score_seconds", "Time of the scoring of a reply.", OURS_S, "engine"
+        )
+        self._scores = Counter(
             "pinocchio_scores", "Replies by what became of their score.", "status", "reason"
         )
-        self._decisions = counted(
+        self._confidence = Histogram(
+            "pinocchio_confidence",
+            "Confidence of scored replies.",
+            *(SHARES, "calibrator", "kind"),
+        )
+        self._decisions = Counter(
             "pinocchio_decisions",
             "Decisions of policies; in mode shadow nothing is carried out.",
             *("policy", "rule", "action", "mode"),
         )
-        self._opinions = counted(
+        self._opinions = Counter(
             "pinocchio_second_opinions",
             "Second opinions by what they say of the reply; failed ones gave no answer in time.",
             "agreement",
         )
-        self._confidence = _Distribution("pinocchio_confidence", "Confidence of scored replies.")
-        registry.register(self._confidence)
-        self._generation = gauge(
-            "pinocchio_config_generation", "Number of the configuration in force, from 1."
+        self._streams = Counter(
+            "pinocchio_stream_waits", "Streams by what of them waits for a decision.", "mode"
         )
-        self._is_current = gauge(
-            "pinocchio_config_last_reload_successful",
-            "1 where the configuration's files are in force as they are, 0 where they are refused.",
-        )
-        self._taken_at = gauge(
-            "pinocchio_config_last_reload_success_timestamp_seconds",
-            "When the configuration in force was taken.",
-        )
-        self._held = gauge(
-            "pinocchio_held_replies", "Replies that wait for a reviewer.", "queue", "kind"
+        self._late = Counter(
+            "pinocchio_late_scores", "Streams that ended before their score was there."
         )
 
     def note(self, exchange: Exchange) -> None:
@@ -144,42 +99,63 @@ class Metrics:
             self._polls.add()
             return
         status = _CLASSES.get(exchange.status // 100, OTHER)
-        self._requests.add(_surface(exchange.request.path), status)
-        if exchange.outcome is not None:
-            self._note_outcome(exchange.outcome)
+        surface, outcome = _surface(exchange.request.path), exchange.outcome
+        action = "" if outcome is None else outcome.action
+        self._requests.add(surface, exchange.upstream or "", action, status)
+        if (waited_s := exchange.in_upstream.s) is not None:
+            stream = "true" if exchange.is_stream else "false"
+            self._upstream.observe(waited_s, surface, stream)
+            if outcome is None or outcome.review_id is None:
+                passed_s = time.perf_counter() - exchange.request.started
+                self._overhead.observe(max(0.0, passed_s - waited_s), surface, stream)
+        if exchange.stream_mode is not None:
+            self._streams.add(exchange.stream_mode)
+            if exchange.is_score_late:
+                self._late.add()
+        if outcome is not None:
+            self._note_outcome(outcome)
         for call in exchange.calls:
             if call.purpose == "second_opinion" and call.error is not None:
                 self._opinions.add("failed")
 
     def _note_outcome(self, outcome: Outcome) -> None:
         self._scores.add(outcome.status.value, outcome.reason or "")
+        if outcome.score_ms is not None:
+            self._scoring.observe(outcome.score_ms / 1_000, self.engine)
         if outcome.confidence is not None:
-            self._confidence.observe(outcome.confidence)
+            kind = "text"
+            for facts in outcome.facts:
+                if facts.tools:
+                    kind = "tool_call"
+            self._confidence.observe(outcome.confidence, outcome.calibrator or "", kind)
         if outcome.evidence is not None:
             for agreement in outcome.evidence.opinions:
                 self._opinions.add(agreement)
         if (decision := outcome.decision) is not None:
             self._decisions.add(decision.policy, decision.rule, decision.action.name, decision.mode)
 
-    def exposed(
-        self,
-        configuration: ConfigurationState,
-        waiting: Iterable[Mapping[str, Any]] | None,
-        accept: str,
-    ) -> tuple[bytes, str]:
-        """Everything as text, and its content type, in the format that `accept` prefers.
+    def collect(self) -> Iterator[Metric]:
+        """What was counted, and the process's own figures."""
+        for each in vars(self).values():
+            if isinstance(each, Counter | Histogram):
+                yield from each.collect()
+        yield from self._process.collect()
 
-        `waiting` has `queue`, `kind` and `count`; with None, as the store cannot be read, there is
-        no series of it.
-        """
-        self._generation.set(configuration.generation)
-        self._is_current.set(not configuration.is_refused)
-        self._taken_at.set(configuration.taken_at)
-        self._held.clear()
-        for row in waiting or ():
-            self._held.labels(row["queue"], row["kind"]).set(row["count"])
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+
+class _Together:
+    """Several collectors, as one registry for prometheus_client to write out."""
+
+    def __init__(self, *collectors: Collector) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Metric]:
+        yield from chain.from_iterable(each.collect() for each in self._collectors)
+
+
+def exposed(accept: str, *collectors: Collector) -> tuple[bytes, str]:
+    """Everything as text, and its content type, in the format that `accept` prefers."""
+    encode, content_type = choose_encoder(accept)
+    return encode(cast("CollectorRegistry", _Together(*collectors))), content_type
 
 
 @remembers(1_024)

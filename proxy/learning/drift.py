@@ -215,6 +215,17 @@ def standing(engine: Any) -> list[Standing]:
     ]
 
 
+def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
+    """How many monitors of each kind and calibrator in use have raised an alarm; raises
+    StoreError."""
+    counts: dict[tuple[str, str], int] = {}
+    for each in standing(engine):
+        if each.is_current:
+            about = each.key.kind, each.key.calibrator
+            counts[about] = counts.get(about, 0) + (each.alarm is not None)
+    return counts
+
+
 def weekly(engine: Any, now: float | None = None) -> list[Week]:
     """This week beside the four before, where there is something to compare; raises StoreError."""
     end = time.time() if now is None else now

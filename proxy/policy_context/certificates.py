@@ -87,6 +87,12 @@ class CertifiedPolicy:
             self._withdrawn |= new
             self._settle()
 
+    def counts_for(self, calibrators: Container[str]) -> bool:
+        """Whether all that is certified for these calibrators counts, and there is something."""
+        grants = self._certificate.grants if self._certificate else ()
+        its = [each for each in grants if each.calibrator in calibrators]
+        return bool(its) and not any(each.digest in self._withdrawn for each in its)
+
     def see(self, facts: Facts) -> Withdrawal | None:
         """Looks at a reply before it is decided on; what is withdrawn for it counts at once."""
         if facts.confidence is None:

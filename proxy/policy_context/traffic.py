@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -102,6 +102,15 @@ class Traffic:
                 log.error("withdrawal_not_written", reason=error.message)
             self._findings.close()
             self._findings = None
+
+    def certificates(self, calibrators: Container[str]) -> list[tuple[str, str, bool]]:
+        """The policies with a certificate: name, the file's name, and whether all in it that is for
+        these calibrators counts. May be called from any thread."""
+        return [
+            (each.given.name, path.name, each.counts_for(calibrators))
+            for each in tuple(self._followed.values())
+            if (path := each.given.certificate_path) is not None
+        ]
 
     def policy_for(
         self, policy: Policy, facts: Facts, route: str, *, is_new: bool = True

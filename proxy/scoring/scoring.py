@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -38,6 +37,7 @@ from calibrator import (
 )
 from proxy.formats import Choice
 from proxy.formats.called import unread_part
+from proxy.scoring.arrivals import Arrivals, Waiting
 from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.images import ImagePart, Images
 
@@ -131,7 +131,7 @@ class Scoring:
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
-        self._arrivals: _Arrivals | None = None
+        self._arrivals: Arrivals | None = None
         self._scorer: Scorer | None = None
         self._is_closing = threading.Event()
         self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
@@ -163,6 +163,10 @@ class Scoring:
     def is_ready(self) -> bool:
         """Whether waiting longer would change nothing: loaded, or none configured."""
         return self._batcher is not None or self._load is None
+
+    def load_figures(self) -> tuple[int, dict[int, int]]:
+        """How many choices wait to be scored; how many batches of each size were, so far."""
+        return self._batcher.load_figures() if self._batcher else (0, {})
 
     def start(self) -> None:
         """Begins to load on a thread of its own."""
@@ -305,7 +309,7 @@ class Scoring:
         if (batcher := self._batcher) is None:
             raise CalibratorError("the scorer is not there")
         arrivals = self._arrivals_here()
-        waiting = _Waiting(arrivals.loop, len(items))
+        waiting = Waiting(arrivals.loop, len(items))
         tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
         arrivals.wake_soon(batcher)
         self._deadlines.add(waiting, arrivals.loop)
@@ -321,12 +325,12 @@ class Scoring:
                     ticket.item.images = ()  # for it may stay in the queue for a while
                     ticket.item.tool_use = None
 
-    def _arrivals_here(self) -> _Arrivals:
+    def _arrivals_here(self) -> Arrivals:
         loop = asyncio.get_running_loop()
         if self._arrivals is None or self._arrivals.loop is not loop:
             if self._arrivals is not None:
                 self._arrivals.close()
-            self._arrivals = _Arrivals(loop)
+            self._arrivals = Arrivals(loop)
         return self._arrivals
 
 
@@ -385,77 +389,6 @@ def _close(scorer: Scorer) -> None:
     """Ends what a scorer over HTTP has open."""
     if (close := getattr(scorer, "close", None)) is not None:
         close()
-
-
-class _Waiting:
-    """A request that waits for so many scores; `over` is done when they are there or time is up."""
-
-    __slots__ = ("missing", "over")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
-        self.missing = count
-        self.over: asyncio.Future[None] = loop.create_future()
-
-    def __call__(self) -> None:
-        """Time is up, or all are there."""
-        if not self.over.done():
-            self.over.set_result(None)
-
-
-class _Arrivals:
-    """The way to the scorer's thread and back: one wake-up each for all that happens at a time.
-
-    The way back is a pipe, for the reason that `calibrator.Batcher` sleeps at one.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._arrived: deque[_Waiting] = deque()  # once for each score
-        self._is_coming = False
-        self._is_waking = False
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        loop.add_reader(self._ear, self._tell)
-
-    def wake_soon(self, batcher: Batcher) -> None:
-        """Wakes the scorer once the loop has run what is ready, for all that was submitted."""
-        if not self._is_waking:
-            self._is_waking = True
-            self.loop.call_soon(self._wake, batcher)
-
-    def _wake(self, batcher: Batcher) -> None:
-        self._is_waking = False
-        batcher.wake()
-
-    def report(self, ticket: Ticket) -> None:
-        """From any thread."""
-        self._arrived.append(ticket.owner)
-        if not self._is_coming:
-            self._is_coming = True
-            with contextlib.suppress(OSError):  # closed; nobody waits
-                os.write(self._mouth, b"!")
-
-    def _tell(self) -> None:
-        os.read(self._ear, 1)  # hardly ever more: two scorer's threads may see nobody coming
-        self._is_coming = False  # first, so that what is reported from now on wakes again
-        self._hand_out()
-
-    def _hand_out(self) -> None:
-        arrived = self._arrived
-        while arrived:
-            waiting = arrived.popleft()
-            waiting.missing -= 1
-            if not waiting.missing:
-                waiting()
-
-    def close(self) -> None:
-        """What has arrived is still told; nothing may arrive any more."""
-        self._is_coming = True  # so that nothing is written
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.remove_reader(self._ear)
-        os.close(self._ear)
-        os.close(self._mouth)
-        self._hand_out()
 
 
 def described(error: BaseException) -> dict[str, str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.gate.client_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore, Role
@@ -74,3 +75,30 @@ def decide(proxy: LiveProxy, id: str, secret: str = TOKEN, **verdict: Any) -> ht
 
 def code_of(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, error_of(response)["code"]
+
+
+# what it exports for Prometheus
+
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def values_of(text: str) -> Values:
+    """The value of every series."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(desk: httpx.Client) -> Values:
+    answer = desk.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return values_of(answer.text)
+
+
+def value(found: Values, name: str, **labels: str) -> float:
+    """The sum of all series that have these labels, whatever else they have."""
+    wanted = labels.items()
+    return sum(v for (each, its), v in found.items() if each == name and its >= wanted)

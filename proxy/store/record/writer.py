@@ -6,6 +6,7 @@ refuses, are shed and counted.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from functools import lru_cache
@@ -75,6 +76,7 @@ def first_id(at: float) -> str:
 
 
 ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
+_STARTED_AT, _TOTAL_MS = COLUMNS.index("started_at"), COLUMNS.index("total_ms")
 _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 
 
@@ -146,11 +148,22 @@ class Records:
         self._worker = Worker("records", self._write_all, gather_s=every_s)
         self._engine: sa.Engine | None = None
         self._shed = ShedCounter("records_shed")
+        self._written_of: Row | Poll | None = None  # the first of the batch that is being written
 
     @property
     def shed(self) -> int:
         """How many rows were not written."""
         return self._shed.count
+
+    def lag_s(self) -> float:
+        """How long the oldest row that is not written yet waits; 0 where none does."""
+        oldest = self._written_of
+        if oldest is None:
+            try:
+                oldest = self._rows[0]
+            except IndexError:
+                return 0.0
+        return max(0.0, time.time() - _ended_at(oldest))
 
     def open(self) -> None:
         """Creates the table where it is missing; raises StoreError."""
@@ -175,7 +188,9 @@ class Records:
     def _write_all(self) -> None:
         while self._rows:
             batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
+            self._written_of = batch[0]
             self._write(batch)
+        self._written_of = None
 
     def _write(self, batch: list[Row | Poll]) -> None:
         """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
@@ -195,3 +210,11 @@ class Records:
                 return
             for row in batch:
                 self._write([row])
+
+
+def _ended_at(row: Row | Poll) -> float:
+    """When an exchange, or a poll, was over."""
+    if isinstance(row, Poll):
+        return row.at
+    started_at, total_ms = row[_STARTED_AT], row[_TOTAL_MS]
+    return float(started_at + total_ms / 1_000)

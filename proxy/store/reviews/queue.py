@@ -185,12 +185,18 @@ class ReviewQueue:
     # --- counts ---------------------------------------------------------------------------------
 
     def open_counts(self) -> list[dict[str, Any]]:
-        """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`."""
-        table = held_replies.c
+        """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`.
+
+        `time_used` is the largest share of its time, 0 to 1, that one of them has waited.
+        """
+        table, now = held_replies.c, time.time()
+        time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
+        used = (now - table.created_at) / time_given
         columns = (
             *(table.queue, table.kind, sa.func.count().label("count")),
             sa.func.min(table.created_at).label("oldest_at"),
             sa.func.avg(table.confidence).label("confidence"),
+            sa.func.max(used).label("time_used"),
         )
         query = sa.select(*columns).where(table.state == HELD).group_by(table.queue, table.kind)
         rows = self._rows(query.order_by(table.queue, table.kind))

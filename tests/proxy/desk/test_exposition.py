@@ -13,33 +13,24 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from proxy.exchange.metrics import MOST_SERIES, OTHER, ConfigurationState, Metrics
+from proxy.exchange.metrics import Metrics, exposed
+from proxy.exchange.series import MOST_SERIES, OTHER
 from tests.conftest import StartProxy
-from tests.running.desk_client import API, DESK, HOLD, TOKEN, make_key, stranger
+from tests.running.desk_client import (
+    API,
+    DESK,
+    HOLD,
+    TOKEN,
+    make_key,
+    scraped,
+    stranger,
+    value,
+    values_of,
+)
 from tests.running.live_proxy import ROOT, HearingScorer, ProxyProcess, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
 PATIENCE_S = 20
-Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def values_of(text: str) -> Values:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in parse(text)
-        for sample in family.samples
-    }
-
-
-def scraped(desk: httpx.Client) -> Values:
-    answer = desk.get("/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain")
-    return values_of(answer.text)
-
-
-def value(found: Values, name: str, **labels: str) -> float:
-    return found.get((name, frozenset(labels.items())), 0.0)
 
 
 def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> None:
@@ -58,6 +49,7 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
     assert value(found, "pinocchio_scores_total", status="scored", reason="") == 2
     gate = {"policy": "gate", "rule": "default", "action": "hold", "mode": "enforce"}
     assert value(found, "pinocchio_decisions_total", **gate) == 2
+    assert value(found, "pinocchio_requests_total", upstream="faulty", action="hold") == 2
     assert value(found, "pinocchio_confidence_count") == 2
     assert value(found, "pinocchio_confidence_sum") == 1.0
     assert value(found, "pinocchio_confidence_bucket", le="0.5") == 1
@@ -105,12 +97,13 @@ def test_series_have_a_bound() -> None:
     metrics = Metrics()
     for number in range(MOST_SERIES + 50):
         metrics._scores.add("scored", f"reason {number}")
-    state = ConfigurationState(generation=1, is_refused=False, taken_at=1.0)
-    text, _ = metrics.exposed(state, [], "")
+        metrics._confidence.observe(0.5, f"calibrator {number}", "text")
+    text, _ = exposed("", metrics)
     found = values_of(text.decode())
     scores = {key: v for key, v in found.items() if key[0] == "pinocchio_scores_total"}
     assert len(scores) == MOST_SERIES + 1
     assert value(found, "pinocchio_scores_total", status=OTHER, reason=OTHER) == 50
+    assert value(found, "pinocchio_confidence_count", calibrator=OTHER, kind=OTHER) == 50
 
 
 def test_only_admins_scrape(start_proxy: StartProxy) -> None:
@@ -167,12 +160,14 @@ def test_a_refused_configuration_shows_until_it_is_mended(
         until(lambda: state() == 0, PATIENCE_S)
         refused = scraped(desk)
         assert (value(refused, at), value(refused, "pinocchio_config_generation")) == (first, 1)
+        assert value(refused, "pinocchio_config_reload_failures_total") == 1
         assert desk.get(f"{API}/stats").json()["configuration"]["is_refused"]
         path.write_text(good + "policies: helpdesk\n")
         until(lambda: state() == 1, PATIENCE_S)
         mended = scraped(desk)
         assert value(mended, "pinocchio_config_generation") == 2
         assert value(mended, at) > first
+        assert value(mended, "pinocchio_config_reload_failures_total") == 1
 
 
 def test_two_applications_count_apart(start_proxy: StartProxy) -> None:

@@ -1,0 +1,220 @@
+"""Metrics of the desk, and of what stands elsewhere and is looked at when somebody asks.
+
+What cannot be read now has no series: the others are served all the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from proxy.desk.desk import Desk
+from proxy.errors import StoreError
+from proxy.exchange.series import Counter, Histogram, add_distribution, histogram_family
+from proxy.generation import Parts
+from proxy.learning.drift import alarms_now
+from proxy.reloading import Reloading
+
+Labels = tuple[str, ...]
+DISTRIBUTION: Final = "pinocchio-proxy"
+BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DRIFT_FOR_S: Final = 15.0  # monitors are read on once a minute
+
+
+REVIEW_S: Final = (5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 14_400, 43_200, 86_400, 604_800)
+
+
+class Decided:
+    """What people decide at this desk; `note` is called from one thread."""
+
+    def __init__(self) -> None:
+        self._verdicts = Counter(
+            "pinocchio_verdicts", "Replies decided at this desk.", "queue", "verdict"
+        )
+        self._waits = Histogram(
+            "pinocchio_review_wait_seconds",
+            "Time from a reply's hold to its decision at this desk.",
+            *(REVIEW_S, "queue"),
+        )
+
+    def note(self, queue: str, verdict: str, waited_s: float) -> None:
+        """Counts a reply that somebody decided on."""
+        self._verdicts.add(queue, verdict)
+        self._waits.observe(waited_s, queue)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._verdicts.collect()
+        yield from self._waits.collect()
+
+
+class Gauges:
+    """`collect` asks the store and belongs on a thread."""
+
+    def __init__(self, desk: Desk, parts: Parts, holder: Reloading) -> None:
+        self._desk, self._parts, self._holder = desk, parts, holder
+        self._engine = parts.metrics.engine
+        self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._configuration()
+        yield from self._scorer()
+        yield from self._store()
+        yield from self._held()
+        yield _gauges(
+            "pinocchio_certificate_valid",
+            "1 where all that is certified for the calibrator in use counts.",
+            ("policy", "certificate"),
+            self._certificates(),
+        )
+        yield _gauges(
+            "pinocchio_drift",
+            "Monitors of the calibrator in use that have raised an alarm.",
+            ("kind", "calibrator"),
+            self._drifted(),
+        )
+
+    def _configuration(self) -> Iterator[Metric]:
+        holder = self._holder
+        build = _version(), holder.current.scores.name or "", self._engine
+        yield _gauges(
+            "pinocchio_build_info",
+            "1; what runs here.",
+            ("version", "calibrator", "engine"),
+            [(build, 1)],
+        )
+        yield _gauge("pinocchio_requests_in_flight", "Requests being answered.", holder.in_flight)
+        yield _gauge(
+            "pinocchio_config_generation",
+            "Number of the configuration in force, from 1.",
+            holder.current.number,
+        )
+        yield _gauge(
+            "pinocchio_config_last_reload_successful",
+            "1 where the configuration's files are in force as they are, 0 where they are refused.",
+            holder.refusal is None,
+        )
+        yield _gauge(
+            "pinocchio_config_last_reload_success_timestamp_seconds",
+            "When the configuration in force was taken.",
+            holder.taken_at,
+        )
+        yield _counter(
+            "pinocchio_config_reload_failures",
+            "Changes of the configuration that were refused.",
+            (),
+            [((), holder.refusals)],
+        )
+
+    def _scorer(self) -> Iterator[Metric]:
+        engine = (self._engine,)
+        waiting, sizes = self._parts.scoring.load_figures()
+        queue = [(engine, waiting)]
+        yield _gauges(
+            "pinocchio_score_queue_depth", "Replies that wait to be scored.", ("engine",), queue
+        )
+        batches = histogram_family(
+            "pinocchio_score_batch_size", "Replies that were scored at once.", ("engine",)
+        )
+        counts = [0] * (len(BATCHES) + 1)
+        for size, count in sizes.items():
+            counts[sum(size > bound for bound in BATCHES)] += count
+        total = sum(size * count for size, count in sizes.items())
+        add_distribution(batches, engine, BATCHES, counts, total)
+        yield batches
+
+    def _store(self) -> Iterator[Metric]:
+        records, audits = self._parts.records, self._parts.audits
+        shed: list[tuple[Labels, float]] = [(("audits",), audits.shed)]
+        if records is not None:
+            shed.append((("records",), records.shed))
+            lag = "How long the oldest record that is not in the store yet waits."
+            yield _gauge("pinocchio_store_lag_seconds", lag, records.lag_s())
+        yield _counter(
+            "pinocchio_store_dropped",
+            "Rows that were not written: too many waited, or the store refused them.",
+            ("what",),
+            shed,
+        )
+
+    def _held(self) -> Iterator[Metric]:
+        waiting = _readable(lambda: self._desk.stats()["queues"])
+        now, labels = time.time(), ("queue", "kind")
+
+        def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
+            return (((row["queue"], row["kind"]), value(row)) for row in waiting)
+
+        yield _gauges(
+            "pinocchio_held_replies",
+            "Replies that wait for a reviewer.",
+            labels,
+            series(lambda row: row["count"]),
+        )
+        yield _gauges(
+            "pinocchio_held_oldest_seconds",
+            "How long the oldest of them waits.",
+            labels,
+            series(lambda row: max(0.0, now - row["oldest_at"])),
+        )
+        yield _gauges(
+            "pinocchio_held_time_used",
+            "The largest share of its time, 0 to 1, that one of them has waited.",
+            labels,
+            series(lambda row: row["time_used"] or 0.0),
+        )
+
+    def _certificates(self) -> list[tuple[Labels, float]]:
+        scores = self._holder.current.scores
+        if scores.name is None:  # until the calibrator is there, nothing is for it
+            return []
+        in_use = {scores.name, scores.opinion}
+        found = self._parts.traffic.certificates(in_use)
+        return [((policy, file), float(counts)) for policy, file, counts in found]
+
+    def _drifted(self) -> list[tuple[Labels, float]]:
+        at, known = self._drift
+        if time.monotonic() - at > DRIFT_FOR_S:
+            alarms = _readable(lambda: [*alarms_now(self._desk.queue.engine).items()])
+            known = [(about, float(count)) for about, count in alarms]
+            self._drift = time.monotonic(), known
+        return known
+
+
+def _readable(read: Callable[[], list[Any]]) -> list[Any]:
+    """What the store has; nothing while it cannot be read."""
+    try:
+        return read()
+    except StoreError:
+        return []
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=float(value))
+
+
+def _gauges(
+    name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
+) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=labels)
+    for values, value in series:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(
+    name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
+) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=labels)
+    for values, value in series:
+        family.add_metric(values, value)
+    return family
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # a bare clone
+        return "unknown"

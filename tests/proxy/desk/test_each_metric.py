@@ -1,0 +1,251 @@
+"""Every metric beside the plain counts is made to change, on a running proxy, and read there."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from policies import Certificate, Labelled, Scope, certify
+from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
+from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.conftest import StartProxy
+from tests.running.desk_client import DESK, HOLD, decide, held_id, scraped, value
+from tests.running.live_proxy import LiveProxy, SlowScorer, until
+from tests.servers.faulty_upstream import FaultyUpstream
+
+PLAIN = {"surface": "chat", "stream": "false"}
+STREAMED = {"surface": "chat", "stream": "true"}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+GATE = """
+version: 1
+name: gate
+certificate: gate.certificate.json
+rules:
+  - {name: surely right, when: {confidence: {max_error: 0.1}}, then: deliver}
+default: block
+"""
+
+
+def watching(name: str) -> dict[str, Any]:
+    """What makes a proxy of a test's own, with a desk: proxies with one policy are one."""
+    return {"policy": f"version: 1\nname: {name}\nmode: shadow\ndefault: deliver\n", **DESK}
+
+
+def now(proxy: LiveProxy, name: str, **labels: str) -> float:
+    return value(scraped(proxy.desk), name, **labels)
+
+
+def test_time_is_told_apart_by_whose_it_is(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """Waiting for upstream is not the proxy's time; a request that nobody was asked for has
+    neither."""
+    proxy = start_proxy(**watching("time"))
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(proxy.ask, "p=0.5", "slow")
+        until(lambda: len(upstream.requests) == 1)
+        assert now(proxy, "pinocchio_requests_in_flight") == 1
+        time.sleep(0.3)
+        upstream.last.proceed()
+        assert asked.result().status_code == 200
+    proxy.ask("p=0.5", stream=True)
+    proxy.post_raw(b"{")
+    until(lambda: now(proxy, "pinocchio_requests_total") == 3)
+    found = scraped(proxy.desk)
+    assert value(found, "pinocchio_requests_in_flight") == 0
+    assert 0.3 <= value(found, "pinocchio_upstream_seconds_sum", **PLAIN) < 5
+    assert value(found, "pinocchio_upstream_seconds_bucket", le="0.2", **PLAIN) == 0
+    assert 0 < value(found, "pinocchio_overhead_seconds_sum", **PLAIN) < 0.3
+    for name in ("pinocchio_overhead_seconds_count", "pinocchio_upstream_seconds_count"):
+        assert (value(found, name, **PLAIN), value(found, name, **STREAMED)) == (1, 1)
+    assert value(found, "pinocchio_score_seconds_count", engine="in_process") == 2
+    assert 0 < value(found, "pinocchio_score_seconds_sum", engine="in_process") < 0.6
+
+
+def test_waiting_for_a_reviewer_is_nobodys_overhead(start_proxy: StartProxy) -> None:
+    """It would hide how fast the proxy is; the wait has a histogram of its own."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "waits"), **DESK)
+    proxy.ask("p=0.5")
+    until(lambda: now(proxy, "pinocchio_requests_total") == 1)
+    assert now(proxy, "pinocchio_upstream_seconds_count") == 1
+    assert now(proxy, "pinocchio_overhead_seconds_count") == 0
+
+
+def test_confidences_are_told_apart_by_calibrator_and_kind(start_proxy: StartProxy) -> None:
+    """A reply that calls tools is another kind than one of text alone."""
+    proxy = start_proxy(**watching("kinds"))
+    proxy.ask("p=0.9")
+    proxy.ask("p=0.2", "tools", tools=[TOOL])
+    until(lambda: now(proxy, "pinocchio_confidence_count") == 2)
+    found = scraped(proxy.desk)
+    for kind, confidence in (("text", 0.9), ("tool_call", 0.2)):
+        labels = {"calibrator": "words@1", "kind": kind}
+        assert value(found, "pinocchio_confidence_count", **labels) == 1
+        assert value(found, "pinocchio_confidence_sum", **labels) == confidence
+    build = {"calibrator": "words@1", "engine": "in_process"}
+    assert value(found, "pinocchio_build_info", **build) == 1
+
+
+def test_streams_are_counted_by_what_waits(start_proxy: StartProxy) -> None:
+    """The mode follows from the policy; a score that comes after the stream's end is late."""
+    tools = "rules: [{name: calls, when: {tools: ['*']}, then: hold}]\ndefault: deliver\n"
+    policies = {
+        "passthrough": "version: 1\nname: watch\nmode: shadow\ndefault: deliver\n",
+        "buffer_tools": f"version: 1\nname: calls\n{tools}",
+        "buffer": HOLD.replace("desk", "all"),
+    }
+    for mode, policy in policies.items():
+        proxy = start_proxy(policy=policy, **DESK)
+        proxy.ask("p=0.5", stream=True)
+        until(lambda mode=mode, p=proxy: now(p, "pinocchio_stream_waits_total", mode=mode) == 1)
+        assert now(proxy, "pinocchio_stream_waits_total") == 1
+        assert now(proxy, "pinocchio_late_scores_total") == 0
+    scorer = SlowScorer()
+    slow = start_proxy(
+        policy=policies["passthrough"], scorer=scorer, limits={"stream_wait_ms": 20}, **DESK
+    )
+    slow.ask("p=0.5", stream=True)
+    scorer.proceed.set()
+    until(lambda: now(slow, "pinocchio_late_scores_total") == 1)
+
+
+def test_the_scorers_queue_and_batches_show(start_proxy: StartProxy) -> None:
+    """What arrives while a batch is computed waits, and is the next batch."""
+    scorer = SlowScorer()
+    proxy = start_proxy(scorer=scorer, **watching("queue"))
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(proxy.ask, "p=0.5")
+        assert scorer.has_begun.wait(10)
+        later = [pool.submit(proxy.ask, f"p=0.{number}") for number in (1, 2, 3)]
+        until(lambda: now(proxy, "pinocchio_score_queue_depth", engine="in_process") == 3)
+        scorer.proceed.set()
+        assert {each.result().status_code for each in (first, *later)} == {200}
+    found = scraped(proxy.desk)
+    assert value(found, "pinocchio_score_queue_depth") == 0
+    assert value(found, "pinocchio_score_batch_size_sum", engine="in_process") == 4
+    assert value(found, "pinocchio_score_batch_size_bucket", le="1.0") == 1
+    assert value(found, "pinocchio_score_batch_size_bucket", le="4.0") == 2
+
+
+def test_the_desks_work_is_measured(start_proxy: StartProxy) -> None:
+    """What waits for how long, of how much time; who decides what, after how long."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "work"), **DESK)
+    ids = [held_id(proxy, f"p=0.{number}") for number in (1, 2, 3)]
+    past = "UPDATE held_replies SET created_at = :at - 100, expires_at = :at + 100 WHERE id = :id"
+    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
+        connection.execute(past, {"at": time.time(), "id": ids[0]})
+    waiting = {"queue": "seniors", "kind": "hold"}
+    until(lambda: now(proxy, "pinocchio_held_replies", **waiting) == 3)
+    found = scraped(proxy.desk)
+    assert 100 <= value(found, "pinocchio_held_oldest_seconds", **waiting) < 130
+    assert 0.5 <= value(found, "pinocchio_held_time_used", **waiting) < 0.65
+    assert decide(proxy, ids[0], verdict="approve").status_code == 200
+    assert decide(proxy, ids[1], verdict="reject").status_code == 200
+    queue = {"queue": "seniors"}
+    until(lambda: now(proxy, "pinocchio_verdicts_total", verdict="reject", **queue) == 1)
+    found = scraped(proxy.desk)
+    assert value(found, "pinocchio_verdicts_total", verdict="approve", **queue) == 1
+    assert value(found, "pinocchio_review_wait_seconds_count", **queue) == 2
+    assert value(found, "pinocchio_review_wait_seconds_bucket", le="60.0", **queue) == 1
+    assert 100 <= value(found, "pinocchio_review_wait_seconds_sum", **queue) < 160
+    assert value(found, "pinocchio_held_time_used", **waiting) < 0.5
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Somebody else writes to the store, and does not come to an end."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def test_a_store_that_lags_or_refuses_shows(start_proxy: StartProxy) -> None:
+    """Rows wait while another process writes, and are counted where they cannot be written."""
+    proxy = start_proxy(**watching("lag"))
+    assert now(proxy, "pinocchio_store_lag_seconds") == 0
+    with writing(proxy.store_path):
+        proxy.ask("p=0.5")
+        until(lambda: now(proxy, "pinocchio_store_lag_seconds") > 1)
+    until(lambda: now(proxy, "pinocchio_store_lag_seconds") == 0)
+    assert now(proxy, "pinocchio_store_dropped_total") == 0
+    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
+        connection.execute("ALTER TABLE exchanges RENAME TO moved")
+    proxy.ask("p=0.5")
+    until(lambda: now(proxy, "pinocchio_store_dropped_total", what="records") == 1)
+    assert now(proxy, "pinocchio_store_dropped_total", what="audits") == 0
+
+
+def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
+    """Alarms are counted by kind; what models clients name stands in no label."""
+    proxy = start_proxy(**watching("drift"))
+    proxy.recorded(proxy.ask("p=0.5").headers["x-pinocchio-request-id"], "facts")
+    findings = Findings(proxy.config.store)
+    keys = [
+        MonitorKey("scores", calibrator, model)
+        for calibrator in ("words@1", "gone@1")
+        for model in ("gpt-a", "gpt-b")
+    ]
+    rows = [Monitor(key, 9, {}, time.time(), "req_1") for key in keys[1:]]
+    calm = Monitor(keys[0], 9, {})
+    assert write_monitors(findings.engine, [calm, *rows], Position(), Position("req_1", 0))
+    findings.close()
+    found = scraped(proxy.desk)
+    labels = {"kind": "scores", "calibrator": "words@1"}
+    assert value(found, "pinocchio_drift", **labels) == 1
+    assert {key for key in found if key[0] == "pinocchio_drift"} == {
+        ("pinocchio_drift", frozenset(labels.items()))
+    }
+
+
+def test_a_withdrawn_certificate_shows(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """1 while all that is certified counts, 0 from the withdrawal on."""
+    rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
+    grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
+    path = tmp_path / "gate.certificate.json"
+    path.write_text(Certificate((grant,), "2026-01-01").to_json())
+    (tmp_path / "gate.yaml").write_text(GATE)
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=tmp_path / "gate.yaml", **DESK)
+    try:
+        labels = {"policy": "gate", "certificate": path.name}
+        assert now(proxy, "pinocchio_certificate_valid", **labels) == 1
+        findings = Findings(proxy.config.store)
+        findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
+        findings.close()
+        until(lambda: now(proxy, "pinocchio_certificate_valid", **labels) == 0)
+        names = {name for name, _ in scraped(proxy.desk)}
+        assert "pinocchio_certificate_valid" in names
+    finally:
+        proxy.stop()
+
+
+def test_metrics_are_served_while_the_store_is_not_there(start_proxy: StartProxy) -> None:
+    """Without what stands in it; everything else is told as before."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "gone"), **DESK)
+    proxy.ask("p=0.5")
+    until(lambda: now(proxy, "pinocchio_held_replies") == 1)
+    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
+        connection.execute("ALTER TABLE held_replies RENAME TO moved")
+        connection.execute("ALTER TABLE drift_monitors RENAME TO also_moved")
+
+    def names() -> set[str]:
+        answer: httpx.Response = proxy.desk.get("/metrics")
+        assert answer.status_code == 200
+        return {name for name, _ in scraped(proxy.desk)}
+
+    until(lambda: "pinocchio_held_replies" not in names())
+    assert {"pinocchio_requests_total", "pinocchio_build_info"} <= names()
+
+
+def test_a_policy_without_a_certificate_has_no_series(start_proxy: StartProxy) -> None:
+    """Absent is not invalid: an alert must not fire where nothing was certified."""
+    proxy = start_proxy(**watching("none"))
+    found: dict[Any, float] = scraped(proxy.desk)
+    assert not [key for key in found if key[0] == "pinocchio_certificate_valid"]
