@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
     from calibrator.metrics.sampling import Stratum, estimated_share, wilson
     from calibrator.pinocchio import Pinocchio
-    from calibrator.recalibration.curves import By, Kind, Recalibration, group_key
+    from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
     from calibrator.recalibration.trial import Trial, trial
     from calibrator.recalibration.versions import (
@@ -104,6 +104,7 @@ _LAZY = {
     "Kind": "calibrator.recalibration.curves",
     "Label": "calibrator.metrics.agreement",
     "Observed": "calibrator.recalibration.fit",
+    "Of": "calibrator.recalibration.curves",
     "Pinocchio": "calibrator.pinocchio",
     "Progress": "calibrator.commands.progress",
     "Read": "calibrator.tuning.fine_tuning",
@@ -187,6 +188,7 @@ __all__ = [
     "MissingExtraError",
     "NotScorableError",
     "Observed",
+    "Of",
     "OtherReply",
     "OutputError",
     "Pinocchio",

@@ -6,6 +6,7 @@ cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -13,6 +14,8 @@ from typing import Any, Final, Protocol
 IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
 WITH_OTHERS: Final = "+opinion@"
 """In the name of what gives numbers that know other replies: between the calibrator and a hash."""
+LOGPROBS: Final = "logprobs"
+_WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs)@[0-9a-f]+$")
 
 
 @dataclass(slots=True)  # as `Item`
@@ -44,6 +47,29 @@ class OtherReply:
     tool_use: ToolUse | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What is known of a reply beyond texts; each signal may be absent.
+
+    `judged` is P(correct) by a model that was asked to judge the reply, `judge` its name, with
+    ` in words` behind it where it had to say a number. `logprobs` are the mean and the lowest
+    natural log-probability of the reply's tokens, as its own model gave them.
+    """
+
+    judged: float | None = None
+    judge: str = ""
+    logprobs: tuple[float, float] | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Which signals are there; those of another judge, or given otherwise, are others."""
+        judge = () if self.judged is None else (f"judge {self.judge}",)
+        return judge if self.logprobs is None else (*judge, LOGPROBS)
+
+
+NO_SIGNALS: Final = Signals()
+
+
 @dataclass(slots=True)  # not frozen, which would double the time of making one
 class Item:
     """One answered question, as text (paper B01: Q, A and the optional tags M)."""
@@ -57,6 +83,7 @@ class Item:
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
     others: tuple[OtherReply, ...] = ()  # to the same question, in any order
     alone: float | None = None  # the confidence without them, where it is known already
+    signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +94,8 @@ class Score:
     the same after recalibration. `is_truncated` says that only a part of the text was read.
     `because` are a few plain facts that speak against it, where the scorer can tell any. Where
     replies of others were read, `alone` is the confidence without them, and `compared` says of each
-    whether it agrees, differs, or whether that cannot be told.
+    whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
+    `unaided` is the one without them, and `calibrator` the name of what gave it.
     """
 
     score: float
@@ -76,6 +104,8 @@ class Score:
     because: tuple[str, ...] = ()
     alone: float | None = None
     compared: tuple[str, ...] = ()
+    unaided: float | None = None
+    calibrator: str = ""
 
 
 class Scorer(Protocol):
@@ -113,6 +143,12 @@ def opinion_of(scorer: Scorer) -> str:
     return str(getattr(scorer, "opinion", ""))
 
 
+def signals_of(scorer: Scorer) -> str:
+    """The name of the weights that join `Item.signals` to its numbers, which it says by an
+    attribute `signals`; empty for a scorer that has none."""
+    return str(getattr(scorer, "signals", ""))
+
+
 def knows_others(name: str) -> bool:
     """Whether numbers of this name know what others replied."""
     return WITH_OTHERS in name
@@ -123,9 +159,19 @@ def without_others(name: str) -> str:
     return name.partition(WITH_OTHERS)[0]
 
 
+def knows_signals(name: str) -> bool:
+    """Whether numbers of this name know a judge or log-probabilities."""
+    return without_signals(name) != name
+
+
+def without_signals(name: str) -> str:
+    """What gives the number that signals moved: `embedded@3f2a+judge@9c1d` -> `embedded@3f2a`."""
+    return _WITH_SIGNALS.sub("", name)
+
+
 def provenance(scorer: Scorer, score: Score) -> str:
-    """What a score stands on: the scorer alone, or with it the replies of others."""
-    return scorer.name if score.alone is None else opinion_of(scorer)
+    """What a score stands on: the scorer alone, or with it the replies of others, or signals."""
+    return score.calibrator or (scorer.name if score.alone is None else opinion_of(scorer))
 
 
 def batch_characters_of(scorer: Scorer) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,14 @@ from calibrator.commands.terminal import (
     say,
     sentences,
 )
+from calibrator.errors import JudgingError
 from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
-    from calibrator.recalibration.curves import By, Kind
+    from calibrator.errors import RowError
+    from calibrator.recalibration.curves import By, Kind, Of
+    from calibrator.recalibration.signals import LabelledSignals
     from calibrator.rows.rows import Row
     from calibrator.rows.scores import Scores
     from calibrator.scorer import Scorer
@@ -36,14 +39,14 @@ def recalibrate(
     kind: Kind,
     by: By | None,
     study: str | None,
-    knows_others: bool,
+    of: Of,
     as_json: bool,
 ) -> None:
     """Fit a recalibration on labelled rows and print what it mends; write it, or study it only.
 
     It is for the numbers of replies alone, or for those that know others (`knows_others`), of rows
-    that have `others`. About 100 labels are enough for Platt. Ends the process with a sentence
-    where it cannot be done.
+    that have `others`; or it joins the signals of rows that have some to either (`of`). About 100
+    labels are enough for Platt. Ends the process with a sentence where it cannot be done.
     """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
@@ -53,9 +56,16 @@ def recalibrate(
     if (output is None) == (study is None):
         say("pinocchio: say where to write with -o, or ask for a report with --study")
         raise typer.Exit(2)
+    knows_others = of == "others"
     with sentences():
         check_target(output, [*files, scores])
         check_readable([*files, scores])
+        if of == "signals":
+            if output is None:
+                raise JudgingError("--study is about curves; leave out --signals")
+            bad, total = _join_signals(files, output, calibrator, device, scores, as_json)
+            report_bad(bad, total)
+            return
         if scores:
             rows, bad = load_labelled(files, "read")
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
@@ -72,7 +82,6 @@ def recalibrate(
 
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
     """The rows that have such a number, with it."""
-    from calibrator.errors import JudgingError
     from calibrator.rows.scores import score_kinds
     from calibrator.scorer import opinion_of
 
@@ -84,6 +93,77 @@ def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[li
     with Progress("scoring", len(rows)) as progress:
         *_, found = score_kinds(scorer, rows, progress=progress.advance)
     return rows, found
+
+
+def _join_signals(
+    files: Sequence[Path],
+    output: Path,
+    calibrator: str,
+    device: str,
+    scores: Path | None,
+    as_json: bool,
+) -> tuple[list[RowError], int]:
+    """Fits and writes weights of signals; the rows that were bad, and how many there were."""
+    from calibrator.loading import load_scorer
+    from calibrator.metrics.metrics import brier, ece
+    from calibrator.recalibration.signals import confidences, cross_fitted_signals, fit_signals
+    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.rows import labels_of
+    from calibrator.rows.scores import image_use
+    from calibrator.rows.selection import load_labelled
+
+    scorer = None if scores else keeping(load_scorer(calibrator, device), device)
+    every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
+    rows = [row for row in every if row.signals.kinds]
+    if not rows:
+        raise JudgingError("no row has 'judged' and 'judge', or 'logprobs'")
+    replies = _labelled_signals(rows, scorer, scores)
+    weights = fit_signals(replies)
+    weights.save(output)
+    labels, before = labels_of(rows), confidences(replies)
+    after = cross_fitted_signals(replies, [row.question_id for row in rows])
+    figures: dict[str, Any] = {"name": weights.name, "labels": weights.labels}
+    figures |= {"numbers": sorted(weights.names())}
+    for name, measure in (("ece", ece), ("brier", brier)):
+        figures |= {f"{name}_before": round(measure(labels, before), 4)}
+        figures |= {f"{name}_after": round(measure(labels, after), 4)}
+    if as_json:
+        typer.echo(json_line(figures), nl=False)
+    else:
+        typer.echo(f"{weights.name}: fitted on {weights.labels} labels, for {weights.calibrator}")
+        typer.echo("".join(f"  gives {name}\n" for name in figures["numbers"]), nl=False)
+        _print_gains(figures)
+        typer.echo(f"  use it with `calibrator: {{recalibration: {output}}}` in proxy.yaml")
+    return bad, len(every) + len(bad)
+
+
+def _labelled_signals(
+    rows: Sequence[Row], scorer: Scorer | None, scores: Path | None
+) -> list[LabelledSignals]:
+    """Each row's number without signals, read from `scores` or computed, beside its signals."""
+    from calibrator.recalibration.signals import LabelledSignals
+    from calibrator.rows.scores import read_with_provenance, score_items
+    from calibrator.scorer import provenance
+
+    if scorer is None:
+        assert scores is not None
+        numbers = read_with_provenance(scores, rows)
+    else:
+        with Progress("scoring", len(rows)) as progress:
+            found = score_items(scorer, [row.item("served") for row in rows], progress.advance)
+        numbers = [(each.confidence, provenance(scorer, each)) for each in found]
+    return [
+        LabelledSignals(bool(row.correct), number, name, row.signals)
+        for row, (number, name) in zip(rows, numbers, strict=True)
+    ]
+
+
+def _print_gains(figures: Mapping[str, Any]) -> None:
+    typer.echo(
+        f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
+        f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
+        f"{figures['brier_after']:.3f}"
+    )
 
 
 def _fit(
@@ -112,11 +192,7 @@ def _fit(
         return
     own = f", {len(found.groups)} with curves of their own" if by else ""
     typer.echo(f"{found.name}: fitted on {found.labels} labels{own}, for {scores.name}")
-    typer.echo(
-        f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
-        f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
-        f"{figures['brier_after']:.3f}"
-    )
+    _print_gains(figures)
     typer.echo(f"  use it with `calibrator: {{recalibration: {output}}}` in proxy.yaml")
 
 

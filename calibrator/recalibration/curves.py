@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +26,19 @@ MIN_SLOPE = 1e-3
 FORMAT = 1
 
 Kind = Literal["platt", "isotonic", "temperature"]
+Of = Literal["alone", "others", "signals"]
+"""Which numbers something corrects: those of replies alone, that know others, or know signals."""
 By = Literal["model", "domain", "team"]
+
+
+class Named(Protocol):
+    """What a file holds that says its own name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Loaded = TypeVar("Loaded", bound=Named)
 
 
 def logit(probability: ArrayLike) -> Any:
@@ -179,9 +191,9 @@ class Recalibration:
         return f"{self.kind}@{content_hash(self.as_dict())}"
 
     @property
-    def knows_others(self) -> bool:
-        """Whether it corrects numbers that know what others replied, and those alone."""
-        return knows_others(self.calibrator)
+    def of(self) -> Of:
+        """Which numbers it corrects, and no others."""
+        return "others" if knows_others(self.calibrator) else "alone"
 
     def check_fits(self, calibrator: str) -> None:
         """Raises CheckpointError for the confidences of another calibrator.
@@ -213,9 +225,14 @@ class Recalibration:
 
 def load_recalibration(path: Path) -> Recalibration:
     """What `save` wrote; raises CheckpointError naming the file and the fault."""
+    return load_named(path, recalibration_of)
+
+
+def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
+    """What a file of this kind holds; raises CheckpointError naming the file and the fault."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        found = _recalibration(values)
+        found = read(values)
         name = values.get("name")
     except OSError as error:
         raise CheckpointError(f"there is no recalibration {path}: {error.strerror}") from error
@@ -231,7 +248,8 @@ def load_recalibration(path: Path) -> Recalibration:
     return found
 
 
-def _recalibration(values: dict[str, Any]) -> Recalibration:
+def recalibration_of(values: dict[str, Any]) -> Recalibration:
+    """What `as_dict` gave; raises ValueError, TypeError, KeyError or CheckpointError for others."""
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']!r}, this version reads {FORMAT}")
     if values["kind"] not in get_args(Kind) or values["by"] not in (None, *get_args(By)):
@@ -263,24 +281,38 @@ def fit_platt(
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
-    prior, ridge = np.array([slope_before, 0.0]), np.diag(trust)
+    slope, intercept = fit_logistic(y, features, (slope_before, 0.0), trust, counts, steps)
+    if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
+        return Platt(MIN_SLOPE, float(logit(np.average(y, weights=counts))))
+    return Platt(slope, intercept)
+
+
+def fit_logistic(
+    correct: ArrayLike,
+    features: ArrayLike,
+    before: ArrayLike,
+    trust: ArrayLike,
+    counts: ArrayLike,
+    steps: int = 50,
+) -> list[float]:
+    """The coefficients (k,) of features (n, k) by Newton's method, each held to `before` (k,) by a
+    squared penalty of the weight `trust` (k,); row i counts as `counts[i]` rows."""
+    y, x, n = (np.asarray(each, dtype=np.float64) for each in (correct, features, counts))
+    prior, ridge = np.asarray(before, dtype=np.float64), np.diag(np.asarray(trust, np.float64))
     found = prior.copy()
 
     def cost(at: Any) -> float:
-        z, off = features @ at, at - prior
-        return float(counts @ (np.logaddexp(0, z) - y * z) + off @ ridge @ off / 2)
+        z, off = x @ at, at - prior
+        return float(n @ (np.logaddexp(0, z) - y * z) + off @ ridge @ off / 2)
 
     for _ in range(steps):
-        p = sigmoid(features @ found)
-        gradient = features.T @ (counts * (p - y)) + ridge @ (found - prior)
-        hessian = (features * (counts * p * (1 - p))[:, None]).T @ features + ridge
+        p = sigmoid(x @ found)
+        gradient = x.T @ (n * (p - y)) + ridge @ (found - prior)
+        hessian = (x * (n * p * (1 - p))[:, None]).T @ x + ridge
         step = np.linalg.solve(hessian, gradient)
         while cost(found - step) > cost(found) and np.abs(step).max() > 1e-10:
             step /= 2  # scores near 0 and 1 are flat far from the optimum: a whole step leaves it
         found = found - step
         if np.abs(step).max() < 1e-8:
             break
-    slope, intercept = map(float, found)
-    if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
-        return Platt(MIN_SLOPE, float(logit(np.average(y, weights=counts))))
-    return Platt(slope, intercept)
+    return [float(each) for each in found]

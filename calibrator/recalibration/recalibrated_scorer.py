@@ -14,6 +14,7 @@ from calibrator.scorer import (
     Scorer,
     batch_characters_of,
     opinion_of,
+    provenance,
     reads_images,
     reads_tool_use,
 )
@@ -24,7 +25,8 @@ class Recalibrated:
     """A Scorer around another; the recalibrations were fitted on that one's confidences.
 
     Numbers of replies alone have theirs, numbers that know others have theirs. The second stage
-    reads what the scorer itself said, so `Score.alone` is corrected beside the number that knows.
+    reads what the scorer itself said, so `Score.alone` is corrected beside the number that knows;
+    and so do the weights of signals.
     """
 
     scorer: Scorer
@@ -58,6 +60,11 @@ class Recalibrated:
         return _named(opinion_of(self.scorer), self.recalibrations.with_others)
 
     @property
+    def signals(self) -> str:
+        weights = self.recalibrations.signals
+        return "" if weights is None else weights.name
+
+    @property
     def batch_characters(self) -> int:
         return batch_characters_of(self.scorer)
 
@@ -68,11 +75,26 @@ class Recalibrated:
     def _mend(self, item: Item, score: Score) -> Score:
         alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
         if score.alone is None:
-            return replace(score, confidence=_corrected(alone, item, score.confidence))
+            mended = replace(score, confidence=_corrected(alone, item, score.confidence))
+        else:
+            mended = replace(
+                score,
+                alone=_corrected(alone, item, score.alone),
+                confidence=_corrected(with_others, item, score.confidence),
+            )
+        return self._with_signals(item, score, mended)
+
+    def _with_signals(self, item: Item, said: Score, mended: Score) -> Score:
+        """Signals join what the scorer itself `said`."""
+        weights, name = self.recalibrations.signals, provenance(self.scorer, said)
+        found = weights.weigh(said.confidence, name, item.signals) if weights is not None else None
+        if found is None:
+            return mended
         return replace(
-            score,
-            alone=_corrected(alone, item, score.alone),
-            confidence=_corrected(with_others, item, score.confidence),
+            mended,
+            unaided=mended.confidence,
+            confidence=found.confidence,
+            calibrator=found.calibrator,
         )
 
 

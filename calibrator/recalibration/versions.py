@@ -3,10 +3,11 @@
     recalibrations/platt-9c1d02ab.json    each is written once and stays
     recalibrations/current                the name of the one that counts, or an empty line
     recalibrations/current-with-others    the same for numbers that know other replies
+    recalibrations/current-with-signals   the same for what joins a judge and log-probabilities
     recalibrations/history.jsonl          what was promoted and taken back, and why
 
 A configuration names `recalibrations/current`, which may be there before anything was promoted, and
-means both: each recalibration says in `calibrator` which numbers it is for, and corrects no others.
+means all: each recalibration says in `calibrator` which numbers it is for, and corrects no others.
 Or it names files, one for each kind of numbers.
 """
 
@@ -15,17 +16,33 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from calibrator.errors import CheckpointError
-from calibrator.recalibration.curves import Recalibration, load_recalibration
+from calibrator.recalibration.curves import (
+    FORMAT,
+    Of,
+    Recalibration,
+    load_named,
+    recalibration_of,
+)
+from calibrator.recalibration.signals import KIND, SignalWeights, signal_weights
 
 CURRENT = "current"
-CURRENT_WITH_OTHERS = "current-with-others"
+POINTERS: Final[Mapping[Of, str]] = {
+    "alone": CURRENT,
+    "others": "current-with-others",
+    "signals": "current-with-signals",
+}
+NUMBERS: Final[Mapping[Of, str]] = {
+    "alone": "of replies alone",
+    "others": "that know others",
+    "signals": "that know signals",
+}
 HISTORY = "history.jsonl"
 _FILE = re.compile(r"[a-z]+-[0-9a-f]{8}\.json")
 
@@ -36,22 +53,25 @@ Named: TypeAlias = Path | Sequence[Path] | None
 @dataclass(frozen=True, slots=True)
 class Recalibrations:
     """What corrects the numbers of one calibrator: those of replies alone, and those that know what
-    others replied. None leaves such numbers as they are."""
+    others replied; and what joins signals to either. None leaves such numbers as they are."""
 
     alone: Recalibration | None = None
     with_others: Recalibration | None = None
+    signals: SignalWeights | None = None
 
     def __bool__(self) -> bool:
-        return self.alone is not None or self.with_others is not None
+        return any(each is not None for each in (self.alone, self.with_others, self.signals))
 
     def __iter__(self) -> Iterator[Recalibration]:
-        """Those that are there."""
+        """The curves that are there."""
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:
         """Raises CheckpointError where one of them is for another calibrator."""
         for each in self:
             each.check_fits(calibrator)
+        if self.signals is not None:
+            self.signals.check_fits(calibrator)
 
 
 def resolve_recalibrations(named: Named) -> Recalibrations:
@@ -61,23 +81,42 @@ def resolve_recalibrations(named: Named) -> Recalibrations:
     for two files for the same kind of numbers.
     """
     if (versions := versions_named(named)) is not None:
-        return Recalibrations(versions.current(), versions.current(knows_others=True))
-    found: dict[str, Recalibration] = {}
+        return _together([versions.current(of) for of in POINTERS])
+    found: dict[Of, Recalibration | SignalWeights] = {}
     for path in _paths(named):
         if path.name == CURRENT:
             raise CheckpointError(
                 f"{path} means all that was promoted there: name it alone, or name files"
             )
-        one = load_recalibration(path)
-        kind = "with_others" if one.knows_others else "alone"
-        if kind in found:
-            numbers = "that know others" if one.knows_others else "of replies alone"
+        one = _load(path)
+        if one.of in found:
             raise CheckpointError(
-                f"{path} is a second recalibration of numbers {numbers}, beside "
-                f"{found[kind].name}: name one of them"
+                f"{path} is a second recalibration of numbers {NUMBERS[one.of]}, beside "
+                f"{found[one.of].name}: name one of them"
             )
-        found[kind] = one
-    return Recalibrations(**found)
+        found[one.of] = one
+    return _together(found.values())
+
+
+def _together(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibrations:
+    curves: dict[Of, Recalibration] = {}
+    signals = None
+    for each in found:
+        if isinstance(each, SignalWeights):
+            signals = each
+        elif each is not None:
+            curves[each.of] = each
+    return Recalibrations(curves.get("alone"), curves.get("others"), signals)
+
+
+def _load(path: Path) -> Recalibration | SignalWeights:
+    return load_named(path, _read)
+
+
+def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
+    if values["kind"] == KIND and values["format"] == FORMAT:
+        return signal_weights(values)
+    return recalibration_of(values)
 
 
 def versions_named(named: Named) -> RecalibrationVersions | None:
@@ -91,8 +130,9 @@ def versions_named(named: Named) -> RecalibrationVersions | None:
 def recalibration_files(named: Named) -> tuple[Path, ...]:
     """The files that say which recalibrations count where a configuration names these paths."""
     paths = _paths(named)
-    beside = (path.with_name(CURRENT_WITH_OTHERS) for path in paths if path.name == CURRENT)
-    return (*paths, *beside)
+    folders = [path for path in paths if path.name == CURRENT]
+    beside = (path.with_name(name) for path in folders for name in POINTERS.values())
+    return tuple(dict.fromkeys((*paths, *beside)))
 
 
 def _paths(named: Named) -> tuple[Path, ...]:
@@ -109,6 +149,12 @@ class Change:
     at: str = ""  # ISO 8601, UTC
     figures: Mapping[str, Any] = field(default_factory=dict)  # what it was promoted for
     knows_others: bool = False  # whether it is for numbers that know other replies
+    knows_signals: bool = False  # whether it joins a judge and log-probabilities to numbers
+
+    @property
+    def of(self) -> Of:
+        """Which numbers it is for."""
+        return "signals" if self.knows_signals else "others" if self.knows_others else "alone"
 
 
 class RecalibrationVersions:
@@ -117,9 +163,9 @@ class RecalibrationVersions:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def current(self, *, knows_others: bool = False) -> Recalibration | None:
-        """The one that counts for numbers of replies alone, or for those that know others."""
-        pointer = self._pointer(knows_others)
+    def current(self, of: Of = "alone") -> Recalibration | SignalWeights | None:
+        """The one that counts for these numbers."""
+        pointer = self.folder / POINTERS[of]
         try:
             name = pointer.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -133,40 +179,37 @@ class RecalibrationVersions:
                 f"{pointer} must hold the name of a recalibration beside it, such as "
                 f"platt-9c1d02ab.json, not {name[:64]!r}"
             )
-        found = load_recalibration(self.folder / name)
-        if found.knows_others != knows_others:
+        found = _load(self.folder / name)
+        if found.of != of:
             raise CheckpointError(
                 f"{pointer} names {name}, which is for numbers of {found.calibrator or 'replies'}"
             )
         return found
 
     def all(self) -> list[Recalibration]:
-        """Every one that was ever promoted here and is still there."""
+        """Every curve that was ever promoted here and is still there."""
         files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
-        return [load_recalibration(each) for each in files if _FILE.fullmatch(each.name)]
+        found = [_load(each) for each in files if _FILE.fullmatch(each.name)]
+        return [each for each in found if isinstance(each, Recalibration)]
 
-    def _pointer(self, knows_others: bool) -> Path:
-        return self.folder / (CURRENT_WITH_OTHERS if knows_others else CURRENT)
-
-    def promote(self, found: Recalibration, figures: Mapping[str, Any]) -> Change:
+    def promote(self, found: Recalibration | SignalWeights, figures: Mapping[str, Any]) -> Change:
         """From now on `found` counts for the numbers that it is for; those before it stay."""
-        is_other = found.knows_others
-        before = self.current(knows_others=is_other)
+        before = self.current(found.of)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _file_of(found.name)
         if not path.exists():
             _write(path, lambda written: found.save(written))
         name = before.name if before else None
-        change = Change("promoted", name, found.name, _now(), figures, is_other)
+        change = _change("promoted", name, found.name, found.of, figures)
         self._point(change)
         return change
 
-    def roll_back(self, *, knows_others: bool = False) -> Change:
+    def roll_back(self, of: Of = "alone") -> Change:
         """What counted before the current one counts again, for numbers of this kind.
 
         Raises CheckpointError where there is none to take back.
         """
-        current = self.current(knows_others=knows_others)
+        current = self.current(of)
         if current is None:
             raise CheckpointError(
                 f"no recalibration of {self.folder} is in use: nothing to take back"
@@ -182,8 +225,8 @@ class RecalibrationVersions:
             )
         before = promotions[-1].before
         if before is not None:
-            load_recalibration(self.folder / _file_of(before))  # it must be there, and whole
-        change = Change("rolled_back", current.name, before, _now(), {}, knows_others)
+            _load(self.folder / _file_of(before))  # it must be there, and whole
+        change = _change("rolled_back", current.name, before, of)
         self._point(change)
         return change
 
@@ -200,18 +243,30 @@ class RecalibrationVersions:
 
     def _point(self, change: Change) -> None:
         """The history first: a pointer that nobody can explain could not be taken back."""
-        line = {
+        line: dict[str, Any] = {
             "at": change.at,
             "kind": change.kind,
             "before": change.before,
             "after": change.after,
             "figures": dict(change.figures),
-        } | ({"knows_others": True} if change.knows_others else {})
+        }
+        line |= {"knows_others": True} if change.knows_others else {}
+        line |= {"knows_signals": True} if change.knows_signals else {}
         with (self.folder / HISTORY).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
         text = f"{_file_of(change.after)}\n" if change.after else "\n"
-        pointer = self._pointer(change.knows_others)
+        pointer = self.folder / POINTERS[change.of]
         _write(pointer, lambda written: written.write_text(text, encoding="utf-8"))
+
+
+def _change(
+    kind: Literal["promoted", "rolled_back"],
+    before: str | None,
+    after: str | None,
+    of: Of,
+    figures: Mapping[str, Any] | None = None,
+) -> Change:
+    return Change(kind, before, after, _now(), figures or {}, of == "others", of == "signals")
 
 
 def _file_of(name: str) -> str:

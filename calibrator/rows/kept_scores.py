@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from calibrator.scorer import (
     opinion_of,
     reads_images,
     reads_tool_use,
+    signals_of,
 )
 
 FOLDER_VARIABLE = "PINOCCHIO_CACHE"
@@ -54,7 +55,8 @@ class KeptScores:
 
     def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
         self._scorer = scorer
-        self._path = _score_file(scorer.name, device)
+        said_by = [scorer.name, opinion_of(scorer), signals_of(scorer)]
+        self._path = _score_file(scorer.name, [*said_by, device])
         self._scores = {} if is_renewed else dict(_read(self._path))
         self.reused = 0  # how many of the items asked for were there
 
@@ -170,8 +172,8 @@ def cache_folder() -> Path:
     return (Path(shared) if shared else Path("~/.cache").expanduser()) / "pinocchio"
 
 
-def _score_file(name: str, device: str) -> Path:
-    digest = hashlib.sha256(f"{name}\n{device}\n{_code()}".encode()).hexdigest()[:12]
+def _score_file(name: str, decided_by: Sequence[str]) -> Path:
+    digest = hashlib.sha256("\n".join([*decided_by, _code()]).encode()).hexdigest()[:12]
     shown = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
     return cache_folder() / "scores" / f"{shown}-{digest}.jsonl"
 
@@ -193,6 +195,7 @@ def _digest_of_item(item: Item) -> str:
         _said(item.tool_use),
         *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
         *(() if item.alone is None else [item.alone]),
+        *([list(astuple(item.signals))] if item.signals.kinds else []),
     ]
     text = json.dumps(seen, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
@@ -212,16 +215,19 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
     for line in lines:
         try:
             digest, score, confidence, is_truncated, because, *others = json.loads(line)
-            alone, compared = others or (None, ())
+            alone, compared, *signals = others or (None, ())
             known = Score(float(score), float(confidence), is_truncated, tuple(because))
-            yield digest, replace(known, alone=alone, compared=tuple(compared))
+            known = replace(known, alone=alone, compared=tuple(compared))
+            unaided, calibrator = signals or (None, "")
+            yield digest, replace(known, unaided=unaided, calibrator=calibrator)
         except (ValueError, TypeError):
             continue
 
 
 def _written(one: Score) -> list[Any]:
-    others = [] if one.alone is None else [one.alone, list(one.compared)]
-    return [one.score, one.confidence, one.is_truncated, list(one.because), *others]
+    signals = [] if one.unaided is None else [one.unaided, one.calibrator]
+    others = [one.alone, list(one.compared)] if signals or one.alone is not None else []
+    return [one.score, one.confidence, one.is_truncated, list(one.because), *others, *signals]
 
 
 def _append(path: Path, scores: Any) -> None:

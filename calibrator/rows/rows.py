@@ -4,7 +4,8 @@
      "correct": 0|1, "gold", "verbalized_confidence"}
 
 `examples/labelled/README.md` says what each field means. `others`, replies of other models to the
-same question, is a list of responses: text, messages, or `{"response", "model"}`.
+same question, is a list of responses: text, messages, or `{"response", "model"}`. `judged` is
+P(correct) by the model `judge`; `logprobs` are the mean and the lowest of the reply's tokens.
 
 Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
 `images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
@@ -29,7 +30,7 @@ import numpy as np
 from calibrator.errors import NotScorableError, RowError
 from calibrator.metrics.metrics import Ints
 from calibrator.rows.row_fields import missing_field
-from calibrator.scorer import Item, OtherReply, ToolUse
+from calibrator.scorer import NO_SIGNALS, Item, OtherReply, Signals, ToolUse
 from calibrator.text.images import local_images
 from calibrator.text.replies import other_reply, response_message
 from calibrator.text.transcript import Question, depiction, message_text, read_question
@@ -68,6 +69,7 @@ class Row:
     images: tuple[bytes, ...] = ()  # encoded files
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
     others: tuple[OtherReply, ...] = ()  # to the same question
+    signals: Signals = NO_SIGNALS
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
@@ -91,7 +93,8 @@ class Row:
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
         named = (model, benchmark, self.domain)
-        return Item(self.question, self.answer, *named, self.images, self.tool_use, self.others)
+        told = self.images, self.tool_use, self.others
+        return Item(self.question, self.answer, *named, *told, signals=self.signals)
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
@@ -146,8 +149,22 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
         images=local_images(asked.images) if images == "read" else (),
         tool_use=tool_use,
         others=tuple(other_reply(asked, each) for each in others),
+        signals=_signals(raw),
         lacks_images=bool(asked.images) and images == "ignore",
     )
+
+
+def _signals(raw: dict[str, Any]) -> Signals:
+    judged, judge = _probability_or_none(raw, "judged"), _text_or_none(raw, "judge")
+    if (judged is None) != (judge is None):
+        raise ValueError("'judged' is P(correct), and 'judge' the model that said so: give both")
+    logprobs = raw.get("logprobs")
+    if logprobs is None:
+        return Signals(judged, judge or "") if judge else NO_SIGNALS
+    is_list = isinstance(logprobs, list) and len(logprobs) == 2
+    if not is_list or not all(type(each) in (int, float) and each <= 0 for each in logprobs):
+        raise ValueError("'logprobs' must be the mean and the lowest of the tokens, each at most 0")
+    return Signals(judged, judge or "", (float(logprobs[0]), float(logprobs[1])))
 
 
 def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:

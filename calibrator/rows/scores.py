@@ -20,7 +20,15 @@ from calibrator.metrics.metrics import Floats
 from calibrator.rows.files import json_line
 from calibrator.rows.kept_scores import KeptScores
 from calibrator.rows.rows import ImageUse, Row, Tags, open_lines
-from calibrator.scorer import Item, Score, Scorer, opinion_of, reads_images, without_others
+from calibrator.scorer import (
+    Item,
+    Score,
+    Scorer,
+    knows_signals,
+    opinion_of,
+    reads_images,
+    without_others,
+)
 from calibrator.scorer import knows_others as knows_others_of
 
 BATCH = 32
@@ -84,11 +92,17 @@ def score_kinds(
     """The same and, where rows have `others` that the scorer reads, the numbers that know them.
 
     Numbers of another name are other numbers. Those that know others are for the same rows: a row
-    without others keeps the number of its reply alone.
+    without others keeps the number of its reply alone. The same of signals, where the scorer has
+    weights for them.
     """
     found = score_items(scorer, [row.item(tags) for row in rows], progress)
-    numbers = [(each.confidence, each.alone) for each in found]
-    return _kinds(numbers, tags, scorer.name, opinion_of(scorer))
+    numbers = [(e.confidence if e.unaided is None else e.unaided, e.alone) for e in found]
+    kinds = _kinds(numbers, tags, scorer.name, opinion_of(scorer))
+    if count := sum(each.unaided is not None for each in found):
+        name = f"{kinds[-1].calibrator}, knowing signals, on {count:,} of {len(found):,} rows"
+        moved = np.array([each.confidence for each in found])
+        kinds.append(Scores(name, tags, moved, name))
+    return kinds
 
 
 def _kinds(
@@ -132,6 +146,8 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
         facts["because"] = list(found.because)
     if found.alone is not None:
         facts |= {"alone": round(found.alone, 6), "opinions": list(found.compared)}
+    if found.unaided is not None:
+        facts["unaided"] = round(found.unaided, 6)
     return json_line({**kept, **facts, "calibrator": calibrator, "tags": tags})
 
 
@@ -220,6 +236,24 @@ def read_one_kind(
     confidences = np.array([numbers[str(row.id)][0] for row in kept])
     name = names[0] or whole.name
     return kept, replace(whole, name=name, confidence=confidences, calibrator=names[0])
+
+
+def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, str]]:
+    """The number of each row and the name of what gave it; raises as `read_scores`, and
+    JudgingError for numbers that signals have moved already."""
+    read_scores(path, rows)  # which says what is missing
+    found = {identity: (number, facts) for identity, number, facts in _scored_lines(path)}
+    numbers = []
+    for row in rows:
+        number, facts = found[str(row.id)]
+        name = str(facts.get("calibrator") or "")
+        if not name or knows_signals(name):
+            raise JudgingError(
+                f"{path}: id {row.id!r} lacks the name of what gave its number without signals; "
+                "score the rows again: pinocchio score ROWS --brief -o SCORES"
+            )
+        numbers.append((number, name))
+    return numbers
 
 
 def _scored_lines(path: Path) -> Iterator[tuple[str, float, dict[str, Any]]]:

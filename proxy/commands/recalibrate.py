@@ -17,7 +17,7 @@ from proxy.commands.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from calibrator import By, Kind, Recalibration, RecalibrationVersions
+    from calibrator import By, Kind, Of, Recalibration, RecalibrationVersions
     from proxy.config.sections import Config
     from proxy.learning.recalibrating import Learnt
 
@@ -43,6 +43,14 @@ SecondOpinion = Annotated[
     typer.Option(
         "--second-opinion",
         help="Take the numbers that know second opinions, which have a recalibration of their own.",
+    ),
+]
+SignalsOption = Annotated[
+    bool,
+    typer.Option(
+        "--signals",
+        help="Fit how a judge's P(correct) and log-probabilities join the numbers, alone or with "
+        "second opinions.",
     ),
 ]
 Rollback = Annotated[
@@ -82,6 +90,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 OF_STORE = ("since", "held_only", "dry_run")
 OF_FILES = ("calibrator", "device", "scores", "study")
+OF_CURVES = ("second_opinion", "kind", "by", "study")
 OF_FITTING = (*OF_STORE, *OF_FILES, "output", "kind", "by")
 
 
@@ -93,6 +102,7 @@ def recalibrate(
     since: Since = "30d",
     held_only: HeldOnly = False,
     second_opinion: SecondOpinion = False,
+    signals: SignalsOption = False,
     dry_run: DryRun = False,
     rollback: Rollback = False,
     history: History = False,
@@ -114,12 +124,15 @@ def recalibrate(
     if sum((bool(files), from_store, rollback, history)) != 1:
         message = "say what to learn from: FILES or --from-store; or --rollback, or --history"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    if signals:
+        refuse(context, OF_CURVES, "is not for --signals")
+    of: Of = "signals" if signals else "others" if second_opinion else "alone"
     if rollback or history:
         refuse(context, OF_FITTING, "is for fitting; leave it out with --rollback and --history")
         with calibrator_errors_told():
             versions = _versions(config)
             if rollback:
-                _roll_back(versions, second_opinion, as_json)
+                _roll_back(versions, of, as_json)
             else:
                 _list_history(versions, as_json)
     elif from_store:
@@ -131,7 +144,7 @@ def recalibrate(
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
-        options_of_files = calibrator, device, scores, kind, by, study, second_opinion
+        options_of_files = calibrator, device, scores, kind, by, study, of
         from_files(files or [], output, *options_of_files, as_json)
 
 
@@ -274,8 +287,8 @@ def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
     return "not promoted: it is not better beyond noise; what counted before still counts"
 
 
-def _roll_back(versions: RecalibrationVersions, second_opinion: bool, as_json: bool) -> None:
-    change = versions.roll_back(knows_others=second_opinion)
+def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
+    change = versions.roll_back(of)
     if as_json:
         typer.echo(json.dumps({"before": change.before, "after": change.after}))
     else:
@@ -283,7 +296,7 @@ def _roll_back(versions: RecalibrationVersions, second_opinion: bool, as_json: b
 
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
-    counting = versions.current(), versions.current(knows_others=True)
+    counting = versions.current(), versions.current("others")
     for change in versions.history():
         told: dict[str, Any] = {"at": change.at, "kind": change.kind}
         told |= {"before": change.before, "after": change.after}

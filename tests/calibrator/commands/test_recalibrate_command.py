@@ -13,8 +13,10 @@ from typer.testing import CliRunner, Result
 from calibrator import Item, load_scorer, opinion_of
 from calibrator.commands.app import cli
 from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
+from calibrator.recalibration.versions import resolve_recalibrations
 from proxy.commands.recalibrate import cli as recalibrating
 from tests.builders.labelled_rows import write
+from tests.builders.signalled_replies import replies
 from tests.builders.tiny_checkpoint import save_tiny
 
 Json = dict[str, Any]
@@ -221,3 +223,83 @@ def test_scores_of_several_calibrators_make_no_file(tmp_path: Path) -> None:
     assert result.exit_code != 0
     assert "is for one calibrator, not words@0, words@1" in result.stderr
     assert not (tmp_path / "r.json").exists()
+
+
+def with_signals(count: int) -> tuple[list[Json], list[Json]]:
+    """Labelled rows of which three of four have a signal, and scores of them."""
+    found = replies(count, 1)
+    rows, scores = [], []
+    for at, each in enumerate(found):
+        signals = each.signals
+        judged = {"judged": signals.judged, "judge": signals.judge} if signals.judge else {}
+        logprobs = {"logprobs": list(signals.logprobs)} if signals.logprobs else {}
+        row = {"id": str(at), "question": f"Question {at}?", "response": "It is so."}
+        rows.append(row | {"correct": int(each.is_correct)} | judged | logprobs)
+        score = {"id": str(at), "confidence": each.confidence, "calibrator": "words@1"}
+        scores.append(score)
+    return rows, scores
+
+
+def test_rows_with_signals_make_weights(tmp_path: Path) -> None:
+    """Written, told with what it gains on rows that were not fitted on, and loaded again."""
+    rows, scores = with_signals(800)
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    output = tmp_path / "w.json"
+    arguments = ["recalibrate", labelled, "--signals", "--scores", given, "-o", output]
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    found = resolve_recalibrations(output).signals
+    assert found is not None
+    assert (told["name"], told["numbers"]) == (found.name, sorted(found.names()))
+    assert told["labels"] == sum("judged" in row or "logprobs" in row for row in rows)
+    assert told["brier_after"] < told["brier_before"] - 0.03
+    assert run(*arguments).stdout.startswith(
+        f"{found.name}: fitted on {told['labels']} labels, for"
+    )
+
+
+def test_weights_of_the_calibrator_that_ships(tmp_path: Path) -> None:
+    """Scored here; `score --recalibration` then tells both numbers, `evaluate` judges both."""
+    rows, _ = with_signals(400)
+    labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "w.json"
+    result = run("recalibrate", labelled, "--signals", "-o", output)
+    assert result.exit_code == 0, result.stderr
+    found, embedded = resolve_recalibrations(output).signals, load_scorer("embedded")
+    assert found is not None
+    assert found.calibrator == embedded.name
+    scored = run("score", labelled, "--recalibration", output).stdout.splitlines()
+    for row, line in zip(rows, map(json.loads, scored), strict=True):
+        is_moved = "unaided" in line
+        assert is_moved == ("judged" in row or "logprobs" in row)
+        assert line["calibrator"] in (list(found.names()) if is_moved else [embedded.name])
+    judged = run("evaluate", labelled, "--recalibration", output, "--json").stdout.splitlines()
+    pooled = [one for one in map(json.loads, judged) if one["group"] == "pooled"]
+    assert pooled[0]["method"] == embedded.name
+    assert "knowing signals, on" in pooled[1]["method"]
+    assert pooled[1]["brier"] < pooled[0]["brier"] - 0.03
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "sentence"),
+    [
+        ({"judged": None, "judge": None, "logprobs": None}, [], "no row has 'judged'"),
+        ({"judged": 1.5}, [], "'judged' must be a number from 0 to 1"),
+        ({"judged": 0.5, "judge": None}, [], "give both"),
+        ({"logprobs": [0.5, -1]}, [], "'logprobs' must be the mean and the lowest"),
+        ({}, ["--kind", "isotonic"], "is not for --signals"),
+        ({}, ["--second-opinion"], "is not for --signals"),
+    ],
+)
+def test_signals_that_cannot_be_used_are_one_sentence(
+    change: Json, arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    """What is wrong, and where; no file is written."""
+    rows = [row | change for row in with_signals(60)[0]]
+    labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "w.json"
+    options = ["--calibrator", "fake:0.5", *arguments]
+    result = run("recalibrate", labelled, "--signals", "-o", output, *options)
+    assert result.exit_code != 0
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not output.exists()

@@ -148,7 +148,7 @@ def test_numbers_alone_and_those_that_know_others_have_curves_of_their_own(
     alone = load_recalibration(written(heard, tmp_path / "alone.json"))
     knowing = load_recalibration(written(heard, tmp_path / "b.json", "--second-opinion"))
     assert (alone.calibrator, knowing.calibrator) == (heard.calibrator, heard.opinion)
-    assert (alone.knows_others, knowing.knows_others) == (False, True)
+    assert (alone.of, knowing.of) == ("alone", "others")
     assert gap(alone, overconfident) < 0.05 < 0.1 < gap(alone, timid)
     assert gap(knowing, timid) < 0.05 < 0.1 < gap(knowing, overconfident)
     assert alone.labels > 1.8 * knowing.labels  # of those that were heard, the number before

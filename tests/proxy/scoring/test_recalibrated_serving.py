@@ -225,7 +225,7 @@ def test_numbers_that_know_others_take_up_theirs(
         versions.promote(knowing, {})
         until(lambda: asked(process)[1] == f"{name}+{knowing.name}")
         assert asked(process)[0] == pytest.approx(knowing.apply(before), abs=2e-4)
-        versions.roll_back(knows_others=True)
+        versions.roll_back("others")
         until(lambda: asked(process)[1] == name)
     with closing(sqlite3.connect(tmp_path / "held.db")) as record:
         query = "SELECT facts FROM exchanges WHERE facts LIKE '%alone%'"

@@ -1,0 +1,276 @@
+"""Weighs signals beyond texts: what a judge said, how probable the reply's tokens were.
+
+    log-odds' = slope log-odds + intercept + weights . signals
+
+There is a curve for each combination of signals, fitted on replies that have just these, and for
+each kind of numbers that they join. So what is absent moves nothing: a number without signals is
+the number that it always was, and one with some is right for replies with the same ones, however
+often they are missing and whatever it means that they are.
+
+A combination with too few labels has no curve, and such replies are weighed by a part of it, the
+judge before the log-probabilities. Until there is a curve for any part, signals change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from calibrator.errors import CheckpointError, JudgingError
+from calibrator.metrics.metrics import Floats
+from calibrator.metrics.sampling import effective_size
+from calibrator.recalibration.curves import (
+    FORMAT,
+    Of,
+    content_hash,
+    fit_logistic,
+    logit,
+    sigmoid,
+)
+from calibrator.recalibration.fit import FOLDS, MIN_GROUP_LABELS, SLOPE_BEFORE, TRUST
+from calibrator.rows.selection import share_of
+from calibrator.scorer import LOGPROBS, Signals, without_others
+
+KIND: Final = "signals"
+SUREST: Final = 5.0  # log-odds of a signal: what is surer counts as this sure
+TRUST_IN_NONE: Final = 4.0
+"""1 / variance of a signal's weight around 0, before any label: of its log-odds in deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalCurve:
+    """One combination's; `weights` are of its signals' log-odds, in the order of `readings`."""
+
+    slope: float
+    intercept: float
+    weights: tuple[float, ...]
+
+    def apply(self, confidence: float, readings: Sequence[float]) -> float:
+        """The confidence that knows these signals."""
+        odds = self.slope * float(logit(confidence)) + self.intercept
+        pairs = zip(self.weights, readings, strict=True)
+        return float(sigmoid(odds + sum(weight * reading for weight, reading in pairs)))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"slope": self.slope, "intercept": self.intercept, "weights": list(self.weights)}
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A confidence that knows signals, the name of what gave it, and which ones it knows."""
+
+    confidence: float
+    calibrator: str
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWeights:
+    """What joins signals to the numbers of one calibrator, alone or knowing others.
+
+    `curves` are found by the name of what gave the number without signals, then by combination,
+    such as `judge gpt-5-mini + logprobs`. `labels` is how many labelled replies they stand on.
+    """
+
+    calibrator: str
+    curves: Mapping[str, Mapping[str, SignalCurve]]
+    labels: int = 0
+
+    @property
+    def name(self) -> str:
+        """Changes with every number in it, e.g. `signals@9c1d02ab`."""
+        return f"{KIND}@{content_hash(self.as_dict())}"
+
+    def weigh(self, confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
+        """A confidence of exactly this calibrator, moved; None where no curve knows its signals."""
+        its = self.curves.get(calibrator)
+        for kinds in parts(signals.kinds) if its else ():
+            if its and (curve := its.get(combined(kinds))) is not None:
+                name = _named(calibrator, kinds, curve)
+                return Weighed(curve.apply(confidence, readings(signals, kinds)), name, kinds)
+        return None
+
+    def names(self) -> Iterator[str]:
+        """The names of all numbers that it gives."""
+        for calibrator, its in self.curves.items():
+            for combination, curve in its.items():
+                yield _named(calibrator, combination.split(" + "), curve)
+
+    @property
+    def of(self) -> Of:
+        """Which numbers it gives."""
+        return "signals"
+
+    def check_fits(self, calibrator: str) -> None:
+        """Raises CheckpointError for the confidences of another calibrator."""
+        if self.calibrator != calibrator:
+            raise CheckpointError(
+                f"weights {self.name} were fitted for {self.calibrator}, not for {calibrator}; fit "
+                "them again with pinocchio recalibrate --signals"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        curves = {
+            calibrator: {key: curve.as_dict() for key, curve in sorted(its.items())}
+            for calibrator, its in sorted(self.curves.items())
+        }
+        return {
+            "format": FORMAT,
+            "kind": KIND,
+            "calibrator": self.calibrator,
+            "labels": self.labels,
+            "curves": curves,
+        }
+
+    def save(self, path: Path) -> None:
+        text = json.dumps({"name": self.name, **self.as_dict()}, indent=1, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def signal_weights(values: Mapping[str, Any]) -> SignalWeights:
+    """What `as_dict` gave; raises ValueError, TypeError, KeyError or AttributeError for others."""
+    curves = {
+        str(calibrator): {str(key): _curve(curve, key) for key, curve in its.items()}
+        for calibrator, its in values["curves"].items()
+    }
+    return SignalWeights(str(values["calibrator"]), curves, int(values["labels"]))
+
+
+def _curve(values: Mapping[str, Any], combination: str) -> SignalCurve:
+    weights = tuple(float(each) for each in values["weights"])
+    slope, intercept = float(values["slope"]), float(values["intercept"])
+    wanted = sum(2 if kind == LOGPROBS else 1 for kind in combination.split(" + "))
+    if len(weights) != wanted or not np.isfinite([slope, intercept, *weights]).all() or slope < 0:
+        raise ValueError(f"a curve for {combination!r} has {wanted} weights and a slope from 0 on")
+    return SignalCurve(slope, intercept, weights)
+
+
+def _named(calibrator: str, kinds: Sequence[str], curve: SignalCurve) -> str:
+    """`embedded@3f2a91c0+judge@9c1d02ab`: what it knows, and a hash of how."""
+    known = "-".join(kind.partition(" ")[0] for kind in kinds)
+    return f"{calibrator}+{known}@{content_hash([combined(kinds), curve.as_dict()])}"
+
+
+def combined(kinds: Sequence[str]) -> str:
+    """The name of a combination of signals."""
+    return " + ".join(kinds)
+
+
+def parts(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The combinations by which replies with these signals may be weighed, the whole one first."""
+    return [kinds, *((kind,) for kind in kinds)] if len(kinds) > 1 else [kinds] if kinds else []
+
+
+def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
+    """The log-odds of these signals: one of a judge, two of log-probabilities."""
+    found: list[float] = []
+    for kind in kinds:
+        if kind == LOGPROBS:
+            found += [_bounded(float(np.exp(each))) for each in signals.logprobs or (0.0, 0.0)]
+        else:
+            found.append(_bounded(signals.judged or 0.0))
+    return found
+
+
+def _bounded(probability: float) -> float:
+    return float(np.clip(logit(probability), -SUREST, SUREST))
+
+
+def confidences(replies: Sequence[LabelledSignals]) -> Floats:
+    """The confidences of replies without signals, (n,)."""
+    return np.array([each.confidence for each in replies])
+
+
+def weighed(weights: SignalWeights, replies: Sequence[LabelledSignals]) -> Floats:
+    """The confidences of replies with their signals, (n,); as they are without a curve for them."""
+    found = [weights.weigh(each.confidence, each.calibrator, each.signals) for each in replies]
+    pairs = zip(found, replies, strict=True)
+    return np.array([reply.confidence if w is None else w.confidence for w, reply in pairs])
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSignals:
+    """A labelled reply: what `calibrator` said without signals, and the signals."""
+
+    is_correct: bool
+    confidence: float
+    calibrator: str
+    signals: Signals
+    weight: float = 1.0
+
+
+def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
+    """A curve for each combination with enough labels of both kinds.
+
+    Raises JudgingError where there is none.
+    """
+    curves: dict[str, dict[str, SignalCurve]] = {}
+    labels = 0
+    for calibrator in sorted({each.calibrator for each in replies}):
+        for kinds, members in _groups([e for e in replies if e.calibrator == calibrator]):
+            curves.setdefault(calibrator, {})[combined(kinds)] = _fitted(members, kinds)
+            labels += len(members)
+    if not curves:
+        most = len([each for each in replies if each.signals.kinds])
+        raise JudgingError(
+            f"{most} labelled replies have a judge's P(correct) or log-probabilities: "
+            f"{MIN_GROUP_LABELS} with the same ones are the least, right and wrong ones"
+        )
+    return SignalWeights(without_others(next(iter(curves))), curves, labels)
+
+
+def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[str]) -> Floats:
+    """Each confidence by weights that did not see its cluster, (n,); five folds of clusters."""
+    folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
+    found = confidences(replies)
+    for fold in range(FOLDS):
+        inside = [at for at, its in enumerate(folds) if its == fold]
+        with suppress(JudgingError):
+            weights = fit_signals([replies[at] for at, its in enumerate(folds) if its != fold])
+            found[inside] = weighed(weights, [replies[at] for at in inside])
+    return found
+
+
+def _groups(
+    replies: Sequence[LabelledSignals],
+) -> Iterator[tuple[tuple[str, ...], list[LabelledSignals]]]:
+    """Combinations that have enough labels, each with the replies that it will be used for."""
+    left = list(replies)
+    all_kinds = {kinds for each in replies for kinds in parts(each.signals.kinds)}
+    for kinds in sorted(all_kinds, key=lambda each: (-len(each), each == (LOGPROBS,), each)):
+        members = [each for each in left if kinds in parts(each.signals.kinds)]
+        if len(members) >= MIN_GROUP_LABELS and len({each.is_correct for each in members}) == 2:
+            left = [each for each in left if kinds not in parts(each.signals.kinds)]
+            yield kinds, members
+
+
+def _fitted(replies: Sequence[LabelledSignals], kinds: tuple[str, ...]) -> SignalCurve:
+    """Logistic regression that believes the number, and nothing of the signals, until labels say
+    otherwise; the number never falls as the one without signals rises."""
+    own = np.asarray(logit([each.confidence for each in replies]))
+    read = np.array([readings(each.signals, kinds) for each in replies])
+    center, spread = read.mean(axis=0), np.maximum(read.std(axis=0), 1e-3)
+    weights = np.array([each.weight for each in replies])
+    counts = weights * (effective_size(weights) / weights.sum())
+    y = np.array([float(each.is_correct) for each in replies])
+    one, scaled = np.ones(len(replies)), (read - center) / spread
+    features = np.column_stack([own, one, scaled])
+    trust = np.array([*TRUST, *[TRUST_IN_NONE] * read.shape[1]])
+    before = np.array([SLOPE_BEFORE, *[0.0] * (features.shape[1] - 1)])
+    slope, intercept, *found = fit_logistic(y, features, before, trust, counts)
+    if slope < 0:
+        slope = 0.0
+        rest = features[:, 1:], before[1:], trust[1:]
+        intercept, *found = fit_logistic(y, *rest, counts)
+    scaled_back = np.array(found) / spread
+    intercept -= float(scaled_back @ center)
+    return SignalCurve(slope, intercept, tuple(map(float, scaled_back)))
