@@ -15,7 +15,12 @@ from collections.abc import Callable
 from json import decoder, scanner
 from typing import Any, Final
 
-from proxy.wire.json_splice import TooManyValuesError, json_object, separators
+from proxy.wire.json_splice import (
+    TooManyValuesError,
+    json_object,
+    may_have_more_values,
+    separators,
+)
 from proxy.wire.worker_threads import apart
 
 AT_ONCE: Final = 50_000  # values, parsed in some 20 ms
@@ -36,7 +41,7 @@ def has_many(data: bytes, sent: int | None = None) -> bool:
     done at once.
     """
     most = AT_ONCE if sent is None else min(AT_ONCE, max(FEW, sent))
-    return len(data) > most and separators(data) > most
+    return may_have_more_values(data, most)
 
 
 async def large_object(data: bytes) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.wire import json_splice
 from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
 
 # Written on purpose as no dumper of Python's would write it.
@@ -207,3 +208,42 @@ def test_what_not_every_reader_takes(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "[1]", '{"a":1,}', '{"a":01}', '{"a":1}x', "{'a':1}", '"a"'])
 def test_what_is_no_json_object(text: str) -> None:
     assert json_object(text) is None
+
+
+def values_in(value: Any) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values_in, inside))
+
+
+@given(
+    st.recursive(
+        st.text('"\\[{,a', max_size=8) | st.sampled_from(["\\" * 64, "," * 90]) | st.integers(),
+        lambda inner: (
+            st.lists(inner, max_size=5) | st.dictionaries(st.text('"\\,', max_size=4), inner)
+        ),
+    ),
+    st.integers(0, 30),
+)
+def test_no_text_has_more_values_than_it_may_have(value: Any, most: int) -> None:
+    text = json.dumps(value).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_splice, "BYTES_A_QUOTE", 1)  # all quotes are looked at
+        may_have_more = json_splice.may_have_more_values(text, most)
+    assert may_have_more or values_in(value) <= most + 1
+    assert not may_have_more or json_splice.separators(text) > most
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        (b'{"a": "' + b"[,{" * 10_000 + b'"}', 8),
+        (b'{"a": "' + b'\\\\\\"' * 2 + b"," * 40_000 + b'"}', 8),  # a quote in the string
+        (b'{"a": "' + b"\\\\" * 2 + b'"' + b"," * 40_000, 7 + 40_000),  # the string has ended
+        (b'["' + b"\\" * 64 + b'"' + b"," * 40_000, 40_067),  # who could tell
+        (b"[" * 40_000, 40_000),
+        (b'"' * 40_000, 40_000 - 9),  # the first few are looked at
+    ],
+)
+def test_what_is_outside_of_long_strings(text: bytes, outside: int) -> None:
+    assert len(text) // json_splice.BYTES_A_QUOTE <= 9
+    assert outside - 10 <= json_splice._outside_strings(text) <= outside
