@@ -28,6 +28,7 @@ from proxy.policy_context.traffic import Traffic
 from proxy.wire.bounded_cache import LONGEST
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
+_PASSTHROUGH: Final = StreamMode("passthrough")
 
 
 class Governing:
@@ -99,6 +100,8 @@ class Governing:
 
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
         """How the stream of a request has to be sent so that each policy can decide on it."""
+        if not self.is_enforced:
+            return _PASSTHROUGH
         caller = asked.caller
         chosen = (asked.model, asked.domain or "", *asked.tags)  # by the client
         is_short = sum(map(len, chosen)) <= LONGEST

@@ -44,7 +44,7 @@ def loads(data: bytes, *, is_counted: bool = False) -> Any:
     is a megabyte of text; raises ValueError, also for nesting of more than 200 and half a surrogate
     pair, and TooManyValuesError before it parses what would take the event loop too long.
 
-    With `is_counted` the values are known to be few: counting a megabyte takes as long as reading.
+    With `is_counted` the values are known to be few.
     """
     if not is_counted and may_have_more_values(data, MOST_VALUES):
         raise TooManyValuesError(MOST_VALUES)
