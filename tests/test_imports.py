@@ -339,6 +339,7 @@ ROOMS: dict[str, set[str]] = {
         "formats",
         "gate",
         "learning",
+        "listener",
         "policy_context",
         "scoring",
         "startup",

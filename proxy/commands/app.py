@@ -6,6 +6,7 @@ import typer
 
 from proxy.commands import audit, export, keys, recalibrate, tune
 from proxy.commands.check import check
+from proxy.commands.doctor import doctor
 from proxy.commands.drift import drift
 from proxy.commands.policies.certify import certify
 from proxy.commands.policies.explain import explain
@@ -18,7 +19,7 @@ from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (serve, check, drift, certify, explain, promote, replay, schema):
+for command in (serve, check, doctor, drift, certify, explain, promote, replay, schema):
     cli.command()(command)
 cli.command("test")(run_fixtures)
 for commands in (feedback, recalibrate, tune):

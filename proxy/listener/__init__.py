@@ -5,6 +5,7 @@ __all__ = [
     "fastapi_errors",
     "http_protocol",
     "logs",
+    "open_files",
     "request_heads",
     "sockets",
     "websocket_settings",

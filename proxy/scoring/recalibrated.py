@@ -56,6 +56,11 @@ class Scores(Protocol):
     ) -> list[Confidence]: ...
 
 
+def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
+    """The name of confidences of replies alone, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+    return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
+
+
 class Recalibrated:
     """`scores` as `recalibrations` correct them."""
 

@@ -54,6 +54,11 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     return engine
 
 
+def engine_as_it_is(url: str) -> sa.Engine:
+    """An engine on a database in which nothing is made, and no schema is brought up to date."""
+    return _engine(url, is_durable=False)
+
+
 class LazyEngine:
     """An engine that whoever needs it first opens, once, on whatever thread.
 

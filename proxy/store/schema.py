@@ -26,7 +26,7 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _WAIT_MS: Final = 600_000  # for another process that migrates
 _LOCK: Final = 0x70696E6F63  # of PostgreSQL, while somebody changes the schema
 
-_version = sa.Table(
+version_table = sa.Table(
     "alembic_version",
     sa.MetaData(),
     sa.Column("version_num", sa.String(32), primary_key=True),
@@ -37,11 +37,11 @@ _one_at_a_time = threading.Lock()  # Alembic keeps what it works on in global va
 def prepare(engine: sa.Engine) -> None:
     """Brings the schema to `LATEST`; raises StoreError for that of a newer version."""
     with engine.connect() as connection:
-        if _revision(connection) == LATEST:
+        if revision_of(connection) == LATEST:
             return
         connection.rollback()
         _wait_for_turn(connection)
-        found = _revision(connection)
+        found = revision_of(connection)
         if found is None and not _has_tables(connection):
             _make(connection)
         elif found != LATEST:
@@ -49,11 +49,11 @@ def prepare(engine: sa.Engine) -> None:
         connection.commit()
 
 
-def _revision(connection: sa.Connection) -> str | None:
+def revision_of(connection: sa.Connection) -> str | None:
     """The revision of the database, None for one without; raises StoreError for a later one."""
-    if not sa.inspect(connection).has_table(_version.name):
+    if not sa.inspect(connection).has_table(version_table.name):
         return None
-    found = connection.execute(sa.select(_version.c.version_num)).scalar()
+    found = connection.execute(sa.select(version_table.c.version_num)).scalar()
     if found is not None and found > LATEST:
         raise StoreError(
             f"a newer version of Pinocchio made it (schema {found}, this one knows {LATEST}); "
@@ -77,8 +77,8 @@ def _has_tables(connection: sa.Connection) -> bool:
 
 def _make(connection: sa.Connection) -> None:
     all_tables().create_all(connection)
-    _version.create(connection, checkfirst=True)
-    connection.execute(_version.insert().values(version_num=LATEST))
+    version_table.create(connection, checkfirst=True)
+    connection.execute(version_table.insert().values(version_num=LATEST))
 
 
 def _migrate(connection: sa.Connection, found: str | None) -> None:

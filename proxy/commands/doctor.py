@@ -1,0 +1,416 @@
+"""`pinocchio doctor`: whether what a proxy needs is there and works, a line for each part."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from policies import counted
+from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, plain, stop
+from proxy.commands.opened_record import JsonOption
+from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
+
+if TYPE_CHECKING:
+    from calibrator import Scorer
+    from proxy.config.sections import UpstreamConfig
+    from proxy.config.setup import Setup
+    from proxy.store.condition import Condition
+    from proxy.upstreams.router import Router
+
+Level = Literal["ok", "skip", "warn", "fail"]
+COLORS: Final = {"ok": "green", "skip": "bright_black", "warn": "yellow", "fail": "red"}
+UPSTREAM_S: Final = 10.0
+MOST_SKEW_S: Final = 5.0  # more is told; keys, holds and certificates go by the clock
+SOON_S: Final = 7 * 86_400.0  # a key that expires within it is told
+LEAST_FREE: Final = 2**30  # bytes of disk
+NEARLY: Final = 0.9  # of a limit
+CANARY: Final = ("What is the capital of France?", "The capital of France is Paris.")
+SAME: Final = 0.01  # two scores of one text may differ so much, in half precision
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one part; only `fail` changes the exit status."""
+
+    level: Level
+    about: str
+    text: str
+
+
+@dataclass(slots=True)
+class Patient:
+    """What is looked at; checks add what later ones go by."""
+
+    setup: Setup
+    url: str
+    skews_s: dict[str, float] = field(default_factory=dict)  # by whose clock it is
+    calibrator: str | None = None  # the name of its numbers, once it has given one
+    store: Condition | None = None
+
+
+def doctor(
+    config: ConfigOption = None,
+    url: Annotated[
+        str, typer.Option(help="Where the proxy listens, if it runs already.")
+    ] = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}",
+    calibrator: Annotated[
+        bool, typer.Option("--calibrator/--no-calibrator", help="Also load it and score a text.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a whole installation: a line for each part; exit status 1 if one of them fails.
+
+    Nothing is changed, and no model is asked: upstreams are asked for their list of models.
+    """
+    findings = []
+    for found in examine(config, url, scores=calibrator):
+        findings.append(found)
+        if not as_json:
+            level = typer.style(f"{found.level:<5}", fg=COLORS[found.level])
+            typer.echo(f"{level} {found.about:<22} {plain(found.text)}")
+    failed = [each for each in findings if each.level == "fail"]
+    if as_json:
+        values = [asdict(each) for each in findings]
+        typer.echo(json.dumps({"is_well": not failed, "findings": values}))
+    if failed:
+        what = counted(len(failed), "part")
+        raise stop(ExitStatus.FAILED, f"{what} failed: {', '.join(f.about for f in failed)}")
+
+
+def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Finding]:
+    """Yields what is found, part after part; without a usable configuration there is only that."""
+    from proxy.config.setup import load_setup
+    from proxy.startup import check_setup, with_recalibration
+
+    try:
+        setup = load_setup(config)
+        check_setup(setup, DEFAULT_HOST)
+        setup = with_recalibration(setup)
+    except StartupError as error:
+        for line in str(error).splitlines():
+            yield Finding("fail", "configuration", line)
+        return
+    upstreams = counted(len(setup.config.upstreams), "upstream")
+    policy = setup.policy
+    told = f"{setup.path or 'built in'}: policy {policy.name} ({policy.mode}), {upstreams}"
+    yield Finding("ok", "configuration", told)
+    patient = Patient(setup, url)
+    checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
+    checks += [_scorer] if scores else []
+    checks += [_store, _clock, _limits, _keys, _certificates, _proxy]
+    for check in checks:
+        try:
+            yield from check(patient)
+        except StoreError as error:
+            yield Finding("fail", "store", error.message)
+
+
+def _policies(patient: Patient) -> Iterator[Finding]:
+    from policies import lint
+
+    for text in patient.setup.book.namesakes():
+        yield Finding("warn", "policies", text)
+    for policy in patient.setup.book:
+        for warning in lint(policy):
+            yield Finding("warn", f"policy {policy.name}", str(warning))
+
+
+# --- upstreams ------------------------------------------------------------------------------------
+
+
+def _upstreams(patient: Patient) -> Iterator[Finding]:
+    yield from asyncio.run(_ask_upstreams(patient))
+
+
+async def _ask_upstreams(patient: Patient) -> list[Finding]:
+    from proxy.upstreams.router import Router
+
+    config = patient.setup.config
+    router = Router(config)
+    try:
+        asked = [_ask(patient, router, *each) for each in config.upstreams.items()]
+        return await asyncio.gather(*asked)
+    finally:
+        await router.aclose()
+
+
+async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
+    """Asks an upstream for its models, over the connection and with the key of requests."""
+    from proxy.upstreams.loops import address_of
+    from proxy.upstreams.upstream import UpstreamRequest
+
+    about = f"upstream {name}"
+    if section.demo:
+        return Finding("ok", about, "canned answers, no network")
+    if section.base_url is None or section.litellm or section.via == "litellm":
+        return Finding("skip", about, "through litellm, which is loaded by the first request")
+    headers = [(b"accept", b"application/json"), (b"anthropic-version", b"2023-06-01")]
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(UPSTREAM_S):
+            reply = await router.upstream(name).send(UpstreamRequest("GET", "/models", headers))
+            await reply.aclose()
+    except TimeoutError:
+        return Finding("fail", about, f"no answer within {UPSTREAM_S:g} s")
+    except ProxyError as error:
+        return Finding("fail", about, error.message)
+    passed_ms = (time.perf_counter() - began) * 1_000
+    _note_date(patient, name, reply.values.get(b"date"))
+    level, said = _judged(reply.status, has_key=router.has_key(name))
+    place = address_of(section.base_url)
+    return Finding(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
+
+
+def _judged(status: int, *, has_key: bool) -> tuple[Level, str]:
+    """What an answer to the question for models says of the upstream."""
+    if status in (401, 403):
+        if has_key:
+            return "fail", "it refuses the key of the configuration"
+        return "ok", "it is there, and asks for the client's own key"
+    if status == 429:
+        return "warn", "it is there, and refuses for now: too many requests, or no credit"
+    if status >= 500:
+        return "fail", "it fails"
+    return ("ok", "it answers") if status < 300 else ("ok", "it is there, without a list of models")
+
+
+def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
+    with suppress(ValueError, TypeError):
+        at = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
+        patient.skews_s[f"upstream {name}"] = at - time.time()
+
+
+# --- the calibrator -------------------------------------------------------------------------------
+
+
+def _scorer(patient: Patient) -> Iterator[Finding]:
+    """A canary: what cannot score a plain answer, twice alike, scores no other."""
+    from calibrator import CalibratorError
+    from proxy.scoring.loader import scorer_loader
+    from proxy.scoring.recalibrated import name_with
+
+    section = patient.setup.config.calibrator
+    if (load := scorer_loader(section)) is None:
+        yield Finding("skip", "calibrator", "none: replies get no number")
+        return
+    try:
+        began = time.perf_counter()
+        scorer = load()
+        loaded_s = time.perf_counter() - began
+        try:
+            text = _canary(scorer)
+        finally:
+            if (close := getattr(scorer, "close", None)) is not None:
+                close()
+    except (CalibratorError, StartupError, OSError) as error:
+        yield Finding("fail", "calibrator", f"{section.summary}: {error}")
+        return
+    patient.calibrator = name_with(scorer.name, patient.setup.recalibrations)
+    level: Level = "fail" if text.startswith("a canary") else "ok"
+    yield Finding(level, "calibrator", f"{patient.calibrator}: {text}, loaded in {loaded_s:.1f} s")
+
+
+def _canary(scorer: Scorer) -> str:
+    """What a scorer says of the canary; begins with "a canary" where that is no confidence."""
+    from calibrator import Item
+
+    scorer.score_batch([Item(*CANARY)])  # the first takes longest
+    began = time.perf_counter()
+    [first] = scorer.score_batch([Item(*CANARY)])
+    passed_ms = (time.perf_counter() - began) * 1_000
+    [second] = scorer.score_batch([Item(*CANARY)])
+    one, other = first.confidence, second.confidence
+    if not (math.isfinite(one) and 0 <= one <= 1):
+        return f"a canary got {one}, which is no probability"
+    if not abs(one - other) <= SAME:
+        return f"a canary got {one:.4f}, and then {other:.4f}"
+    return f"the canary got {one:.4f} in {passed_ms:.0f} ms"
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def _store(patient: Patient) -> Iterator[Finding]:
+    from proxy.store.chain.chain import KEY_VARIABLE, chain_key
+    from proxy.store.condition import condition_of
+    from proxy.store.tables import path_of, place_of
+
+    url = patient.setup.config.store
+    try:
+        found = patient.store = condition_of(url)
+        place = place_of(url)
+    except StoreError as error:
+        yield Finding("fail", "store", error.message)
+        return
+    if found.skew_s is not None:
+        patient.skews_s["the database"] = found.skew_s
+    said = {
+        "missing": "the start will make it",
+        "empty": "empty; the start will make its tables",
+        "older": "of an older version; the start will bring it up to date",
+        "current": f"can be read and written ({found.latency_s * 1_000:.0f} ms)",
+    }[found.state]
+    yield Finding("ok", "store", f"{place}: {said}")
+    if (path := path_of(url)) is not None:
+        yield _disk(path.resolve().parent)
+    elif chain_key(url) is None:
+        text = f"off: set {KEY_VARIABLE}, else nobody can tell whether rows were changed"
+        yield Finding("warn", "audit chain", text)
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    level: Level = "ok" if free >= LEAST_FREE else "warn"
+    return Finding(level, "disk", f"{free / 2**30:.1f} GB free in {folder}")
+
+
+def _clock(patient: Patient) -> Iterator[Finding]:
+    """HTTP dates are whole seconds, so only what is far off says anything."""
+    if not patient.skews_s:
+        yield Finding("skip", "clock", "nobody to compare it with: no upstream told its own")
+        return
+    whose = min(patient.skews_s, key=lambda name: abs(patient.skews_s[name]))
+    behind_s = patient.skews_s[whose]
+    if abs(behind_s) <= MOST_SKEW_S:
+        yield Finding("ok", "clock", f"agrees with that of {whose} to {MOST_SKEW_S:g} s")
+        return
+    which = "behind" if behind_s > 0 else "ahead of"
+    text = f"{abs(behind_s):.0f} s {which} that of {whose}: holds and keys expire by this clock"
+    yield Finding("warn", "clock", text)
+
+
+def _limits(patient: Patient) -> Iterator[Finding]:
+    from proxy.listener.open_files import connections_for, raise_file_limit
+
+    limits = patient.setup.config.limits
+    files = raise_file_limit()  # of this process; a proxy does the same
+    room, wanted = connections_for(files), limits.max_connections
+    if wanted is not None and wanted > room:
+        text = (
+            f"limits.max_connections is {wanted:,}, and {files:,} open files have room for "
+            f"{room:,}: raise the limit (ulimit -n, LimitNOFILE)"
+        )
+        yield Finding("warn", "limits", text)
+    else:
+        most = counted(wanted or room, "connection")
+        yield Finding("ok", "limits", f"{files:,} open files: room for {most}")
+    if not _is_current(patient):
+        return
+    from proxy.store.reviews.queue import ReviewQueue
+
+    queue = ReviewQueue(patient.setup.config.store)
+    try:
+        held = sum(row["count"] for row in queue.open_counts() if row["kind"] == "hold")
+    finally:
+        queue.close()
+    level: Level = "warn" if held >= NEARLY * limits.max_held else "ok"
+    replies = counted(held, "held reply", "held replies")
+    yield Finding(level, "review queue", f"{replies}, {limits.max_held:,} may wait")
+
+
+def _is_current(patient: Patient) -> bool:
+    """Whether the store has the tables of this version: opening another one would change it."""
+    return patient.store is not None and patient.store.state == "current"
+
+
+def _keys(patient: Patient) -> Iterator[Finding]:
+    from proxy.config.setup import problems_of
+    from proxy.store.client_keys import KeyStore
+
+    setup, now = patient.setup, time.time()
+    if not setup.config.needs_keys:
+        yield Finding("ok", "keys", "open: whoever reaches the proxy may ask")
+        return
+    if not _is_current(patient):
+        yield Finding("warn", "keys", "required, and none is made yet: pinocchio keys create")
+        return
+    store = KeyStore(setup.config.store)
+    try:
+        active = [key for key in store.all() if key.state(now) == "active"]
+    finally:
+        store.close()
+    for problem in problems_of(active, setup):
+        yield Finding("fail", "keys", problem)
+    callers = [key for key in active if key.role == "caller"]
+    if not callers:
+        yield Finding("warn", "keys", "required, and no app has one: pinocchio keys create")
+        return
+    soon = [key.id for key in callers if key.expires_at and key.expires_at - now < SOON_S]
+    if soon:
+        text = f"{counted(len(soon), 'key')} will expire within a week: {', '.join(soon)}"
+        yield Finding("warn", "keys", text)
+    yield Finding("ok", "keys", f"{counted(len(callers), 'app')} may ask")
+
+
+def _certificates(patient: Patient) -> Iterator[Finding]:
+    """Whether what policies with `max_error` rely on counts for the numbers that there are."""
+    certified = [policy for policy in patient.setup.book if policy.certificate_path is not None]
+    withdrawn = _withdrawn(patient) if certified else frozenset()
+    for policy in certified:
+        about, path = f"certificate {policy.name}", policy.certificate_path
+        grants = policy.certificate.grants if policy.certificate else ()
+        if not grants:
+            text = f"{path} has none: rules with max_error match nothing"
+            yield Finding("warn", about, text)
+            continue
+        lost = [grant for grant in grants if grant.digest in withdrawn]
+        names = sorted({grant.calibrator for grant in grants})
+        if lost:
+            text = f"{len(lost)} of {counted(len(grants), 'grant')} withdrawn: certify again"
+            yield Finding("warn", about, text)
+        elif patient.calibrator is not None and patient.calibrator not in names:
+            yield Finding("warn", about, f"it is for {', '.join(names)}, not {patient.calibrator}")
+        else:
+            yield Finding("ok", about, f"{counted(len(grants), 'grant')} for {', '.join(names)}")
+
+
+def _withdrawn(patient: Patient) -> frozenset[str]:
+    from proxy.store.verdicts.verdicts import Findings
+
+    if not _is_current(patient):
+        return frozenset()
+    findings = Findings(patient.setup.config.store)
+    try:
+        return frozenset(each.grant_digest for each in findings.withdrawals())
+    finally:
+        findings.close()
+
+
+# --- the proxy ------------------------------------------------------------------------------------
+
+
+def _proxy(patient: Patient) -> Iterator[Finding]:
+    """What the running proxy says of itself."""
+    import httpx
+
+    about = "running proxy"
+    try:
+        answer = httpx.get(f"{patient.url.rstrip('/')}/readyz", timeout=UPSTREAM_S, trust_env=False)
+        facts = answer.json()
+        status, generation = facts["status"], facts["generation"]
+        calibrator, files = facts["calibrator"], facts["configuration"]
+    except httpx.ConnectError:
+        yield Finding("skip", about, f"none at {patient.url}: pinocchio serve starts one")
+        return
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+        yield Finding("fail", about, f"what is at {patient.url} does not answer as a proxy does")
+        return
+    if files != "current":
+        text = "it refuses what the files say, and goes on with the configuration before"
+        yield Finding("fail", about, text)
+    elif status != "ok":
+        yield Finding("warn", about, f"{patient.url}: its calibrator is still loading")
+    else:
+        text = f"{patient.url}: ready, generation {generation}, calibrator {calibrator or 'none'}"
+        yield Finding("ok", about, text)

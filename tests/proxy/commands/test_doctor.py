@@ -1,0 +1,325 @@
+"""`pinocchio doctor` on installations that are well, and on each part that is not."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from calibrator import Item, Score
+from policies import Certificate, Labelled, Scope, certify
+from proxy.commands import doctor as doctor_module
+from proxy.commands.app import cli
+from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.database import open_engine
+from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.conftest import StartProxy
+from tests.running.live_proxy import free_port
+
+Json = dict[str, Any]
+Findings_ = dict[str, tuple[str, str]]
+CONFIG = """
+upstreams: {{there: {{base_url: "{upstream}"{key}}}}}
+models: [{{match: "*", upstream: there}}]
+calibrator: {{checkpoint: "fake:0.7"}}
+store: "{store}"
+{more}
+"""
+
+
+@contextmanager
+def answering(
+    status: int = 200, skew_s: float = 0.0, body: bytes = b"{}", waits_s: float = 0.0
+) -> Iterator[str]:
+    """A server that always answers so, with a clock of its own; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(waits_s)
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return formatdate(time.time() + skew_s, usegmt=True)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+Examine = Callable[..., tuple[int, Findings_]]
+
+
+@pytest.fixture
+def examine(tmp_path: Path) -> Examine:
+    """Writes a configuration, examines it; the exit status, and what was found of each part."""
+
+    def examine(
+        upstream: str, key: str = ", api_key: k", more: str = "", store: str = "", url: str = ""
+    ) -> tuple[int, Findings_]:
+        path = tmp_path / "proxy.yaml"
+        store = store or f"sqlite:///{tmp_path}/held.db"
+        path.write_text(CONFIG.format(upstream=upstream, key=key, more=more, store=store))
+        url = url or f"http://127.0.0.1:{free_port()}"
+        arguments = ["doctor", "--config", str(path), "--json", "--url", url]
+        done = CliRunner().invoke(cli, arguments)
+        told = json.loads(done.stdout.splitlines()[-1])  # before it are lines of the log
+        found: Findings_ = {}
+        for each in told["findings"]:
+            found.setdefault(each["about"], (each["level"], each["text"]))
+        failed = [each for each in told["findings"] if each["level"] == "fail"]
+        assert (done.exit_code, told["is_well"]) == (int(bool(failed)), not failed), done.stderr
+        return done.exit_code, found
+
+    return examine
+
+
+def test_a_proxy_that_is_well_is_told_so_part_by_part(
+    examine: Examine, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """A line each, status 0; what runs is asked, and nothing is made that was not there."""
+    proxy = start_proxy()
+    with answering() as upstream:
+        status, found = examine(upstream, url=proxy.url)
+    assert status == 0
+    assert {about: level for about, (level, _) in found.items()} == {
+        "configuration": "ok",
+        "upstream there": "ok",
+        "calibrator": "ok",
+        "store": "ok",
+        "disk": "ok",
+        "clock": "ok",
+        "limits": "ok",
+        "keys": "ok",
+        "running proxy": "ok",
+    }
+    assert "policy observe (shadow), 1 upstream" in found["configuration"][1]
+    assert "it answers (200, " in found["upstream there"][1]
+    assert "the canary got 0.7000 in" in found["calibrator"][1]
+    assert "the start will make it" in found["store"][1]
+    assert found["running proxy"][1].endswith("ready, generation 1, calibrator words@1")
+    assert not (tmp_path / "held.db").exists()
+
+
+def test_lines_are_for_people(tmp_path: Path) -> None:
+    """Level, part and a sentence; what failed is said last, with the exit status."""
+    path = tmp_path / "proxy.yaml"
+    upstream = f"http://127.0.0.1:{free_port()}"
+    path.write_text(CONFIG.format(upstream=upstream, key="", more="", store="sqlite:///x.db"))
+    url = f"http://127.0.0.1:{free_port()}"
+    done = CliRunner().invoke(cli, ["doctor", "--config", str(path), "--url", url])
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("ok    configuration          ")
+    assert lines[1].startswith("fail  upstream there         could not connect to upstream")
+    assert "1 part failed: upstream there" in done.stderr
+    without = ["doctor", "--config", str(path), "--url", url, "--no-calibrator"]
+    assert "calibrator " not in CliRunner().invoke(cli, without).stdout
+
+
+def test_a_configuration_that_cannot_be_used_is_all_there_is_to_say(tmp_path: Path) -> None:
+    """With file and line, as `check` says it."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text("polices: observe\n")
+    done = CliRunner().invoke(cli, ["doctor", "--config", str(path)])
+    assert done.exit_code == 1
+    [line] = done.stdout.splitlines()
+    assert line.startswith("fail  configuration")
+    assert "proxy.yaml:1: " in line
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "level", "said"),
+    [
+        (401, ", api_key: k", "fail", "it refuses the key of the configuration (401"),
+        (403, "", "ok", "it is there, and asks for the client's own key (403"),
+        (404, "", "ok", "it is there, without a list of models (404"),
+        (429, "", "warn", "too many requests, or no credit (429"),
+        (503, "", "fail", "it fails (503"),
+    ],
+)
+def test_what_an_upstream_answers_is_judged(
+    examine: Examine, status: int, key: str, level: str, said: str
+) -> None:
+    """A key that is refused, and errors, are failures; that nobody has a key is none."""
+    with answering(status) as upstream:
+        _, found = examine(upstream, key=key)
+    assert found["upstream there"][0] == level
+    assert said in found["upstream there"][1]
+
+
+def test_an_upstream_that_never_answers_is_not_waited_for(
+    examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are asked at once, and given up after a while."""
+    monkeypatch.setattr(doctor_module, "UPSTREAM_S", 0.3)
+    with answering(waits_s=1.0) as upstream:
+        status, found = examine(upstream)
+    assert (status, found["upstream there"]) == (1, ("fail", "no answer within 0.3 s"))
+
+
+@pytest.mark.parametrize(("skew_s", "said"), [(3_600, "behind"), (-3_600, "ahead of")])
+def test_a_clock_that_is_off_is_told(examine: Examine, skew_s: float, said: str) -> None:
+    """Going by the date of upstream's reply."""
+    with answering(skew_s=skew_s) as upstream:
+        status, found = examine(upstream)
+    level, text = found["clock"]
+    assert (status, level) == (0, "warn")
+    assert f"s {said} that of upstream there" in text
+    assert 3_590 <= int(text.split()[0]) <= 3_610
+
+
+class Broken:
+    """Gives these confidences, one after the other."""
+
+    name = "broken@1"
+
+    def __init__(self, *values: float) -> None:
+        self._values = iter(values)
+
+    def score_batch(self, items: list[Item]) -> list[Score]:
+        values = [next(self._values) for _ in items]
+        return [Score(value, value, False) for value in values]
+
+
+def test_a_canary_finds_a_calibrator_that_gives_no_probability() -> None:
+    """No number, one beyond 1, another one each time."""
+    assert "nan, which is no probability" in doctor_module._canary(Broken(0.5, math.nan, 0.5))
+    assert "1.5, which is no probability" in doctor_module._canary(Broken(0.5, 1.5, 1.5))
+    assert "0.5000, and then 0.9000" in doctor_module._canary(Broken(0.5, 0.5, 0.9))
+
+
+def test_an_engine_that_is_not_there_fails(examine: Examine, tmp_path: Path) -> None:
+    """Its replies would have no number."""
+    with answering() as upstream:
+        path = tmp_path / "engine.yaml"
+        engine = f"{{kind: scorer, base_url: 'http://127.0.0.1:{free_port()}'}}"
+        text = CONFIG.format(upstream=upstream, key="", more="", store="sqlite:///x.db")
+        path.write_text(text.replace('{checkpoint: "fake:0.7"}', f"{{engine: {engine}}}"))
+        done = CliRunner().invoke(cli, ["doctor", "--config", str(path), "--json"])
+    assert done.exit_code == 1
+    found = {each["about"]: each for each in json.loads(done.stdout)["findings"]}
+    assert found["calibrator"]["level"] == "fail"
+    assert "engine scorer at http://127.0.0.1" in found["calibrator"]["text"]
+
+
+def test_the_store_is_read_and_written(examine: Examine, store_url: str) -> None:
+    """On both databases; the clock of PostgreSQL's is compared too."""
+    open_engine(store_url).dispose()
+    with answering() as upstream:
+        status, found = examine(upstream, store=store_url)
+    assert status == 0
+    assert "can be read and written (" in found["store"][1]
+    assert found["review queue"] == ("ok", "0 held replies, 100,000 may wait")
+    assert ("audit chain" in found) == store_url.startswith("postgresql")
+
+
+def test_a_store_that_cannot_be_used_fails(examine: Examine, tmp_path: Path) -> None:
+    """A file that is no database; an empty one only waits for its tables."""
+    with answering() as upstream:
+        (tmp_path / "held.db").write_bytes(b"x" * 4_096)
+        status, found = examine(upstream)
+        assert (status, found["store"][0]) == (1, "fail")
+        assert "file is not a database" in found["store"][1]
+        (tmp_path / "held.db").write_bytes(b"")
+        status, found = examine(upstream)
+        assert (status, found["store"][0]) == (0, "ok")
+        assert "the start will make its tables" in found["store"][1]
+
+
+def test_limits_that_cannot_be_kept_are_told(examine: Examine, tmp_path: Path) -> None:
+    """More connections than open files, and a queue that is nearly full."""
+    with answering() as upstream:
+        _, found = examine(upstream, more="limits: {max_connections: 10000000}")
+    assert found["limits"][0] == "warn"
+    assert "limits.max_connections is 10,000,000" in found["limits"][1]
+
+
+def test_keys_are_looked_at(examine: Examine, tmp_path: Path) -> None:
+    """Required and none made; one that expires soon; one of a team that is not there."""
+    more, store = "keys: required", KeyStore(f"sqlite:///{tmp_path}/held.db")
+
+    def add(**fields: Any) -> str:
+        digest = digest_of(new_secret().encode())
+        key = ClientKey(new_key_id(), digest, time.time(), **fields)
+        store.add(key)
+        return key.id
+
+    try:
+        with answering() as upstream:
+            assert examine(upstream, more=more)[1]["keys"][0] == "warn"
+            soon = add(expires_at=time.time() + 3_600)
+            status, found = examine(upstream, more=more)
+            assert (status, found["keys"][0]) == (0, "warn")
+            assert found["keys"][1].endswith(f"will expire within a week: {soon}")
+            add(team="nobody")
+            status, found = examine(upstream, more=more)
+            assert (status, found["keys"][0]) == (1, "fail")
+            assert "there is no team 'nobody'" in found["keys"][1]
+    finally:
+        store.close()
+
+
+def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
+    """None yet, one for another calibrator, one that counts, one that was withdrawn."""
+    (tmp_path / "gate.yaml").write_text(
+        "version: 1\nname: gate\ncertificate: c.json\n"
+        "rules: [{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}]\n"
+        "default: hold\n"
+    )
+    rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
+    url, more = f"sqlite:///{tmp_path}/held.db", "policies: gate.yaml"
+
+    def found_with(upstream: str, calibrator: str) -> tuple[str, str]:
+        grant = certify(rows, 0.1, 0.9).grant(calibrator, Scope())
+        (tmp_path / "c.json").write_text(Certificate((grant,), "2026-01-01").to_json())
+        return examine(upstream, more=more)[1]["certificate gate"]
+
+    with answering() as upstream:
+        level, text = examine(upstream, more=more)[1]["certificate gate"]
+        assert (level, text.endswith("has none: rules with max_error match nothing")) == (
+            "warn",
+            True,
+        )
+        assert found_with(upstream, "other@1") == ("warn", "it is for other@1, not fake:0.7")
+        assert found_with(upstream, "fake:0.7") == ("ok", "1 grant for fake:0.7")
+        findings = Findings(url)
+        grant = certify(rows, 0.1, 0.9).grant("fake:0.7", Scope())
+        findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
+        findings.close()
+        level, text = found_with(upstream, "fake:0.7")
+        assert (level, text) == ("warn", "1 of 1 grant withdrawn: certify again")
+
+
+def test_what_is_no_proxy_is_told(examine: Examine) -> None:
+    """Another program at its address, or a proxy that refuses its files."""
+    refusing = json.dumps(
+        {"status": "ok", "generation": 3, "calibrator": "c@1", "configuration": "refused"}
+    ).encode()
+    with answering() as upstream:
+        status, found = examine(upstream, url=upstream)
+        assert (status, found["running proxy"][0]) == (1, "fail")
+        assert found["running proxy"][1].endswith("does not answer as a proxy does")
+        with answering(body=refusing) as proxy:
+            status, found = examine(upstream, url=proxy)
+    assert (status, found["running proxy"][0]) == (1, "fail")
+    assert "it refuses what the files say" in found["running proxy"][1]
