@@ -17,9 +17,23 @@ from proxy.commands.policies.test import run_fixtures
 from proxy.commands.reviews import feedback, figures, verdict
 from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
+from proxy.commands.starting.init import init
+from proxy.commands.starting.migrate import migrate
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (serve, check, doctor, drift, certify, explain, promote, replay, schema):
+for command in (
+    init,
+    serve,
+    check,
+    doctor,
+    migrate,
+    drift,
+    certify,
+    explain,
+    promote,
+    replay,
+    schema,
+):
     cli.command()(command)
 cli.command("test")(run_fixtures)
 for commands in (feedback, recalibrate, tune):

@@ -3,4 +3,4 @@
 The only package that knows SQLAlchemy. `database.py` opens what the others read and write.
 """
 
-__all__ = ["client_keys", "condition", "database", "owned_ids", "retention", "tables"]
+__all__ = ["client_keys", "condition", "database", "owned_ids", "retention", "schema", "tables"]

@@ -1,0 +1,41 @@
+"""`pinocchio init`: a configuration to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.commands.exits import stop
+from proxy.errors import ExitStatus
+
+IN_WHEEL, IN_CLONE = (
+    Path(__file__).with_name("proxy.yaml"),
+    Path(__file__).parents[3] / "proxy.yaml",
+)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
+        "proxy.yaml"
+    ),
+) -> None:
+    """Write a configuration with every setting, its default and what it does, to be changed."""
+    text = (IN_WHEEL if IN_WHEEL.is_file() else IN_CLONE).read_text(encoding="utf-8")
+    try:
+        with path.open("x", encoding="utf-8") as file:  # never over somebody's work
+            file.write(text)
+    except FileExistsError as error:
+        message = f"{path} is there already; remove it first, or name another: pinocchio init FILE"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror or error}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
+    is_default = path == Path("proxy.yaml")
+    option = "" if is_default else f" --config {path}"
+    typer.echo(f"{path} has every setting with its default. Next, here:")
+    typer.echo(
+        f"  pinocchio check{option}    # after each change: says with file and line what is wrong"
+    )
+    typer.echo(f"  pinocchio serve{option}    # on 127.0.0.1:8000; OPENAI_API_KEY as in that file")

@@ -1,0 +1,67 @@
+"""Before the first start: a configuration to begin with, and the tables of the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from proxy.config.sections import Config, load_config
+from proxy.store import schema
+from tests.running.databases import execute
+from tests.running.live_proxy import run_cli
+
+
+def test_init_writes_the_defaults_and_nothing_over_them(tmp_path: Path) -> None:
+    """What it writes is valid and means what no file means; a second time it writes nothing."""
+    done = run_cli("init", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "pinocchio serve " in done.stdout
+    written = load_config(tmp_path / "proxy.yaml", env={})
+    assert written.model_dump() == Config().model_dump()
+    (tmp_path / "proxy.yaml").write_text("mine")
+    again = run_cli("init", cwd=tmp_path)
+    assert again.returncode == 2
+    assert again.stderr.startswith("proxy.yaml is there already; ")
+    assert (tmp_path / "proxy.yaml").read_text() == "mine"
+
+
+def test_init_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """The commands that it tells can be pasted; what cannot be written is one sentence."""
+    done = run_cli("init", "gate.yaml", cwd=tmp_path)
+    command = next(line for line in done.stdout.splitlines() if "check" in line).partition("#")[0]
+    assert run_cli(*command.split()[1:], cwd=tmp_path).returncode == 0
+    refused = run_cli("init", "nowhere/gate.yaml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("cannot write nowhere/gate.yaml: ")
+
+
+def test_migrate_makes_the_tables_and_may_run_again(tmp_path: Path, store_url: str) -> None:
+    """On both databases; a password is not printed."""
+    (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
+    for _ in range(2):
+        done = run_cli("migrate", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith(f"is ready (schema {schema.LATEST})\n")
+        assert "s3cret" not in done.stdout
+    [(found,)] = execute(store_url, "SELECT version_num FROM alembic_version")
+    assert found == schema.LATEST
+
+
+def test_migrate_leaves_a_newer_store_alone(tmp_path: Path) -> None:
+    """Status 8 and what to do; `tests/proxy/store/test_schema.py` has older ones."""
+    (tmp_path / "proxy.yaml").write_text("store: sqlite:///held.db\n")
+    assert run_cli("migrate", cwd=tmp_path).returncode == 0
+    with closing(sqlite3.connect(tmp_path / "held.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    done = run_cli("migrate", cwd=tmp_path)
+    assert done.returncode == 8
+    assert "a newer version of Pinocchio made it" in done.stderr
+
+
+def test_migrate_says_where_there_is_no_store(tmp_path: Path) -> None:
+    """Neither a folder nor a server: status 8 and the place."""
+    (tmp_path / "proxy.yaml").write_text("store: sqlite:////nowhere/held.db\n")
+    done = run_cli("migrate", cwd=tmp_path)
+    assert done.returncode == 8
+    assert "/nowhere" in done.stderr
