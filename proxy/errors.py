@@ -24,6 +24,7 @@
     ├── UpstreamLoopError           508  a request came back: an upstream is this proxy itself
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
         ├── UpstreamTimeoutError    504  nothing arrived in time
+        ├── UpstreamClosedError     503  its breaker is open: it failed several times in a row
         └── UpstreamBrokenError     502  the answer broke off
 
     StartupError                    the proxy cannot start; carries a named exit status
@@ -214,6 +215,16 @@ class UpstreamError(ProxyError):
 
 class UpstreamTimeoutError(UpstreamError):
     status, code = 504, "upstream_timeout"
+
+
+class UpstreamClosedError(UpstreamError):
+    """`wait_s` is how long nobody is sent there, in seconds."""
+
+    status, code = 503, "upstream_unavailable"
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        super().__init__(message)
+        self.headers.append((b"retry-after", b"%d" % max(1, math.ceil(wait_s))))
 
 
 class UpstreamBrokenError(UpstreamError):

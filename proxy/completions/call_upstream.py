@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from proxy.completions.further_calls.fallbacks import send_or_fall_back
 from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.heartbeats import is_done
 from proxy.completions.job import Job
@@ -87,6 +88,8 @@ async def _send(job: Job) -> UpstreamReply:
     sent = job.upstream_request(headers)
     if services.scoring.name is not None:
         asyncio.get_running_loop().call_soon(request.read_ahead)
+    if job.fetched_from is None and (fallback := services.router.fallback_of(request.model)):
+        return await send_or_fall_back(job.further_calls(), fallback, sent)
     with exchange.in_upstream:
         return await services.router.upstream(name).send(sent)
 

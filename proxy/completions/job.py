@@ -137,11 +137,12 @@ class Job:
             self.exchange.model = answer.model
             self.request = replace(self.request, model=answer.model or "")
         if not answer.confidences:
-            await self.score_as(answer, self.request.model)
+            await self.score_as(answer, self.exchange.model or self.request.model)
         if self.opinions is not None:
             facts = answer.facts(self.request, self.services.scoring.name)
             await self.opinions.ask_about(answer, facts)
         if self.exchange.calls:
+            self.further_calls().note_answer(answer)
             await self.weigh_others(answer)
 
     async def weigh_others(self, answer: Answer) -> None:
@@ -184,6 +185,7 @@ class Job:
         outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
         outcome.facts = facts
         if answer.is_out:
+            self.exchange.tell_calls(outcome)
             self.outcomes[answer.choices[0].index] = outcome
         return outcome
 

@@ -9,4 +9,5 @@ __all__ = [
     "problems",
     "sections",
     "setup",
+    "upstreams",
 ]

@@ -29,6 +29,13 @@ from proxy.config.engines import ENGINES, Engine, InProcess
 from proxy.config.images import FetchConfig, ImagesConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
+from proxy.config.upstreams import (
+    BreakerConfig,
+    FallbackConfig,
+    ModelRoute,
+    UpstreamConfig,
+    fallback_problems,
+)
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
@@ -95,65 +102,6 @@ FilePath = Annotated[Path, BeforeValidator(_path)]
 FilePaths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
 """What clients may use under `/v1/`; None: all of it."""
-
-
-class UpstreamConfig(Section):
-    """Where requests go: `base_url`, `litellm` (with or without one) or `demo` say what it is."""
-
-    base_url: str | None = None
-    api_key: Secret = SecretStr("")
-    demo: bool = False
-    speaks: Literal["openai", "anthropic", "both"] = "openai"
-    litellm: str | None = None
-    via: Literal["relay", "litellm"] = "relay"
-    timeout_s: float = Field(default=600, gt=0)
-    http_client: Literal["pool", "aiohttp"] | None = None  # changes nothing; once chose the client
-
-    @property
-    def lends_a_key(self) -> bool:
-        """Whether requests may go upstream with a key that is not the client's.
-
-        litellm also finds keys in the environment, so any of its upstreams counts.
-        """
-        is_litellms = self.litellm is not None or self.via == "litellm"
-        return bool(self.api_key.get_secret_value()) or is_litellms
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> UpstreamConfig:
-        if self.demo and (self.base_url or self.litellm or self.via == "litellm"):
-            raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
-        if not (self.demo or self.base_url or self.litellm):
-            raise ValueError("an upstream needs 'base_url', 'litellm' or 'demo: true'")
-        if self.speaks != "openai":
-            self._check_speaks()
-        if self.litellm == "auto" and self.api_key.get_secret_value() and not self.base_url:
-            raise ValueError(
-                "with 'litellm: auto' the client names the provider, which would then get api_key; "
-                "name the provider here, or leave the key to its own environment variable"
-            )
-        if self.base_url and not re.match(r"https?://[^/\s]+", self.base_url):
-            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        return self
-
-    def _check_speaks(self) -> None:
-        """`speaks` is about bytes that are relayed to a `base_url`."""
-        if self.demo:
-            raise ValueError("'demo: true' answers by itself; remove speaks")
-        if self.litellm:
-            raise ValueError("litellm knows what its upstreams speak; remove speaks, or litellm")
-        if self.via == "litellm":
-            raise ValueError(
-                f"'via: litellm' translates to OpenAI's format; with 'speaks: {self.speaks}' "
-                "nothing needs it, remove one of them"
-            )
-
-
-class ModelRoute(Section):
-    """Model names that match the glob go to the upstream; the first match wins."""
-
-    match: str
-    upstream: str
-    domain: str | None = Field(default=None, min_length=1)  # what they are asked about
 
 
 class CalibratorConfig(Section):
@@ -352,7 +300,12 @@ class Config(Section):
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
         """What the sections do not agree on: where it stands, and a sentence about it."""
-        return self._lost_models() or self._about_audits() or self._about_keys()
+        return (
+            self._lost_models()
+            or fallback_problems(self.models, self.upstreams)
+            or self._about_audits()
+            or self._about_keys()
+        )
 
     def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
         """A label without the record of its reply says nothing about a confidence."""
@@ -463,6 +416,8 @@ def _prepared(value: dict[str, Any]) -> dict[str, Any]:
 _SECTIONS: dict[str, type[Section]] = {
     "upstreams": UpstreamConfig,
     "models": ModelRoute,
+    "models.fallback": FallbackConfig,
+    "upstreams.breaker": BreakerConfig,
     "calibrator": CalibratorConfig,
     "calibrator.images": ImagesConfig,
     "calibrator.images.fetch": FetchConfig,

@@ -114,6 +114,7 @@ class Exchange:
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     scoring_s: float | None = None  # seconds of all that was scored
     calls: list[Call] = field(default_factory=list)  # noted where there is more than one
+    fallback_from: str | None = None  # the model that was asked first and failed
     outcome: Outcome | None = None
     conversation: str | None = None  # that it belongs to, see openings.py
     asked_again: AskedAgain | None = None  # where it asks for what is held already
@@ -145,16 +146,22 @@ class Exchange:
 
     def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
         """The outcome of a reply that gets no number."""
-        return Outcome(self.request_id, status, reason, calibrator=calibrator)
+        outcome = Outcome(self.request_id, status, reason, calibrator=calibrator)
+        outcome.fallback_from = self.fallback_from
+        return outcome
 
     def stamp(self, outcome: Outcome) -> Outcome:
         """Puts the clocks on an outcome, which is this exchange's from now on."""
         outcome.overhead_ms = self.overhead_ms()
         if outcome.status not in NO_SCORE_TRIED and self.scoring_s is not None:
             outcome.score_ms = self.scoring_s * 1_000
-        outcome.calls = self._calls()
+        self.tell_calls(outcome)
         self.outcome = outcome
         return outcome
+
+    def tell_calls(self, outcome: Outcome) -> None:
+        """Says in an outcome which calls were made, where there was more than one."""
+        outcome.calls, outcome.fallback_from = self._calls(), self.fallback_from
 
     def note_held(self, outcome: Outcome, review_id: str) -> None:
         """Also for a client that leaves while a reviewer is waited for."""

@@ -37,6 +37,7 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
+    fallback_from: str | None = None  # the model that was asked first and failed
     clarification: Literal["template", "generated"] | None = None  # of what is clarified
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
@@ -81,6 +82,8 @@ class Outcome:
             fields.append((names.REASON, self.reason.encode("latin-1")))
         if self.review_id is not None:
             fields.append((names.REVIEW_ID, self.review_id.encode()))
+        if self.fallback_from is not None:
+            fields.append((names.FALLBACK_FROM, _in_ascii(self.fallback_from)))
         if self.clarification is not None:
             fields.append((names.CLARIFICATION, self.clarification.encode()))
         if self.score_ms is not None:
@@ -112,6 +115,8 @@ class Outcome:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
             member["escalated_from"] = self.escalated_from
+        if self.fallback_from is not None:
+            member["fallback_from"] = self.fallback_from
         if self.clarification is not None:
             member["clarification"] = self.clarification
         if self.calls:
@@ -150,9 +155,14 @@ def _told(
         (names.MODE, mode),
         (names.WOULD_ACTION, would),
         (names.CALIBRATOR, calibrator),
-        (names.LABEL, None if label is None else quote(label, safe=_PLAIN)),
     )
-    return tuple((name, value.encode("latin-1")) for name, value in values if value is not None)
+    fields = [(name, value.encode("latin-1")) for name, value in values if value is not None]
+    return (*fields, *([] if label is None else [(names.LABEL, _in_ascii(label))]))
+
+
+def _in_ascii(text: str) -> bytes:
+    """A text as a header can carry it, percent-encoded."""
+    return quote(text, safe=_PLAIN).encode()
 
 
 def choice_member(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.config.sections import Config, UpstreamConfig
+from proxy.config.sections import Config
+from proxy.config.upstreams import FallbackConfig, UpstreamConfig
 from proxy.errors import UnknownModelError
 from proxy.upstreams.anthropic import AnthropicRelay, with_v1, without_v1
+from proxy.upstreams.breaker import Breaker, BreakingUpstream
 from proxy.upstreams.by_format import SpokenUpstream
 from proxy.upstreams.pool.pool import Pool
 from proxy.upstreams.upstream import Upstream
@@ -32,12 +34,14 @@ class Router:
         self._upstreams: dict[str, Upstream] = {
             name: before._upstreams[name]
             if before is not None and before._sections.get(name) == section
-            else open_upstream(section)
+            else open_upstream(section, name)
             for name, section in config.upstreams.items()
         }
         self._routes = [(re.compile(translate(r.match)), r.upstream) for r in config.models]
         domains = {translate(route.match): route.domain for route in reversed(config.models)}
         self._domains = domains if any(domains.values()) else {}
+        fallbacks = {translate(route.match): route.fallback for route in reversed(config.models)}
+        self._fallbacks = fallbacks if any(fallbacks.values()) else {}
         self._local = [
             route.match
             for route in config.models
@@ -77,6 +81,10 @@ class Router:
         """What the route that a model's name takes says its replies are about."""
         return self._domains.get(self.route_of(model)) if self._domains else None
 
+    def fallback_of(self, model: str) -> FallbackConfig | None:
+        """Which other models are asked where this one fails."""
+        return self._fallbacks.get(self.route_of(model)) if self._fallbacks else None
+
     def default_name(self) -> str | None:
         """Where requests without a model go: the upstream of the last, widest route."""
         return self._routes[-1][1] if self._routes else None
@@ -100,6 +108,15 @@ class Router:
             raise UnknownModelError(f"upstream {name!r} is not configured any more") from None
 
     @property
+    def breakers(self) -> Mapping[str, Breaker]:
+        """The breakers of those upstreams that have one, by the upstream's name."""
+        return {
+            name: upstream.breaker
+            for name, upstream in self._upstreams.items()
+            if isinstance(upstream, BreakingUpstream)
+        }
+
+    @property
     def upstreams(self) -> Collection[Upstream]:
         """Those that are open."""
         return self._upstreams.values()
@@ -115,8 +132,14 @@ class Router:
                 await upstream.aclose()
 
 
-def open_upstream(config: UpstreamConfig) -> Upstream:
+def open_upstream(config: UpstreamConfig, name: str = "") -> Upstream:
     """The upstream that a section of the configuration describes; opens no connection yet."""
+    if config.breaker is None:
+        return _opened(config)
+    return BreakingUpstream(_opened(config), Breaker(name, config.breaker))
+
+
+def _opened(config: UpstreamConfig) -> Upstream:
     key = config.api_key.get_secret_value()
     if config.demo:
         from proxy.upstreams.demo.demo import DemoUpstream

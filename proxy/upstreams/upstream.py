@@ -9,6 +9,7 @@ speaks, over HTTP), `demo.py` (canned answers, no network) and
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -32,6 +33,12 @@ class UpstreamRequest:
     headers: Headers = field(default_factory=list)
     body: bytes = b""
     query: str = ""
+    deadline: float | None = None  # when its reply has to begin, by the clock of the event loop
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and asyncio.get_running_loop().time() >= self.deadline
 
 
 async def _nothing() -> None:

@@ -56,6 +56,12 @@ class Calls:
         first.answer, first.is_kept = answer, True
         return first
 
+    def note_answer(self, answer: Answer) -> None:
+        """Notes the completion's answer in its call, where that only began it (`fallbacks.py`)."""
+        for call in self.exchange.calls:
+            if call.is_kept and call.answer is None:
+                call.answer = answer
+
     def keep(self, call: Call) -> None:
         """From now on this call's answer is the completion."""
         for other in self.exchange.calls:
@@ -90,18 +96,25 @@ class Calls:
         `on_head` is told of a reply that may become an answer. One that is none stays open. A
         second opinion is not scored: only what it says counts.
         """
-        asked, request = self.asked, self.exchange.request
-        if asked.is_stream:
+        if self.asked.is_stream:
             left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
-        encoding = request.header(b"content-encoding")
-        is_changed = call.model != asked.model or bool(changes)
-        if encoding and is_changed:  # a member can only be put into plain bytes
-            left_out = (*left_out, b"content-encoding")
-            asked = replace(asked, body=decode(asked.body, encoding))
-        headers = without(to_upstream(request.headers), *left_out)
-        await self._make(call, headers, partial(asked.body_for, call.model, changes), on_head)
+        request = partial(self.request_to, call.model, left_out=left_out, changes=changes)
+        await self._make(call, request, on_head)
         if call.answer is not None and call.purpose == "answer":
             await self.score(call.answer, call.model)
+
+    def request_to(
+        self, model: str, *, left_out: tuple[bytes, ...] = (), changes: Mapping[str, Any] = NOTHING
+    ) -> UpstreamRequest:
+        """The client's request with another model's name; raises ProxyError for an odd body."""
+        asked, request = self.asked, self.exchange.request
+        encoding = request.header(b"content-encoding")
+        if encoding and (model != asked.model or changes):
+            left_out = (*left_out, b"content-encoding")  # a member can only go into plain bytes
+            asked = replace(asked, body=decode(asked.body, encoding))
+        headers = without(to_upstream(request.headers), *left_out)
+        body = asked.body_for(model, changes)
+        return UpstreamRequest("POST", asked.format.path, headers, body, request.query)
 
     async def escalate_to(self, model: str) -> Call:
         """As `ask`; a model whose opinion was asked for has answered already."""
@@ -118,7 +131,7 @@ class Calls:
         is raised."""
         changes = self.asked.format.without_effects(self.asked.payload)
         if changes is None:
-            self._failed(call, "has_effects")
+            self.note_failure(call, "has_effects")
             return
         call.is_altered = bool(changes)
         await self.put(call, left_out=(b"idempotency-key",), changes=changes)
@@ -133,43 +146,46 @@ class Calls:
         headers = with_header(headers, b"content-type", b"application/json")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._make(call, headers, partial(dumps, request), _ignored)
+                await self._make(call, lambda: self._posted(headers, dumps(request)), _ignored)
         except TimeoutError:
-            self._failed(call, UpstreamTimeoutError.code)
+            self.note_failure(call, UpstreamTimeoutError.code)
         await call.aclose()
         return call
 
     async def _make(
-        self, call: Call, headers: Headers, body: Callable[[], bytes], on_head: OnHead
+        self, call: Call, request: Callable[[], UpstreamRequest], on_head: OnHead
     ) -> None:
         try:
-            reply = await self._sent(call, headers, body())
+            reply = await self.send(call, request())
             if reason := unscorable_reason(reply):
                 call.reply = reply
                 is_status = reason == "upstream_status"
-                self._failed(call, f"upstream_status_{reply.status}" if is_status else reason)
+                self.note_failure(call, f"upstream_status_{reply.status}" if is_status else reason)
                 return
             on_head(reply)
             answer = await self.read(reply)
         except ProxyError as error:
             call.raised = error
-            self._failed(call, error.machine_code)
+            self.note_failure(call, error.machine_code)
             return
         if isinstance(answer, Unread):
             call.reply, call.unread = reply, answer
-            self._failed(call, answer.reason)
+            self.note_failure(call, answer.reason)
         else:
             call.answer, call.error = answer, None
 
-    async def _sent(self, call: Call, headers: Headers, body: bytes) -> UpstreamReply:
-        """Raises ProxyError where no reply begins."""
-        router, query = self.router, self.exchange.request.query
-        call.upstream = router.name_or_default(call.model)
-        request = UpstreamRequest("POST", self.asked.format.path, headers, body, query)
-        with self.exchange.in_upstream:
-            return await router.upstream(call.upstream).send(request)
+    def _posted(self, headers: Headers, body: bytes) -> UpstreamRequest:
+        query = self.exchange.request.query
+        return UpstreamRequest("POST", self.asked.format.path, headers, body, query)
 
-    def _failed(self, call: Call, error: str) -> None:
+    async def send(self, call: Call, request: UpstreamRequest) -> UpstreamReply:
+        """Sends a call's request to where its model is; raises ProxyError where no reply begins."""
+        call.upstream = self.router.name_or_default(call.model)
+        with self.exchange.in_upstream:
+            return await self.router.upstream(call.upstream).send(request)
+
+    def note_failure(self, call: Call, error: str) -> None:
+        """Notes why a call has no answer."""
         call.error = error
         log.warning(
             "call_failed",

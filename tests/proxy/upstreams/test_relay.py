@@ -10,7 +10,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.config.sections import UpstreamConfig
+from proxy.config.upstreams import UpstreamConfig
 from proxy.upstreams.by_format import SpokenUpstream
 from proxy.upstreams.router import open_upstream
 from proxy.upstreams.upstream import UpstreamRequest
