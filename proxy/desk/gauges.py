@@ -61,6 +61,15 @@ class Gauges:
 
     def collect(self) -> Iterator[Metric]:
         yield from self._configuration()
+        yield _gauges(
+            "pinocchio_upstream_breaker_open",
+            "1 while an upstream that failed is not asked, of those with a breaker.",
+            ("upstream",),
+            [
+                ((name,), float(breaker.state != "closed"))
+                for name, breaker in self._holder.current.router.breakers.items()
+            ],
+        )
         yield from self._scorer()
         yield from self._store()
         yield from self._held()

@@ -89,6 +89,11 @@ class Metrics:
         self._streams = Counter(
             "pinocchio_stream_waits", "Streams by what of them waits for a decision.", "mode"
         )
+        self._fallbacks = Counter(
+            "pinocchio_fallbacks",
+            "Requests that another model answered because the first one failed.",
+            *("failed", "upstream"),
+        )
         self._late = Counter(
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
@@ -114,6 +119,8 @@ class Metrics:
                 self._late.add()
         if outcome is not None:
             self._note_outcome(outcome)
+        if exchange.fallback_from is not None:
+            self._fallbacks.add(exchange.calls[0].upstream or "", exchange.upstream or "")
         for call in exchange.calls:
             if call.purpose == "second_opinion" and call.error is not None:
                 self._opinions.add("failed")

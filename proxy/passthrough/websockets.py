@@ -28,7 +28,8 @@ from websockets.datastructures import Headers as Fields
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
-from proxy.config.sections import Config, UpstreamConfig
+from proxy.config.sections import Config
+from proxy.config.upstreams import UpstreamConfig
 from proxy.errors import (
     BadRequestError,
     NotFoundError,

@@ -13,7 +13,8 @@ from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Isotonic, Platt, Recalibration, load_recalibration
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from policies import Facts, load_certificate
-from proxy.config.sections import Config, ModelRoute
+from proxy.config.sections import Config
+from proxy.config.upstreams import ModelRoute
 from proxy.learning.labels import read_labels
 from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
 from proxy.policy_context.domains import Domains

@@ -116,6 +116,35 @@ def test_streams_are_counted_by_what_waits(start_proxy: StartProxy) -> None:
     until(lambda: now(slow, "pinocchio_late_scores_total") == 1)
 
 
+def test_fallbacks_and_open_breakers_show(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    proxy = start_proxy(
+        upstreams={
+            "first": {
+                "base_url": upstream.base_url,
+                "api_key": "a",
+                "breaker": {"failures": 2, "open_s": 600},
+            },
+            "spare": {"demo": True},
+        },
+        models=(
+            {"match": "demo", "upstream": "spare"},
+            {"match": "*", "upstream": "first", "fallback": {"to": ["demo"]}},
+        ),
+        **watching("fallback"),
+    )
+    ways = {"failed": "first", "upstream": "spare"}
+    proxy.ask(model="ok")
+    proxy.ask(model="status-503")
+    until(lambda: now(proxy, "pinocchio_fallbacks_total", **ways) == 1)
+    assert now(proxy, "pinocchio_upstream_breaker_open", upstream="first") == 0
+    proxy.ask(model="status-503")
+    until(lambda: now(proxy, "pinocchio_fallbacks_total", **ways) == 2)
+    assert now(proxy, "pinocchio_upstream_breaker_open", upstream="first") == 1
+    assert now(proxy, "pinocchio_requests_total", upstream="spare") == 2
+
+
 def test_the_scorers_queue_and_batches_show(start_proxy: StartProxy) -> None:
     """What arrives while a batch is computed waits, and is the next batch."""
     scorer = SlowScorer()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from policies import InvalidDocumentError
-from proxy.config.sections import UpstreamConfig, load_config
+from proxy.config.sections import load_config
 from proxy.config.setup import load_setup
+from proxy.config.upstreams import UpstreamConfig
 from proxy.errors import ExitStatus, StartupError
 from proxy.startup import check_setup
 from proxy.upstreams.router import open_upstream
