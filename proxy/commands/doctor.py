@@ -23,9 +23,8 @@ from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 
 if TYPE_CHECKING:
     from calibrator import Scorer
-    from proxy.config.sections import UpstreamConfig
-from proxy.config.upstreams import UpstreamConfig
     from proxy.config.setup import Setup
+    from proxy.config.upstreams import UpstreamConfig
     from proxy.store.condition import Condition
     from proxy.upstreams.router import Router
 
