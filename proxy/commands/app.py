@@ -19,6 +19,7 @@ from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
 from proxy.commands.starting.init import init
 from proxy.commands.starting.migrate import migrate
+from proxy.commands.top import top
 
 cli = typer.Typer(no_args_is_help=True)
 for command in (
@@ -26,6 +27,7 @@ for command in (
     serve,
     check,
     doctor,
+    top,
     migrate,
     drift,
     certify,

@@ -1,0 +1,391 @@
+"""`pinocchio top`: requests, confidences, decisions, holds and errors of a running proxy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from proxy.commands.exits import ConfigOption, errors_told, plain, stop
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    import httpx
+    from rich.console import RenderableType
+    from rich.table import Table
+
+DEFAULT_DESK_PORT: Final = 8_001
+BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+ROWS: Final = 6  # of each table: a terminal has 24 lines
+LEAST_SURE: Final = 4
+ANSWER_S: Final = 10.0
+UNSCORED: Final = ("scored", "truncated", "not_supported")
+
+Labels = frozenset[tuple[str, str]]
+Series = Mapping[Labels, float]
+
+
+class UnreachableError(Exception):
+    """The desk gives no figures: one sentence why, and whether it may later."""
+
+    def __init__(self, message: str, *, may_pass: bool) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the desk told at one moment: every series by name and labels, the least sure holds."""
+
+    at: float
+    series: Mapping[str, Series]
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of all series of a name that have these labels."""
+        wanted = labels.items()
+        return sum(v for its, v in self.series.get(name, {}).items() if its >= wanted)
+
+    def label(self, name: str, label: str) -> str:
+        """What a label says in the first series of a name that has it."""
+        found = (dict(its).get(label, "") for its in self.series.get(name, {}))
+        return next(filter(None, found), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened from one sight to a later one; a proxy that began anew counts from 0."""
+
+    before: Sight
+    after: Sight
+
+    @property
+    def seconds(self) -> float:
+        return max(0.001, self.after.at - self.before.at)
+
+    def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+        """How much the series of a counter grew, added up by these labels."""
+        before = self.before.series.get(name, {})
+        grown: dict[tuple[str, ...], float] = {}
+        for its, now in self.after.series.get(name, {}).items():
+            then = before.get(its, 0.0)
+            told = dict(its)
+            key = tuple(told.get(label, "") for label in labels)
+            grown[key] = grown.get(key, 0.0) + (now - then if now >= then else now)
+        return grown
+
+    def buckets(self, name: str) -> list[tuple[float, float]]:
+        """The bounds of a histogram, and how much came into each bucket."""
+        counts = {float(le): grown for (le,), grown in self.by(f"{name}_bucket", "le").items()}
+        below, found = 0.0, []
+        for bound in sorted(counts):
+            found.append((bound, max(0.0, counts[bound] - below)))
+            below = counts[bound]
+        return found
+
+    def quantile(self, name: str, share: float) -> float | None:
+        """About where a share of what came into a histogram is below; None where nothing did."""
+        buckets = self.buckets(name)
+        wanted, low, seen = share * sum(count for _, count in buckets), 0.0, 0.0
+        for bound, count in buckets:
+            if count and seen + count >= wanted:
+                inside = (wanted - seen) / count
+                return low if bound == float("inf") else low + (bound - low) * inside
+            seen, low = seen + count, bound
+        return None
+
+
+def top(
+    config: ConfigOption = None,
+    url: Annotated[
+        str | None, typer.Option(help="Where the review desk listens (default: as configured).")
+    ] = None,
+    every: Annotated[
+        float, typer.Option(min=0.1, max=60, help="Look again after so many seconds.")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one picture, after one interval, and end.")
+    ] = False,
+) -> None:
+    """Watch a running proxy: requests, confidences, decisions, held replies, errors.
+
+    It asks the review desk, with the admin token of the configuration or PINOCCHIO_ADMIN_TOKEN.
+    """
+    from rich.console import Console
+
+    console = Console()
+    with errors_told(), _client(config, url) as desk, suppress(KeyboardInterrupt):
+        try:
+            first = look(desk)
+            if once or not console.is_terminal:
+                time.sleep(every)
+                console.print(picture(Change(first, look(desk)), first, str(desk.base_url)))
+            else:
+                _watch(desk, first, every, console)
+        except UnreachableError as error:
+            raise stop(ExitStatus.FAILED, str(error)) from error
+
+
+def _client(config: Path | None, url: str | None) -> httpx.Client:
+    import httpx
+
+    from proxy.config.setup import load_store_config
+
+    admin = load_store_config(config).admin
+    if url is None and not admin.enabled:
+        message = "admin: false in the configuration: there is no review desk to ask; see --url"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    host = f"[{admin.host}]" if ":" in admin.host else admin.host
+    place = url or f"http://{host}:{admin.port or DEFAULT_DESK_PORT}"
+    token = admin.token.get_secret_value()
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    try:
+        return httpx.Client(base_url=place, headers=headers, timeout=ANSWER_S, trust_env=False)
+    except httpx.InvalidURL as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, f"--url {place}: {error}") from error
+
+
+def look(desk: httpx.Client) -> Sight:
+    """What the desk tells now; raises UnreachableError."""
+    import httpx
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        answer = desk.get("/metrics")
+        if answer.status_code in (401, 403):
+            text = f"{desk.base_url} asks for an admin: set admin.token, or PINOCCHIO_ADMIN_TOKEN"
+            raise UnreachableError(text, may_pass=False)
+        answer.raise_for_status()
+        found: dict[str, dict[Labels, float]] = {}
+        for family in text_string_to_metric_families(answer.text):
+            for sample in family.samples:
+                found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+        page = desk.get("/pinocchio/v1/reviews", params={"kind": "hold", "limit": LEAST_SURE})
+        waiting = page.json()["items"] if page.status_code == 200 else []
+    except httpx.TransportError as error:
+        text = f"no review desk answers at {desk.base_url} ({error or type(error).__name__})"
+        raise UnreachableError(text, may_pass=True) from error
+    except (httpx.HTTPStatusError, httpx.UnsupportedProtocol, ValueError, KeyError) as error:
+        text = f"what is at {desk.base_url} is no review desk: {error}"
+        raise UnreachableError(text, may_pass=True) from error
+    if "pinocchio_build_info" not in found:
+        raise UnreachableError(f"{desk.base_url} has no metrics of a proxy", may_pass=False)
+    return Sight(time.monotonic(), found, waiting)
+
+
+def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None:
+    """Until it is interrupted; what does not answer for a while is asked on."""
+    from rich.live import Live
+
+    begin, last, place = first, first, str(desk.base_url)
+    shown: RenderableType = picture(Change(first, first), begin, place)
+    with Live(shown, console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(every)
+            try:
+                now = look(desk)
+            except UnreachableError as error:
+                if not error.may_pass:
+                    raise
+                live.update(_lost(shown, str(error)), refresh=True)
+                continue
+            if now.total("pinocchio_confidence_count") < begin.total("pinocchio_confidence_count"):
+                begin = Sight(now.at, {})  # it was started anew
+            shown = picture(Change(last, now), begin, place)
+            last = now
+            live.update(shown, refresh=True)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def picture(change: Change, begin: Sight, place: str) -> RenderableType:
+    """What there is to see; confidences are those since `begin`, or all where there are none."""
+    from rich.columns import Columns
+    from rich.console import Group
+
+    since = Change(begin, change.after)
+    if not sum(count for _, count in since.buckets("pinocchio_confidence")):
+        since = Change(Sight(0.0, {}), change.after)
+    return Group(
+        _head(change, place),
+        Columns([_requests(change), _times(change), _errors(change)], padding=(0, 3)),
+        *_confidences(since),
+        Columns([_decisions(change), _held(change.after)], padding=(0, 3)),
+        _least_sure(change.after),
+    )
+
+
+def _lost(shown: RenderableType, why: str) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(Text(f"{why}; asking on", style="bold red"), shown)
+
+
+def _head(change: Change, place: str) -> RenderableType:
+    from rich.text import Text
+
+    now = change.after
+    is_refused = now.total("pinocchio_config_last_reload_successful") == 0
+    text = Text("pinocchio ", style="bold")
+    text.append(f"{now.label('pinocchio_build_info', 'version')}  {place}", style="not bold")
+    calibrator = now.label("pinocchio_build_info", "calibrator") or "no calibrator yet"
+    per_s = sum(change.by("pinocchio_requests_total").values()) / change.seconds
+    memory = now.total("process_resident_memory_bytes") / 2**20
+    cpu = sum(change.by("process_cpu_seconds_total").values()) / change.seconds
+    parts = (
+        f"{per_s:.1f} requests/s",
+        f"{now.total('pinocchio_requests_in_flight'):.0f} in flight",
+        f"{calibrator}",
+        f"generation {now.total('pinocchio_config_generation'):.0f}",
+        f"{memory:.0f} MB",
+        f"{cpu:.0%} CPU",
+    )
+    text.append("\n" + "  ".join(parts), style="not bold")
+    if is_refused:
+        text.append("\nwhat the configuration's files say is refused", style="bold red")
+    return text
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2))
+    table.header_style = "dim"
+    for column in columns:
+        is_number = column.startswith("#")
+        table.add_column(column.removeprefix("#"), justify="right" if is_number else "left")
+    return table
+
+
+def _most(grown: Mapping[tuple[str, ...], float], whole: Callable[..., float]) -> Iterator[Any]:
+    """The rows with most news, then those with most of all."""
+    rows = [(key, count, whole(key)) for key, count in grown.items()]
+    return iter(sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:ROWS])
+
+
+def _requests(change: Change) -> Table:
+    table = _table("Requests", "surface", "upstream", "status", "#/s", "#all")
+    labels, name = ("surface", "upstream", "status"), "pinocchio_requests_total"
+
+    def whole(key: tuple[str, ...]) -> float:
+        return change.after.total(name, **dict(zip(labels, key, strict=True)))
+
+    for key, count, every in _most(change.by(name, *labels), whole):
+        style = "red" if key[2] == "5xx" else ""
+        numbers = f"{count / change.seconds:.1f}", f"{every:,.0f}"
+        table.add_row(*map(plain, key), *numbers, style=style)
+    return table
+
+
+def _times(change: Change) -> Table:
+    """In the last interval; where nothing came in it, since the proxy's start, and dim."""
+    table = _table("Time", "", "#p50", "#p99")
+    for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
+        metric = f"pinocchio_{name}_seconds"
+        is_news = change.quantile(metric, 0.5) is not None
+        of = change if is_news else Change(Sight(0.0, {}), change.after)
+        found = [of.quantile(metric, share) for share in (0.5, 0.99)]
+        table.add_row(said, *map(_duration, found), style="" if is_news else "dim")
+    queue = change.after.total("pinocchio_score_queue_depth")
+    table.add_row("waiting to be scored", f"{queue:.0f}", "")
+    return table
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1_000:.1f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _confidences(since: Change) -> Iterator[RenderableType]:
+    """A bar for each twentieth, from unsure to sure."""
+    from rich.text import Text
+
+    counts = [count for _, count in since.buckets("pinocchio_confidence")]
+    if not sum(counts):
+        yield Text("Confidence  no reply has got one yet", style="bold")
+        return
+    most, total = max(counts), sum(counts)
+    bars = "".join(
+        BLOCKS[max(1, round(count / most * 8))] * 2 if count else "  " for count in counts
+    )
+    mean = sum(since.by("pinocchio_confidence_sum").values()) / total
+    text = Text("Confidence  ", style="bold")
+    text.append(f"{total:,.0f} replies, mean {mean:.2f}\n", style="not bold")
+    text.append(bars + "\n", style="cyan")
+    text.append(f"0{'0.5':>{len(counts) + 1}}{'1':>{len(counts) - 2}}", style="dim")
+    yield text
+
+
+def _decisions(change: Change) -> Table:
+    table = _table("Decisions", "policy/rule", "action", "mode", "#/s", "#all")
+    labels, name = ("policy", "rule", "action", "mode"), "pinocchio_decisions_total"
+
+    def whole(key: tuple[str, ...]) -> float:
+        return change.after.total(name, **dict(zip(labels, key, strict=True)))
+
+    for (policy, rule, action, mode), count, every in _most(change.by(name, *labels), whole):
+        numbers = f"{count / change.seconds:.1f}", f"{every:,.0f}"
+        table.add_row(plain(f"{policy}/{rule}"), action, mode, *numbers)
+    return table
+
+
+def _held(now: Sight) -> Table:
+    table = _table("Waiting for a reviewer", "queue", "kind", "#replies", "#oldest", "#time used")
+    for its, count in sorted(now.series.get("pinocchio_held_replies", {}).items(), key=str):
+        labels = dict(its)
+        used = now.total("pinocchio_held_time_used", **labels)
+        oldest = _duration(now.total("pinocchio_held_oldest_seconds", **labels))
+        style = "yellow" if labels["kind"] == "hold" and used > 0.5 else ""
+        queue, kind = plain(labels["queue"]), labels["kind"]
+        table.add_row(queue, kind, f"{count:,.0f}", oldest, f"{used:.0%}", style=style)
+    return table
+
+
+def _least_sure(now: Sight) -> Table:
+    table = _table("Least sure of them", "#confidence", "queue", "model", "question")
+    for each in now.waiting:
+        sure = "none" if each["confidence"] is None else f"{each['confidence']:.4f}"
+        question = plain(str(each["question"]).replace("\n", " ")[:80])
+        table.add_row(sure, plain(each["queue"]), plain(each["model"][:40]), question)
+    return table
+
+
+def _errors(change: Change) -> Table:
+    """What went wrong, new or not."""
+    table = _table("Errors", "what", "#new", "#all")
+    scores = change.by("pinocchio_scores_total", "status", "reason")
+    whole = change.after.total
+    for (status, reason), count in sorted(scores.items()):
+        if status not in UNSCORED:
+            every = whole("pinocchio_scores_total", status=status, reason=reason)
+            said = plain(f"no number: {status} {reason}".rstrip())
+            table.add_row(said, f"{count:.0f}", f"{every:,.0f}")
+    for name, said in (
+        ("late_scores", "streams that ended before their score"),
+        ("store_dropped", "rows that were not written"),
+        ("config_reload_failures", "configurations that were refused"),
+    ):
+        if every := whole(f"pinocchio_{name}_total"):
+            count = sum(change.by(f"pinocchio_{name}_total").values())
+            table.add_row(said, f"{count:.0f}", f"{every:,.0f}", style="red" if count else "")
+    for its, count in change.after.series.get("pinocchio_drift", {}).items():
+        if count:
+            said = f"drift of {dict(its)['kind']}, {plain(dict(its)['calibrator'])}"
+            table.add_row(said, "", f"{count:.0f}", style="yellow")
+    for its, counts in change.after.series.get("pinocchio_certificate_valid", {}).items():
+        if not counts:
+            said = f"{plain(dict(its)['certificate'])} does not count"
+            table.add_row(said, "", "", style="yellow")
+    if not table.row_count:
+        table.add_row("none", "", "")
+    return table
