@@ -9,7 +9,18 @@ if TYPE_CHECKING:
 
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Run: start the proxy, and look at what it did": (
-        *("init", "serve", "check", "doctor", "top", "migrate", "explain", "export", "keys", "audit"),
+        *(
+            "init",
+            "serve",
+            "check",
+            "doctor",
+            "top",
+            "migrate",
+            "explain",
+            "export",
+            "keys",
+            "audit",
+        ),
     ),
     "Review: decide on held replies, and say what was right": ("reviews", "feedback"),
     "Policies: test a policy, replay it on traffic, prove its threshold": (
