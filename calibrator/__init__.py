@@ -23,19 +23,25 @@ from calibrator.errors import (
     UnavailableError,
 )
 from calibrator.scorer import (
+    IN_WORDS,
+    LOGPROBS,
+    NO_SIGNALS,
     WITH_OTHERS,
     FakeScorer,
     Item,
     OtherReply,
     Score,
     Scorer,
+    Signals,
     ToolUse,
     knows_others,
+    knows_signals,
     opinion_of,
     provenance,
     reads_images,
     reads_tool_use,
     without_others,
+    without_signals,
 )
 from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.text.transcript import (
@@ -74,6 +80,7 @@ if TYPE_CHECKING:
     from calibrator.pinocchio import Pinocchio
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
+    from calibrator.recalibration.signals import SignalWeights
     from calibrator.recalibration.trial import Trial, trial
     from calibrator.recalibration.versions import (
         Recalibrations,
@@ -115,6 +122,7 @@ _LAZY = {
     "Recalibrations": "calibrator.recalibration.versions",
     "recalibration_files": "calibrator.recalibration.versions",
     "Row": "calibrator.rows.rows",
+    "SignalWeights": "calibrator.recalibration.signals",
     "Stratum": "calibrator.metrics.sampling",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
     "Trial": "calibrator.recalibration.trial",
@@ -168,6 +176,9 @@ __all__ = [
     "AFTER_CHARACTERS",
     "HISTORY_CHARACTERS",
     "IMAGE_REASONS",
+    "IN_WORDS",
+    "LOGPROBS",
+    "NO_SIGNALS",
     "ROWS_HELP",
     "TUNING_STEPS",
     "WITH_OTHERS",
@@ -204,6 +215,8 @@ __all__ = [
     "RowError",
     "Score",
     "Scorer",
+    "SignalWeights",
+    "Signals",
     "Stratum",
     "Ticket",
     "TokenPrompts",
@@ -239,6 +252,7 @@ __all__ = [
     "is_tool_use",
     "keeping",
     "knows_others",
+    "knows_signals",
     "load_labelled",
     "load_scorer",
     "load_token_prompts",
@@ -264,5 +278,6 @@ __all__ = [
     "versions_named",
     "wilson",
     "without_others",
+    "without_signals",
     "writer",
 ]

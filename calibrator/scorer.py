@@ -15,6 +15,7 @@ IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or 
 WITH_OTHERS: Final = "+opinion@"
 """In the name of what gives numbers that know other replies: between the calibrator and a hash."""
 LOGPROBS: Final = "logprobs"
+IN_WORDS: Final = " in words"  # behind the name of a judge that had to say a number
 _WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs)@[0-9a-f]+$")
 
 

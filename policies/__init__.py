@@ -50,6 +50,7 @@ from policies.deciding.decision import (
     strictest,
     with_asked,
 )
+from policies.deciding.judge import Judge
 from policies.deciding.policy import Policy, certified, load_policy, pack_names, parse_policy
 from policies.deciding.rules import Rule
 from policies.deciding.rules import slug as rule_slug
@@ -161,6 +162,7 @@ __all__ = [
     "Grant",
     "Hold",
     "InvalidDocumentError",
+    "Judge",
     "Labelled",
     "MaxError",
     "Needed",

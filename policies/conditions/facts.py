@@ -46,6 +46,11 @@ class Facts:
     given by `alone_calibrator`, and `opinions` says of each whether it agrees: `agree`, `differ` or
     `untold`. `alone_score` is what the calibrator itself said before a recalibration made `alone`
     of it; None without one. No rule looks at it.
+
+    `judged` is P(correct) by a model that was asked to judge, `judge` names it, and `logprobs` are
+    the mean and the lowest log-probability of the reply's tokens. Where these signals moved the
+    confidence, `unaided` is the one without them, given by `unaided_calibrator`, and
+    `unaided_score` what the calibrator itself said before a recalibration. No rule looks at them.
     """
 
     confidence: float | None
@@ -67,6 +72,12 @@ class Facts:
     alone_calibrator: str | None = None
     alone_score: float | None = None
     opinions: tuple[str, ...] = ()
+    judged: float | None = None
+    judge: str | None = None
+    logprobs: tuple[float, ...] = ()
+    unaided: float | None = None
+    unaided_calibrator: str | None = None
+    unaided_score: float | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:

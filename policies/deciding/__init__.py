@@ -5,6 +5,7 @@ __all__ = [
     "asking",
     "costs",
     "decision",
+    "judge",
     "policy",
     "rules",
     "second_opinion",

@@ -6,6 +6,7 @@ costs:
   queues: {nurse: 10, physician: 25}   # a reply that a person of the queue looks at
   escalate: 0.02                       # one more call to a model
   second_opinion: 0.002                # a reply of another model about a reply
+  judge: 0.001                         # a judge's word on a reply
   error: 0                             # a wrong reply that went out
   manual: 25                           # one reply, were all of them done by people
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from policies.deciding.actions import Action, Escalate, Hold
 from policies.reading.reading import Node, shown
 
-PRICES = ("deliver", "escalate", "second_opinion", "clarify", "error", "manual")
+PRICES = ("deliver", "escalate", "second_opinion", "judge", "clarify", "error", "manual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,14 @@ class Costs:
     deliver: float = 0.0
     escalate: float = 0.0
     second_opinion: float = 0.0
+    judge: float = 0.0
     clarify: float = 0.0
     error: float = 0.0
     manual: float = 0.0
     queues: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def of(self, action: Action) -> float:
-        """The cost of one decision; delivered errors and second opinions come on top of it."""
+        """The cost of one decision; delivered errors, second opinions and judges come on top."""
         if isinstance(action, Hold):
             return self.queues.get(action.queue, self.manual)
         if isinstance(action, Escalate):

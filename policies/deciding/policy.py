@@ -26,6 +26,7 @@ from policies.conditions.confidence import MaxError
 from policies.deciding.actions import Action, Annotate, Block, Deliver, Escalate, Hold, read_action
 from policies.deciding.asking import Asking, read_asking
 from policies.deciding.costs import Costs, read_costs
+from policies.deciding.judge import Judge, read_judge
 from policies.deciding.rules import CompiledRule, Rule, canonical, compiled, read_rules
 from policies.deciding.second_opinion import SecondOpinion, read_second_opinion
 from policies.errors import InvalidDocumentError, Problem
@@ -49,6 +50,8 @@ KEYS: Final = (
     "on_score_error",
     "ask",
     "second_opinion",
+    "judge",
+    "logprobs",
     "certificate",
     "costs",
     "rules",
@@ -61,7 +64,8 @@ class Policy:
     """Rules, of which the first that matches decides, and a default.
 
     `on_score_error` is the action where a rule needs a score that is missing. `digest` changes
-    with the meaning of the file and its certificate, not with comments or layout.
+    with the meaning of the file and its certificate, not with comments or layout. `logprobs` says
+    whether log-probabilities that the client asked for count.
     """
 
     version: int
@@ -73,6 +77,8 @@ class Policy:
     digest: str
     ask: Asking | None = None
     second_opinion: SecondOpinion | None = None
+    judge: Judge | None = None
+    logprobs: bool = False
     costs: Costs | None = None
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
@@ -113,7 +119,7 @@ class Policy:
     @property
     def needs_score(self) -> bool:
         """Whether any rule looks at the confidence."""
-        asks_others = self.ask is not None or self.second_opinion is not None
+        asks_others = (self.ask, self.second_opinion, self.judge) != (None, None, None)
         return asks_others or any(rule.when.confidence is not None for rule in self.rules)
 
 
@@ -166,6 +172,8 @@ def _read_policy(document: Document) -> Policy:
         digest=_digest(document.value),
         ask=read_asking(root["ask"]),
         second_opinion=read_second_opinion(root["second_opinion"], rules),
+        judge=read_judge(root["judge"], rules),
+        logprobs=root["logprobs"].flag(default=False),
         costs=read_costs(root["costs"]),
         source=document.source,
         certificate_path=_certificate_path(root["certificate"]),
@@ -192,9 +200,13 @@ def certified(policy: Policy, certificate: Certificate | None) -> Policy:
     rules = tuple(_relying(rule, certificate) for rule in policy.rules)
     plain = policy.digest.partition("+")[0]
     digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
-    asking = policy.second_opinion.near(rules) if policy.second_opinion else None
     return replace(
-        policy, rules=rules, certificate=certificate, digest=digest, second_opinion=asking
+        policy,
+        rules=rules,
+        certificate=certificate,
+        digest=digest,
+        second_opinion=policy.second_opinion and policy.second_opinion.near(rules),
+        judge=policy.judge and policy.judge.near(rules),
     )
 
 

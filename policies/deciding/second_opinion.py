@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from policies.conditions.conditions import ON_REQUEST, When, read_when
 from policies.conditions.confidence import Band, MaxError
@@ -37,23 +37,20 @@ LIFT: Final = 1.8  # of log-odds: at most so far one other reply that agrees mov
 FALL: Final = 0.9  # and one that differs moves it down, in three of four replies
 
 
-@dataclass(frozen=True, slots=True)
-class SecondOpinion:
-    """Whom to ask about a reply, and of which replies.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAbout:
+    """About which replies others are asked, and how long these wait.
 
-    `n` replies of `models`, in turn. Where `is_near` says that only replies near a threshold of the
-    rules matter, `bands` are their confidences. A reply waits for `within_s` seconds at most.
+    Where `is_near` says that only replies near a threshold of the rules matter, `bands` are their
+    confidences. A reply waits for `within_s` seconds at most.
     """
 
-    models: tuple[str, ...]
-    n: int = 1
     when: When = field(default_factory=When)
-    start: Start = "after"
     within_s: float = WITHIN_S
     is_near: bool = False
     bands: tuple[Band, ...] = ()
 
-    def near(self, rules: Iterable[Rule]) -> SecondOpinion:
+    def near(self, rules: Iterable[Rule]) -> Self:
         """Return the same with the bands around the thresholds that these rules have now."""
         if not self.is_near:
             return self
@@ -68,6 +65,25 @@ class SecondOpinion:
         if facts.confidence is None or not self.when.holds(facts):
             return False
         return not self.is_near or any(band.holds(facts) for band in self.bands)
+
+    @property
+    def where(self) -> str:
+        """Tell which replies, as `pinocchio check` does."""
+        if self.is_near:
+            bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
+            return f"replies whose confidence is {bands}"
+        if self.when.confidence is not None:
+            return f"replies whose confidence is {self.when.confidence}"
+        return "every reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondOpinion(AskedAbout):
+    """Whom to ask about a reply, and of which replies: `n` replies of `models`, in turn."""
+
+    models: tuple[str, ...]
+    n: int = 1
+    start: Start = "after"
 
     def may_be_wanted(self, request: Facts) -> bool:
         """Return whether the request alone leaves it open that others are asked."""
@@ -85,15 +101,9 @@ class SecondOpinion:
     def __str__(self) -> str:
         """Tell it as `pinocchio check` does: `asks gpt-5-mini about ...`."""
         asked = " and ".join(dict.fromkeys(self.models_for(())))
-        where = "every reply"
-        if self.is_near:
-            bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
-            where = f"replies whose confidence is {bands}"
-        elif self.when.confidence is not None:
-            where = f"replies whose confidence is {self.when.confidence}"
         when = "together with the request" if self.start == "with" else "after their score"
         return (
-            f"asks {asked} for a second opinion about {where}, {when}, waiting at most "
+            f"asks {asked} for a second opinion about {self.where}, {when}, waiting at most "
             f"{self.within_s:g} s"
         )
 
@@ -107,23 +117,28 @@ def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | No
     if len(set(models)) < len(models):
         node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
     start: Start = node["start"].choice(STARTS, "after")
-    is_near = node["when"].value == NEAR_THRESHOLD
-    when = When() if is_near else read_when(node["when"])
-    if is_near and not any(map(_has_threshold, rules)):
-        node["when"].report(
-            f"{node['when']} is near_threshold, and no rule has a threshold of confidence"
-        )
-    if not isinstance(when.confidence, Band | None):
-        node["when"]["confidence"].report(
-            f"{node['when']['confidence']} must be below, at_least or between"
-        )
+    when, is_near = read_replies(node["when"], rules)
     if start == "with" and (is_near or not set(when.given()) <= set(ON_REQUEST)):
         node["when"].report(
             f"{node['when']} looks at the reply, which is not there yet where start is `with`; "
             f"leave `start` out, or use conditions on the request: {', '.join(ON_REQUEST)}"
         )
-    n, within_s = _read_count(node["n"]), _read_time(node["within"])
-    return SecondOpinion(models, n, when, start, within_s, is_near).near(rules)
+    n, within_s = _read_count(node["n"]), read_time(node["within"])
+    found = SecondOpinion(
+        models=models, n=n, when=when, start=start, within_s=within_s, is_near=is_near
+    )
+    return found.near(rules)
+
+
+def read_replies(node: Node, rules: Sequence[Rule]) -> tuple[When, bool]:
+    """Read about which replies others are asked; the second value says `near_threshold`."""
+    is_near = node.value == NEAR_THRESHOLD
+    when = When() if is_near else read_when(node)
+    if is_near and not any(map(_has_threshold, rules)):
+        node.report(f"{node} is near_threshold, and no rule has a threshold of confidence")
+    if not isinstance(when.confidence, Band | None):
+        node["confidence"].report(f"{node['confidence']} must be below, at_least or between")
+    return when, is_near
 
 
 def _read_count(node: Node) -> int:
@@ -134,13 +149,14 @@ def _read_count(node: Node) -> int:
     return n
 
 
-def _read_time(node: Node) -> float:
+def read_time(node: Node, default: float = WITHIN_S) -> float:
+    """Read how long a reply waits for others."""
     if not node.is_present:
-        return WITHIN_S
+        return default
     seconds = duration_s(node.value) if isinstance(node.value, str) else None
     if seconds is None or not 0 < seconds <= MAX_WITHIN_S:
         node.report(f"{node} must be a duration from 1s to 10m, not {shown(node.value)}")
-        return WITHIN_S
+        return default
     return seconds
 
 

@@ -9,6 +9,7 @@ arrived.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final, cast
@@ -35,6 +36,8 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
         values["tools"] = [{"name": c.name, "arguments": c.arguments} for c in facts.tools]
     if "opinions" in values:
         values["opinions"] = list(facts.opinions)
+    if "logprobs" in values:
+        values["logprobs"] = list(facts.logprobs)
     return values
 
 
@@ -70,6 +73,14 @@ def read_facts(node: Node) -> Facts:
         alone_calibrator=_text(node["alone_calibrator"]),
         alone_score=_share(node["alone_score"]),
         opinions=node["opinions"].texts() if node["opinions"].value else (),
+        judged=_share(node["judged"]),
+        judge=_text(node["judge"]),
+        logprobs=tuple(
+            each.number(0.0, low=-math.inf, high=0.0) for each in node["logprobs"].items()
+        ),
+        unaided=_share(node["unaided"]),
+        unaided_calibrator=_text(node["unaided_calibrator"]),
+        unaided_score=_share(node["unaided_score"]),
     )
 
 

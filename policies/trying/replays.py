@@ -27,7 +27,7 @@ from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
-from policies.trying.heard import counts, heard, without_opinions
+from policies.trying.heard import counts, heard, judgements, without_opinions
 from policies.trying.possible import possible_decisions
 
 DAY_S = 86_400.0
@@ -100,7 +100,8 @@ class Side:
     most that is delivered, waits in a queue (`most_queued`) and is paid (`most_cost`).
 
     About `opinions` replies others are asked; what they say of `unheard` ones is not known, which
-    are judged without. If nobody were asked, `delivered_alone` would be delivered.
+    are judged without. A judge is asked about `judged` replies, of which `unjudged` are decided
+    without its word. If nobody were asked, `delivered_alone` would be delivered.
     """
 
     policy: str
@@ -123,6 +124,8 @@ class Side:
     opinions: int = 0
     unheard: int = 0
     delivered_alone: int = 0
+    judged: int = 0
+    unjudged: int = 0
 
     @property
     def coverage(self) -> float:
@@ -155,6 +158,8 @@ class Side:
             )
         if self.opinions:
             lines.append(self._asked())
+        if self.judged:
+            lines.append(self._judged())
         lines += [f"  {count:7}  {rule}" for rule, count in self.rules.items()]
         return "\n".join(lines)
 
@@ -166,6 +171,16 @@ class Side:
             f"  second opinions about {counted(self.opinions, 'reply', 'replies')} "
             f"({self.opinions / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
             f"without them {self.delivered_alone}{unheard}"
+        )
+
+    def _judged(self) -> str:
+        unknown = ""
+        if self.unjudged:
+            unknown = f"; its word on {self.unjudged} is not known, and is left out"
+        return (
+            f"  a judge about {counted(self.judged, 'reply', 'replies')} "
+            f"({self.judged / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
+            f"by texts alone {self.delivered_alone}{unknown}"
         )
 
     def _queue(self, queue: str) -> str:
@@ -247,18 +262,21 @@ class _Replayed:
     def side(self, costs: Costs | None) -> Side:
         """What the policy makes of all replies."""
         found = _side(self.policy, self.exchanges, self.decisions, costs)
-        asked, unheard = counts(self.heard)
-        if not asked:
+        (asked, unheard), (judged, unjudged) = counts(self.heard), judgements(self.heard)
+        if not asked and not judged:
             return found
         alone = [replace(e, facts=without_opinions(e.facts)) for e in self.exchanges]
         surely = [d for d in _decided(self.policy, alone) if all(map(_is_delivered, d))]
         calls = asked * (self.policy.second_opinion.n if self.policy.second_opinion else 0)
-        price = (costs or self.policy.costs or Costs()).second_opinion * calls
+        prices = costs or self.policy.costs or Costs()
+        price = prices.second_opinion * calls + prices.judge * judged
         return replace(
             found,
             opinions=asked,
             unheard=unheard,
             delivered_alone=len(surely),
+            judged=judged,
+            unjudged=unjudged,
             cost=None if found.cost is None else found.cost + price,
             most_cost=None if found.most_cost is None else found.most_cost + price,
         )

@@ -24,6 +24,7 @@ from policies.deciding.actions import (
 )
 from policies.deciding.asking import MAX_REPLIES
 from policies.deciding.costs import PRICES
+from policies.deciding.judge import BY
 from policies.deciding.policy import MODES, NAME, ON_SCORE_ERROR
 from policies.deciding.rules import MAX_RULE_NAME
 from policies.deciding.second_opinion import MAX_OPINIONS, NEAR_THRESHOLD, STARTS
@@ -213,6 +214,15 @@ _SECOND_OPINION: Final[Schema] = _keys(
     },
     required=("from",),
 )
+_JUDGE: Final[Schema] = _keys(
+    {
+        "model": _TEXT,
+        "when": _SECOND_OPINION["properties"]["when"],
+        "by": _words(BY),
+        "within": _DURATION,
+    },
+    required=("model",),
+)
 _POLICY: Final[Schema] = {
     "version": {"const": 1},
     "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
@@ -225,6 +235,8 @@ _POLICY: Final[Schema] = {
     },
     "ask": _ASK,
     "second_opinion": _SECOND_OPINION,
+    "judge": _JUDGE,
+    "logprobs": {"type": "boolean"},
     "certificate": _TEXT,
     "costs": _nullable(
         _keys(

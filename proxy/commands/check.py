@@ -41,6 +41,8 @@ def check(
         typer.echo(f"  {line}")
     if setup.policy.second_opinion is not None:
         typer.echo(f"  {setup.policy.second_opinion}")
+    if setup.policy.judge is not None:
+        typer.echo(f"  {setup.policy.judge}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)

@@ -53,7 +53,10 @@ class Governing:
         self.second_opinion = next(
             (each.second_opinion for each in enforced if each.second_opinion is not None), None
         )
-        self.asks_again = self.second_opinion is not None or any(
+        self.judge = next((each.judge for each in enforced if each.judge is not None), None)
+        self.counts_logprobs = any(each.logprobs for each in enforced)
+        asks_others = self.second_opinion is not None or self.judge is not None
+        self.asks_again = asks_others or any(
             asks_a_model(action)
             for policy in enforced
             for action in (*(rule.then for rule in policy.rules), policy.default)
@@ -68,7 +71,7 @@ class Governing:
 
         Raises BadRequestError for one that would have more replies made: that is not stricter.
         """
-        if policy.ask is not None or policy.second_opinion is not None:
+        if (policy.ask, policy.second_opinion, policy.judge) != (None, None, None):
             raise BadRequestError(
                 f"policy {policy.name!r} asks further models, which no request can ask for",
                 code="unusable_policy",

@@ -10,6 +10,7 @@ from functools import partial
 from proxy.completions.apply import apply
 from proxy.completions.call_upstream import Opening, Waiting, call_upstream
 from proxy.completions.escalate import escalate
+from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
@@ -78,6 +79,8 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     job = Job(services, exchange, request, digest)
     if (wanted := services.governing.second_opinion) is not None:
         job.opinions = Opinions(wanted, job.further_calls(), services.scoring)
+    if (judge := services.governing.judge) is not None:
+        job.judging = Judging(judge, job.further_calls())
     return job
 
 

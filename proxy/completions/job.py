@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from calibrator import Signals
 from policies import Decision, StreamMode
 from proxy.completions.further_calls.calls import Calls
+from proxy.completions.further_calls.judging import Judgement, Judging
 from proxy.completions.further_calls.opinions import Opinions, others_of
 from proxy.completions.live_stream import LiveStream
 from proxy.completions.services import Services
@@ -16,6 +19,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Json
+from proxy.formats.logprobs import summary
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier
 from proxy.holds.held import outcome_from
@@ -45,6 +49,7 @@ class Job:
     stream: LiveStream | None = None  # the reply, where it goes on while it arrives
     is_withheld: bool = False  # the calls of this stream are being decided on
     opinions: Opinions | None = None  # of others, where the policy may want them
+    judging: Judging | None = None  # where the policy wants a judge
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by the first choice
     late: list[tuple[Answer, asyncio.Task[None]]] = field(default_factory=list)  # their scores
 
@@ -144,6 +149,33 @@ class Job:
         if self.exchange.calls:
             self.further_calls().note_answer(answer)
             await self.weigh_others(answer)
+        if self.judging is not None or self.services.governing.counts_logprobs:
+            await self._read_signals(answer)
+
+    async def _read_signals(self, answer: Answer) -> None:
+        """Let what a judge says, and how probable the tokens were, change the confidences."""
+        judged: Sequence[Judgement | None] = [None] * len(answer.choices)
+        if self.judging is not None:
+            facts = answer.facts(self.request, self.services.scoring.name)
+            judged = await self.judging.ask_about(answer, facts)
+        counts_logprobs = self.services.governing.counts_logprobs
+        answer.signals = [
+            Signals(
+                None if said is None else said.probability,
+                "" if said is None else said.judge,
+                summary(choice) if counts_logprobs else None,
+            )
+            for choice, said in zip(answer.choices, judged, strict=True)
+        ]
+        self._join_signals(answer)
+
+    def _join_signals(self, answer: Answer) -> None:
+        """Move the confidences by the signals that were read, if any."""
+        if any(each.kinds for each in answer.signals):
+            answer.unaided = answer.confidences
+            pairs = zip(answer.unaided, answer.signals, strict=True)
+            joined = self.services.scoring.with_signals
+            answer.confidences = [joined(found, signals) for found, signals in pairs]
 
     async def weigh_others(self, answer: Answer) -> None:
         """Let what other calls answered to the same question change an answer's confidences."""
@@ -153,11 +185,12 @@ class Job:
         request = self.request
         began, model, team = time.perf_counter(), answer.model or request.model, request.caller.team
         domain = self.services.domains.of_curve(request.model, team, request.domain)
-        answer.alone = answer.alone or answer.confidences
+        answer.alone = answer.alone or answer.unaided or answer.confidences
         answer.confidences = await self.services.scoring.with_others(
             request.question, answer.choices, answer.alone, others, model, domain, team
         )
         self.exchange.note_scoring(began)
+        self._join_signals(answer)
 
     async def score_as(self, answer: Answer, model: str) -> None:
         """Score an answer; `model` was asked, for an answer that does not name its own."""

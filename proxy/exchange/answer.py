@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from calibrator import Signals
 from policies import Facts
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.request import CompletionRequest
@@ -50,6 +51,8 @@ class Answer:
     finishes: frozenset[int] = frozenset()  # which of the events finish a choice
     confidences: list[Confidence] = field(default_factory=list)
     alone: list[Confidence] = field(default_factory=list)  # those before others were heard
+    signals: list[Signals] = field(default_factory=list)  # one for each choice, where any are read
+    unaided: list[Confidence] = field(default_factory=list)  # those before signals counted
     continues: Assembler | None = None  # the stream whose beginning the client has
     is_restarted: bool = False  # then its own events begin anew
     is_out: bool = False  # the client has its text; only the event that finishes it waits
@@ -76,7 +79,7 @@ class Answer:
         return mine is not None and (theirs is None or mine > theirs)
 
     def _least_alone(self) -> float | None:
-        found = self.alone or self.confidences
+        found = self.alone or self.unaided or self.confidences
         return least_sure(found).value if found else None
 
     @property
@@ -110,6 +113,8 @@ class Answer:
                 facts.alone, facts.alone_score = evidence.before, evidence.score_before
                 facts.opinions = evidence.opinions
                 facts.alone_calibrator, facts.calibrator = calibrator, evidence.calibrator
+            if confidence.signals.kinds:
+                _note_signals(facts, confidence)
             found.append(facts)
         return found
 
@@ -131,6 +136,18 @@ class Answer:
             else event.raw
             for position, event in enumerate(self.events or ())
         )
+
+
+def _note_signals(facts: Facts, confidence: Confidence) -> None:
+    """What a judge and log-probabilities said, and the number without them where they moved it."""
+    signals, aided = confidence.signals, confidence.aided
+    if signals.judged is not None:
+        facts.judged, facts.judge = signals.judged, signals.judge
+    facts.logprobs = signals.logprobs or ()
+    if aided is not None:
+        facts.calibrator, facts.unaided = aided.calibrator, aided.before
+        facts.unaided_calibrator = aided.calibrator_before
+        facts.unaided_score = aided.score_before
 
 
 def text_length(content: Any) -> int:

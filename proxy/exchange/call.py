@@ -11,7 +11,7 @@ from proxy.exchange.answer import Answer, Unread
 from proxy.exchange.outcome import shown
 from proxy.upstreams.upstream import UpstreamReply
 
-Purpose = Literal["answer", "clarification", "second_opinion"]
+Purpose = Literal["answer", "clarification", "second_opinion", "judge"]
 INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
     "input_tokens",
     "cache_creation_input_tokens",

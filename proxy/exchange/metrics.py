@@ -86,6 +86,11 @@ class Metrics:
             "Second opinions by what they say of the reply; failed ones gave no answer in time.",
             "agreement",
         )
+        self._judgements = Counter(
+            "pinocchio_judgements",
+            "Calls of a judge by what came of them; failed ones gave no answer in time.",
+            "outcome",
+        )
         self._streams = Counter(
             "pinocchio_stream_waits", "Streams by what of them waits for a decision.", "mode"
         )
@@ -124,6 +129,9 @@ class Metrics:
         for call in exchange.calls:
             if call.purpose == "second_opinion" and call.error is not None:
                 self._opinions.add("failed")
+            elif call.purpose == "judge":
+                is_answer = call.error in (None, "refused", "unreadable")
+                self._judgements.add((call.error or "judged") if is_answer else "failed")
 
     def _note_outcome(self, outcome: Outcome) -> None:
         self._scores.add(outcome.status.value, outcome.reason or "")

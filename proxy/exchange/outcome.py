@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
+from calibrator import IN_WORDS, LOGPROBS
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
@@ -47,6 +48,7 @@ class Outcome:
     score_ms: float | None = None
     score: float | None = None  # what a recalibration made the confidence of
     evidence: Evidence | None = None  # beyond the reply, which moved the confidence
+    least: Confidence | None = None  # that of the least sure choice, where any was scored
 
     @property
     def would_action(self) -> str | None:
@@ -109,8 +111,8 @@ class Outcome:
             _annotate(member, decision)
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
-        if self.evidence is not None and self.confidence is not None:
-            member["evidence"] = _evidence_member(self.evidence, self.confidence)
+        if self.least is not None and (evidence := evidence_member(self.least)):
+            member["evidence"] = evidence
         if self.review_id is not None:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
@@ -178,29 +180,48 @@ def choice_member(
         member["reason"] = confidence.reason
     if confidence.because:
         member["because"] = list(confidence.because)
-    if confidence.evidence is not None and confidence.value is not None:
-        member["evidence"] = _evidence_member(confidence.evidence, confidence.value)
+    if evidence := evidence_member(confidence):
+        member["evidence"] = evidence
     if decision is not None:
         member["action"] = decision.applied.name
         _annotate(member, decision)
     return member
 
 
-def _evidence_member(evidence: Evidence, after: float) -> list[dict[str, Any]]:
-    """What moved a confidence, each piece by what it is, and who said what."""
-    said = [
-        {"model": other.model, "agreement": agreement}
-        | ({"usage": other.usage} if other.usage else {})
-        for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
-    ]
-    return [
-        {
-            "kind": "second_opinion",
-            "before": shown(evidence.before),
-            "after": shown(after),
-            "opinions": said,
-        }
-    ]
+def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
+    """What there is beyond the reply, each piece by what it is, who said what, and what it moved;
+    empty where there is none, or no number."""
+    if confidence.value is None:
+        return []
+    aided, found = confidence.aided, []
+    if (evidence := confidence.evidence) is not None:
+        said = [
+            {"model": other.model, "agreement": agreement}
+            | ({"usage": other.usage} if other.usage else {})
+            for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
+        ]
+        after = confidence.value if aided is None else aided.before
+        moved = {"before": shown(evidence.before), "after": shown(after)}
+        found.append({"kind": "second_opinion", **moved, "opinions": said})
+    return [*found, *_signals_member(confidence, confidence.value)]
+
+
+def _signals_member(confidence: Confidence, after: float) -> Iterator[dict[str, Any]]:
+    """A judge and log-probabilities; `counts` says whether labels have taught what that is worth.
+    Those that count moved the number together."""
+    signals, aided = confidence.signals, confidence.aided
+    before = after if aided is None else aided.before
+    moved = {"before": shown(before), "after": shown(after)}
+    for kind in signals.kinds:
+        counts = {"counts": aided is not None and kind in aided.kinds}
+        if signals.logprobs is not None and kind == LOGPROBS:
+            mean, lowest = map(shown, signals.logprobs)
+            yield {"kind": "logprobs", "mean": mean, "lowest": lowest, **counts, **moved}
+        elif signals.judged is not None:
+            by = "words" if signals.judge.endswith(IN_WORDS) else "token"
+            said: dict[str, Any] = {"model": signals.judge.removesuffix(IN_WORDS), "by": by}
+            said |= {"p_correct": shown(signals.judged)}
+            yield {"kind": "judge", **said, **counts, **moved}
 
 
 def summarise(
@@ -223,9 +244,11 @@ def summarise(
     outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
     outcome.shadowed = _together([each.shadowed for each in decisions])
-    outcome.score, outcome.evidence = lowest.score, lowest.evidence
+    outcome.score, outcome.evidence, outcome.least = lowest.score, lowest.evidence, lowest
     if lowest.evidence is not None:
         outcome.calibrator = lowest.evidence.calibrator
+    if lowest.aided is not None:
+        outcome.calibrator = lowest.aided.calibrator
     return outcome
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "chat",
     "conversation",
     "edits",
+    "logprobs",
     "messages",
     "messages_stream",
     "responses",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
@@ -53,6 +54,7 @@ class ChatFormat(ChoicesFormat):
     path = "/chat/completions"
     held_prefix = "chatcmpl-held-"
     fetch_path = path
+    asks_logprobs: Mapping[str, Any] = MappingProxyType({"logprobs": True, "top_logprobs": 5})
     marks = Marks(
         b"[DONE]",
         (b'"finish_reason"', rb'\s*:\s*"[^"]'),

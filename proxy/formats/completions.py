@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
@@ -37,6 +38,7 @@ class CompletionsFormat(ChoicesFormat):
     path = "/completions"
     held_prefix = "cmpl-held-"
     fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
+    asks_logprobs: Mapping[str, Any] = MappingProxyType({"logprobs": 5})
     marks = Marks(b"[DONE]", (b'"finish_reason"', rb'\s*:\s*"[^"]'), b'"error"')
 
     def question(self, payload: Json) -> Question:

@@ -166,6 +166,9 @@ class Format(Protocol):
         """A request of our own: a model is to say something short about a text, not streamed."""
         ...
 
+    asks_logprobs: Mapping[str, Any]
+    """The members of a request that ask for the log-probabilities of the answer's tokens."""
+
     def without_effects(self, payload: Json) -> Json | None:
         """The members to change in the request so that another model answers it once and nothing
         is left behind; None where upstream would act on it all the same."""

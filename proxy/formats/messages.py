@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
@@ -64,6 +65,7 @@ class MessagesFormat:
     name = "messages"
     path = "/messages"
     held_prefix = "msg_held_"
+    asks_logprobs: Mapping[str, Any] = MappingProxyType({})  # the API has none
     fetch_path = path  # a convention of ours: the API itself has nothing there
     marks = Marks(
         (

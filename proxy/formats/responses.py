@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
@@ -28,7 +29,13 @@ from proxy.formats.format import (
 )
 from proxy.formats.openai import error_body
 from proxy.formats.responses_events import Writer, annotated, error_event
-from proxy.formats.responses_items import as_items, chat_messages, chat_tools, with_text
+from proxy.formats.responses_items import (
+    as_items,
+    chat_messages,
+    chat_tools,
+    logprobs_of,
+    with_text,
+)
 from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
 from proxy.wire.json_rewrite import REMOVED
 from proxy.wire.sse import Event
@@ -55,6 +62,9 @@ class ResponsesFormat:
     path = "/responses"
     held_prefix = "resp_held_"
     fetch_path = path
+    asks_logprobs: Mapping[str, Any] = MappingProxyType(
+        {"include": ["message.output_text.logprobs"], "top_logprobs": 5}
+    )
     marks = Marks(
         (b"response.", rb'(?:completed|incomplete|failed|cancelled)"'),
         b"output_item",
@@ -121,7 +131,8 @@ class ResponsesFormat:
             return []
         if reason := _UNFINISHED.get(str(completion.get("status"))):
             raise NoAnswerError(reason, part="output" if items else None)
-        return [Choice(0, answer_to(items), finish_reason(completion) or "stop")]
+        reason = finish_reason(completion) or "stop"
+        return [Choice(0, answer_to(items), reason, logprobs_of(items))]
 
     def editable(self, completion: Json) -> Editable:
         items = completion["output"]

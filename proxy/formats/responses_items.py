@@ -34,6 +34,17 @@ def with_text(item: Any, added: str) -> Json | None:
     return None
 
 
+def logprobs_of(items: Sequence[Any]) -> Json | None:
+    """The log-probabilities of an answer's text as chat completions have them; None without any."""
+    found: list[Any] = []
+    for item in items:
+        if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
+            for part in parts:
+                if item_type(part) == "output_text" and isinstance(part.get("logprobs"), list):
+                    found += part["logprobs"]
+    return {"content": found} if found else None
+
+
 def item_type(value: Any) -> Any:
     return value.get("type") if isinstance(value, dict) else None
 

@@ -18,7 +18,7 @@ from proxy.formats.events.merging import Pieces, joined
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.formats.responses_events import Writer, named_event
-from proxy.formats.responses_items import item_type
+from proxy.formats.responses_items import item_type, logprobs_of
 from proxy.wire.json_splice import canonical, dumps, json_object
 from proxy.wire.sse import DONE, Event
 
@@ -217,7 +217,8 @@ class ResponsesAssembler(Assembler):
             return []
         items = self._response.get("output") if self._is_finished else self._items()
         reason = finish_reason(self._response) or "stop" if self._is_finished else None
-        return [Choice(0, answer_to(items or [], self._unknown), reason)]
+        items = items or []
+        return [Choice(0, answer_to(items, self._unknown), reason, logprobs_of(items))]
 
     def completion(self) -> Json:
         return self._response if self._is_finished else {**self._response, "output": self._items()}

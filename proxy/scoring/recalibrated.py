@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from calibrator import Question
+from calibrator import Question, Signals
 from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence, OtherAnswer
+from proxy.scoring.scoring import Aided, Confidence, OtherAnswer
 
 if TYPE_CHECKING:
     from calibrator import Recalibration, Recalibrations
@@ -46,6 +46,8 @@ class Scores(Protocol):
         team: str | None = None,
     ) -> list[Confidence]: ...
 
+    def with_signals(self, found: Confidence, signals: Signals) -> Confidence: ...
+
     async def score(
         self,
         question: Callable[[], Question],
@@ -67,6 +69,7 @@ class Recalibrated:
     def __init__(self, scores: Scores, recalibrations: Recalibrations) -> None:
         self._scores = scores
         self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
+        self._weights = recalibrations.signals
         self._suffix = _suffix(self._alone)  # a hash, made once
         self._suffix_with_others = _suffix(self._with_others)
 
@@ -116,6 +119,23 @@ class Recalibrated:
             for before, after in zip(found, moved, strict=True)
         ]
 
+    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
+        """The confidence moved by its signals, as labels taught: they join what the calibrator
+        itself said, and no curve comes behind. Without weights for them it stays as it is."""
+        plain = replace(found, signals=signals)
+        evidence, names = found.evidence, self._scores
+        said_by = names.name if evidence is None else names.opinion
+        if self._weights is None or found.value is None or not said_by or not signals.kinds:
+            return plain
+        own = found.value if found.score is None else found.score
+        weighed = self._weights.weigh(own, said_by, signals)
+        if weighed is None:
+            _warn_unweighed(self._weights.name, said_by, signals.kinds)
+            return plain
+        told_by = (self.name or "") if evidence is None else evidence.calibrator
+        aided = Aided(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
+        return replace(plain, value=weighed.confidence, score=own, aided=aided)
+
     def _known(
         self,
         before: Confidence,
@@ -159,6 +179,18 @@ def _corrected(
         return found
     value = recalibration.apply_to(score, model, domain, team)
     return replace(found, value=value, score=score)
+
+
+@lru_cache(maxsize=8)  # told once
+def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> None:
+    log.warning(
+        "signals_unweighed",
+        weights=weights,
+        numbers=calibrator,
+        signals=list(signals),
+        hint="no labels have taught what these are worth beside such numbers, which stay as they "
+        "are; fit them again: pinocchio recalibrate --from-store --signals",
+    )
 
 
 @lru_cache(maxsize=8)  # told once

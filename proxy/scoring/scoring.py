@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from calibrator import (
+    NO_SIGNALS,
     Batcher,
     CalibratorError,
     Item,
@@ -28,6 +29,7 @@ from calibrator import (
     QueueFullError,
     Score,
     Scorer,
+    Signals,
     Ticket,
     UnavailableError,
     message_text,
@@ -74,6 +76,8 @@ class Confidence:
     score: float | None = None
     because: tuple[str, ...] = ()
     evidence: Evidence | None = None  # beyond the reply itself
+    signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
+    aided: Aided | None = None  # by signals
 
 
 def least_sure(confidences: Sequence[Confidence]) -> Confidence:
@@ -107,6 +111,21 @@ class Evidence:
     opinions: tuple[str, ...]
     others: Sequence[OtherAnswer] = ()
     score_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aided:
+    """What signals moved: a confidence that was `before`, given by `calibrator_before`, made of
+    `score_before` where a recalibration had corrected it; `calibrator` is now its provenance.
+
+    `kinds` are the signals that counted.
+    """
+
+    before: float
+    calibrator_before: str
+    score_before: float | None
+    calibrator: str
+    kinds: tuple[str, ...]
 
 
 class Scoring:
@@ -281,6 +300,10 @@ class Scoring:
         for each, ticket in zip(at, tickets, strict=True):
             changed[each] = _moved(found[each], ticket.score, self.opinion, others)
         return changed
+
+    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
+        """The confidence with its signals, which without weights change nothing."""
+        return replace(found, signals=signals)
 
     async def _with_images(
         self, parts: Sequence[ImagePart], items: Sequence[Item]

@@ -9,6 +9,9 @@ without `stream: true`:
 
     ok                  the last user message is the answer; with n > 1 its parts between "|"
     say TEXT            the answer is TEXT
+    judge P             the answer is True or False and P as a percentage; the log-probabilities of
+                        its first token say P too, where they are asked for
+    likely              as ok; the log-probability of each word is -0.1 times its length
     in-turn             the answer is the next of the parts between "|", request after request
     told                the request's member `reply` is the body, its items the chunks of a stream
     empty, reasoning    an empty answer; an answer after `reasoning_content`
@@ -45,6 +48,7 @@ import asyncio
 import gzip
 import itertools
 import json
+import math
 import threading
 import time
 import zlib
@@ -195,6 +199,9 @@ def texts_of(request: Received) -> list[str]:
     parts = request.question().split("|")
     if behaviour.startswith("say "):
         parts = [behaviour.removeprefix("say ")]
+    if behaviour.startswith("judge "):
+        p = float(behaviour.removeprefix("judge "))
+        parts = [f"{p >= 0.5} {round(100 * p)}"]
     if behaviour == "in-turn":
         return [parts[request.number % len(parts)]]
     count = request.json().get("n")
@@ -219,6 +226,21 @@ def _call(request: Received, text: str, number: int) -> Json:
     return {"id": f"call_{number}", "type": "function", "function": function}
 
 
+def logprobs_of(request: Received, text: str) -> Json | None:
+    """The log-probabilities of an answer's words, for a client that asks for them."""
+    if not request.json().get("logprobs"):
+        return None
+    told = [{"token": word, "logprob": -0.1 * len(word)} for word in text.split()]
+    if request.behaviour.startswith("judge "):
+        p = float(request.behaviour.removeprefix("judge "))
+        tops = {"True": p, "False": 1 - p}
+        listed = [{"token": name, "logprob": math.log(at)} for name, at in tops.items() if at]
+        told[0] |= {"logprob": math.log(tops[told[0]["token"]]), "top_logprobs": listed}
+    elif request.behaviour != "likely":
+        return None
+    return {"content": told, "refusal": None}
+
+
 def completion(request: Received) -> Json:
     messages = [message_of(request, text) for text in texts_of(request)]
     reason = "tool_calls" if "tool_calls" in messages[0] else "stop"
@@ -228,7 +250,12 @@ def completion(request: Received) -> Json:
         "created": 1_767_225_600,
         "model": f"{request.json().get('model')}-2099",
         "choices": [
-            {"index": i, "message": message, "logprobs": None, "finish_reason": reason}
+            {
+                "index": i,
+                "message": message,
+                "logprobs": logprobs_of(request, message["content"] or ""),
+                "finish_reason": reason,
+            }
             for i, message in enumerate(messages)
         ],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
@@ -244,8 +271,16 @@ def events(request: Received) -> list[bytes]:
     chunks: list[Json] = []
     for choice in whole["choices"]:
         place = {"index": choice["index"], "logprobs": None}
+        tokens = (choice["logprobs"] or {}).get("content", [])
         for delta in _deltas(choice["message"]):
-            chunks.append({**head, "choices": [{**place, "delta": delta, "finish_reason": None}]})
+            part = {**place, "delta": delta, "finish_reason": None}
+            if tokens and delta.get("content"):  # the first word with the first text
+                part["logprobs"] = {"content": tokens[:1]}
+                tokens = tokens[1:]
+            chunks.append({**head, "choices": [part]})
+        if tokens:
+            part = {**place, "delta": {"content": ""}, "finish_reason": None}
+            chunks.append({**head, "choices": [{**part, "logprobs": {"content": tokens}}]})
         finish = {**place, "delta": {}, "finish_reason": choice["finish_reason"]}
         chunks.append({**head, "choices": [finish]})
     if (request.json().get("stream_options") or {}).get("include_usage"):

@@ -137,10 +137,21 @@ class Calls:
         await self.put(call, left_out=(b"idempotency-key",), changes=changes)
         await call.aclose()
 
-    async def write(self, model: str, instructions: str, text: str, timeout_s: float) -> Call:
-        """Has a model write something about a text, in `timeout_s`; nothing is raised."""
-        call = self.noted(model, "clarification")
-        request = self.asked.format.text_request(model, instructions, text)
+    async def write(
+        self,
+        model: str,
+        instructions: str,
+        text: str,
+        timeout_s: float,
+        purpose: Purpose = "clarification",
+        beside: Mapping[str, Any] = NOTHING,
+    ) -> Call:
+        """Has a model write something about a text, in `timeout_s`; nothing is raised.
+
+        `beside` are further members of the request.
+        """
+        call = self.noted(model, purpose)
+        request = {**self.asked.format.text_request(model, instructions, text), **beside}
         left_out = (b"content-encoding", b"idempotency-key")
         headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")

@@ -106,7 +106,7 @@ def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
         for call in exchange.calls
         if call.answer not in (None, answer)
         and not call.is_kept
-        and call.purpose != "clarification"
+        and call.purpose in ("answer", "second_opinion")
     ]
 
 

@@ -66,7 +66,19 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["alone_calibrator"] = facts.alone_calibrator
         if facts.alone_score is not None:
             values["alone_score"] = facts.alone_score
+    if facts.judge is not None or facts.logprobs:
+        values |= _signals(facts)
     return values
+
+
+def _signals(facts: Facts) -> dict[str, Any]:
+    """What a judge and log-probabilities said, and the number without them where they moved it."""
+    names = ["judged", "judge"] if facts.judge is not None else []
+    names += ["logprobs"] if facts.logprobs else []
+    if facts.unaided is not None:
+        names += ["unaided", "unaided_calibrator"]
+        names += ["unaided_score"] if facts.unaided_score is not None else []
+    return {name: getattr(facts, name) for name in names}
 
 
 def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
@@ -86,6 +98,7 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
     kept["opinions"] = tuple(values.get("opinions", ()))
+    kept["logprobs"] = tuple(values.get("logprobs", ()))
     kept["tools"] = tuple(ToolCall(name, NOT_KEPT) for name in values.get("tools", ()))
     beside = {
         "confidence": row["confidence"],

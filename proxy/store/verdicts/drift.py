@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from calibrator import WITH_OTHERS, knows_others
+from calibrator import WITH_OTHERS, knows_others, without_signals
 from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into
 from proxy.store.record.writer import conversation_of_row, exchanges, first_id, is_first_request
@@ -177,15 +177,21 @@ def distrusted(engine: sa.Engine) -> set[str]:
 
 
 def newest_calibrators(engine: sa.Engine) -> set[str]:
-    """What gave the newest number of a reply alone, and the newest that knows others, with their
-    recalibrations; of the latest `LOOKED_AT` numbers alone."""
+    """What gave the newest number of a reply alone, the newest that knows others, and those that
+    know signals, with their recalibrations; of the latest `LOOKED_AT` numbers alone."""
     query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(*_scored("", 1e11))
     few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
     last = sa.func.max(few.c.request_id)
     by_age = sa.select(few.c.calibrator).group_by(few.c.calibrator).order_by(last)
     with reading(engine) as connection:
         names = connection.execute(by_age).scalars().all()
-    return set({knows_others(name): name for name in names}.values())  # the last of each kind
+    return set({_known_by(name): name for name in names}.values())  # the last of each kind
+
+
+def _known_by(name: str) -> tuple[bool, str]:
+    """What numbers of a name know beyond their reply: others, and which signals."""
+    signals = name.removeprefix(without_signals(name)).partition("@")[0]
+    return knows_others(name), signals
 
 
 def scored_after(

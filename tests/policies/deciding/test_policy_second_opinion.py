@@ -35,15 +35,15 @@ def wanted(opinion: str, *rules: str) -> SecondOpinion:
 @pytest.mark.parametrize(
     ("opinion", "expected"),
     [
-        ("{from: b}", SecondOpinion(("b",))),
-        ("{from: [b, c], n: 2, within: 5s}", SecondOpinion(("b", "c"), 2, within_s=5.0)),
+        ("{from: b}", SecondOpinion(models=("b",))),
+        ("{from: [b, c], n: 2, within: 5s}", SecondOpinion(models=("b", "c"), n=2, within_s=5.0)),
         (
             "{from: b, when: {confidence: {between: [0.3, 0.9]}}}",
-            SecondOpinion(("b",), when=When(Band(0.3, 0.9))),
+            SecondOpinion(models=("b",), when=When(Band(0.3, 0.9))),
         ),
         (
             "{from: b, start: with, when: {team: law}}",
-            SecondOpinion(("b",), when=When(team=Globs(("law",))), start="with"),
+            SecondOpinion(models=("b",), when=When(team=Globs(("law",))), start="with"),
         ),
     ],
 )

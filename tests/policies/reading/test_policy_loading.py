@@ -114,7 +114,8 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         (
             "- version: 1",
             "1: the policy must be a mapping, not a list; valid keys: version, name, mode, "
-            "on_score_error, ask, second_opinion, certificate, costs, rules, default",
+            "on_score_error, ask, second_opinion, judge, logprobs, certificate, costs, rules, "
+            "default",
         ),
         (MINIMAL + "rules: {a: b}", "4: rules must be a list, not a mapping"),
         (

@@ -1,0 +1,137 @@
+"""What a judge's reply says: P(correct) by one token, or in words; anything else says nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.completions.further_calls.judging import by_log_probabilities, by_words
+from proxy.formats import Choice
+from proxy.formats.logprobs import LOWEST, summary, tokens_of
+
+
+def said(text: Any, *tops: dict[str, float], **more: Any) -> Choice:
+    """A judge's reply, with the probabilities of what might have stood in place of each token."""
+    content = [
+        {
+            "token": next(iter(top)),
+            "logprob": math.log(next(iter(top.values()))),
+            "top_logprobs": [{"token": t, "logprob": math.log(p)} for t, p in top.items()],
+        }
+        for top in tops
+    ]
+    message = {"role": "assistant", "content": text}
+    return Choice(0, message, "stop", {"content": content} if tops else None, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "probability"),
+    [
+        ("True 83", 0.83),
+        ("true, 83%", 0.83),
+        ("False 7", 0.07),
+        (" True: 100. ", 1.0),
+        ("42", 0.42),
+        ("0.42", 0.42),
+        ("1", 0.01),
+        ("1.5", 0.015),
+        ("False 50", 0.5),
+        ("1.0", None),  # a hundredth, or a certainty
+        ("True", None),
+        ("False 90", None),  # it contradicts itself
+        ("True 7", None),
+        ("True 101", None),
+        ("True -3", None),
+        ("I would say True 83", None),
+        ("True 83 because it is", None),
+        ("True 83\nFalse 7", None),
+        ("", None),
+        ("9" * 200, None),
+        (None, None),
+        ([{"type": "text", "text": "True 83"}], None),
+    ],
+)
+def test_words(text: Any, probability: float | None) -> None:
+    """One number, and nothing else; where True or False stands with it, both must agree."""
+    assert by_words(said(text)) == probability
+
+
+@pytest.mark.parametrize("refusal", [{"is_refusal": True}, {"finish_reason": "content_filter"}])
+def test_a_refusal_is_no_word(refusal: dict[str, Any]) -> None:
+    """Whatever text comes with it."""
+    choice = said("True 83", {"True": 0.9, "False": 0.1})
+    for name, value in refusal.items():
+        setattr(choice, name, value)
+    assert by_words(choice) is None
+    assert by_log_probabilities(choice) is None
+    choice = said("True 83")
+    choice.message["refusal"] = "I will not"
+    assert by_words(choice) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tops", "probability"),
+    [
+        ("True 83", [{"True": 0.6, "False": 0.3}], 2 / 3),
+        ("False 7", [{"False": 0.6, "True": 0.3, " true": 0.1}], 0.4),
+        ("True", [{"\n": 0.9}, {" True": 0.8, "False": 0.2}], 0.8),
+        ("True 83", [{"True": 0.9}], 0.9),  # the other one is among the rest
+        ("True 83", [{"True": 1.0}], 1.0),
+        ("True 83", [{"Tr": 0.9}], None),  # its words count then
+        ("True 83 I think", [{"True": 0.9}], None),
+        ("83", [{"83": 0.9}], None),
+        ("True 83", [], None),
+    ],
+)
+def test_one_token(text: str, tops: list[dict[str, float]], probability: float | None) -> None:
+    """P(True) among True and False, however they are spelt, by the first token that is no space."""
+    found = by_log_probabilities(said(text, *tops))
+    assert found == (None if probability is None else pytest.approx(probability))
+
+
+def test_completions_say_it_otherwise() -> None:
+    """The legacy form, in three lists."""
+    logprobs = {
+        "tokens": ["True", " 83"],
+        "token_logprobs": [math.log(0.75), -0.1],
+        "top_logprobs": [{"True": math.log(0.75), "False": math.log(0.25)}, None],
+    }
+    choice = Choice(0, {"content": "True 83"}, "stop", logprobs)
+    assert by_log_probabilities(choice) == pytest.approx(0.75)
+    assert summary(choice) == (pytest.approx((math.log(0.75) - 0.1) / 2), math.log(0.75))
+
+
+@pytest.mark.parametrize(
+    "value", [None, "x", True, math.nan, 0.5, math.inf, [], {}], ids=lambda each: str(each)
+)
+def test_what_is_no_log_probability_is_not_there(value: Any) -> None:
+    """A server's own idea of a number is passed over; what is impossible counts as the lowest."""
+    listed = [{"token": "a", "logprob": value}, {"token": "b", "logprob": -1.0}]
+    assert summary(Choice(0, {}, None, {"content": listed})) == (-1.0, -1.0)
+    impossible = [{"token": "a", "logprob": -math.inf}]
+    assert summary(Choice(0, {}, None, {"content": impossible})) == (LOWEST, LOWEST)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+named = st.dictionaries(
+    st.sampled_from(["content", "tokens", "token_logprobs", "top_logprobs"]),
+    json_values
+    | st.lists(st.dictionaries(st.sampled_from(["token", "logprob", "top_logprobs"]), json_values)),
+)
+
+
+@given(named, st.text(max_size=20))
+def test_whatever_an_upstream_sends_nothing_breaks(logprobs: dict[str, Any], text: str) -> None:
+    """P(correct) is from 0 to 1 or absent; every log-probability is finite and at most 0."""
+    choice = Choice(0, {"content": text}, "stop", logprobs)
+    assert all(LOWEST <= token.logprob <= 0 for token in tokens_of(choice))
+    for found in (by_words(choice), by_log_probabilities(choice)):
+        assert found is None or 0 <= found <= 1
