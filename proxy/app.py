@@ -13,6 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+import structlog
+
 from calibrator import Scorer
 from policies import Policy, load_policy
 from proxy.config.policy_book import PolicyBook
@@ -27,7 +29,7 @@ from proxy.exchange.stream_results import Results
 from proxy.gate.client_keys import masked
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets
-from proxy.generation import Generation, Parts
+from proxy.generation import ALIVE, READY, Generation, Parts
 from proxy.holds.waiting import Verdicts
 from proxy.learning.drift_watch import DriftWatch
 from proxy.listener.endpoint import Endpoint, send_reply
@@ -61,10 +63,9 @@ from proxy.wire.http import (
 )
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from proxy.desk.notify.webhooks import Courier
+
+log = structlog.get_logger()
 
 POLICY_VIOLATION = 1008  # of RFC 6455
 
@@ -141,7 +142,10 @@ class App:
     ) -> None:
         self._parts = parts
         self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
-        self._desk = DeskServer(admin, setup.config, parts, self._reloading) if admin else None
+        self._desk = (
+            DeskServer(admin, setup.config, parts, self._reloading, self.drain) if admin else None
+        )
+        self.is_draining = False
         self._admin_url = setup.config.admin.url or (admin.url if admin else None)
         self._courier: Courier | None = None
         store, kept = setup.config.store, setup.config.records
@@ -150,11 +154,22 @@ class App:
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)
         probe = partial(Endpoint, max_body=setup.config.limits.max_body)
-        self._probes = {"/livez": probe(self._live), "/readyz": probe(self._ready)}
+        live, ready = probe(self._live), probe(self._ready)
+        self._probes = {**dict.fromkeys(ALIVE, live), **dict.fromkeys(READY, ready)}
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
         self._reloading.ask()
+
+    def drain(self) -> None:
+        """Says at `/readyz` from now on that it will end; everything is answered as before."""
+        if not self.is_draining:
+            self.is_draining = True
+            log.info("draining", in_flight=self._reloading.in_flight)
+
+    def end_waits(self) -> None:
+        """Lets nobody wait for a reviewer any longer: they hear where to fetch their reply."""
+        self._parts.verdicts.end_waits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -268,15 +283,16 @@ class App:
     async def _ready(self, _: Request) -> Reply:
         scoring, current = self._parts.scoring, self._reloading.current
         refusal = self._reloading.refusal
+        status = "draining" if self.is_draining else "ok" if scoring.is_ready else "loading"
         facts: dict[str, object] = {
-            "status": "ok" if scoring.is_ready else "loading",
+            "status": status,
             "calibrator": current.scores.name,
             "generation": current.number,
             "configuration": "current" if refusal is None else "refused",
         }
         if refusal is not None:  # the log and the desk say why: anybody may read this
             facts["configuration_refused_at"] = round(refusal.at, 3)
-        return Reply(200 if scoring.is_ready else 503, JSON, json.dumps(facts).encode())
+        return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

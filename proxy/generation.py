@@ -42,7 +42,9 @@ from proxy.wire.caller import CALLER, TAKE, Caller
 from proxy.wire.http import ASGIApplication, Scope, raw_path_of
 from proxy.wire.spelling import names_in
 
-PROBES = ("/livez", "/readyz")  # of whoever runs the proxy; they need no key
+ALIVE = ("/livez", "/health/liveliness", "/health/liveness")  # the longer ones are LiteLLM's
+READY = ("/readyz", "/health/readiness")
+PROBES = frozenset((*ALIVE, *READY))  # of whoever runs the proxy; they need no key
 NO_TEAM = TeamConfig()
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
-import uvicorn
 
 from policies import InvalidDocumentError, lint, load_document
 from proxy.app import create_app_of
@@ -29,6 +28,7 @@ from proxy.desk.listening import bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
 from proxy.listener.logs import configure_logs
+from proxy.listener.server import Server
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
 from proxy.scoring.loader import calibrator_refusal_placed, check_calibrator, load_recalibrations
@@ -183,7 +183,7 @@ def serve(
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
     settle_memory()
-    uvicorn.Server(settings).run(sockets=[listening])
+    Server(settings, app, setup.config.limits.drain_s).run(sockets=[listening])
 
 
 def check_folder(store: str) -> None:

@@ -250,6 +250,8 @@ class LimitsConfig(Section):
     clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
     max_connections: int | None = Field(default=None, gt=0)  # None: as the open files allow
+    drain_s: float = Field(default=0, ge=0)  # after SIGTERM, in which it still answers
+    grace_s: int = Field(default=30, gt=0)  # then, for what goes on
 
 
 def _unknown_upstream(name: str, known: Collection[str]) -> str:

@@ -1,12 +1,14 @@
-"""The proxy's metrics for Prometheus, for whoever has the admin's token or key."""
+"""What whoever runs the proxy asks of it, with the admin's token or key: metrics, and to drain."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.desk.access.guard import METRICS, admin_of
+from proxy.desk.access.guard import DRAIN, METRICS, admin_of
 from proxy.exchange.metrics import Collector, exposed
 
 
@@ -20,3 +22,14 @@ def metrics_route(*collectors: Collector) -> Route:
         return Response(body, headers={"content-type": content_type})
 
     return Route(METRICS, served)
+
+
+def drain_route(drain: Callable[[], object]) -> Route:
+    """Takes the proxy out of rotation, as whoever stops it does beforehand."""
+
+    def served(request: Request) -> Response:
+        admin_of(request)
+        drain()
+        return JSONResponse({"status": "draining"})
+
+    return Route(DRAIN, served, methods=["POST"])

@@ -13,7 +13,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,7 +137,15 @@ class Application(Protocol):
 class DeskServer:
     """Serves the desk on its socket; `holder` gives the configuration that holds now."""
 
-    def __init__(self, admin: AdminSocket, config: Config, parts: Parts, holder: Reloading) -> None:
+    def __init__(
+        self,
+        admin: AdminSocket,
+        config: Config,
+        parts: Parts,
+        holder: Reloading,
+        drain: Callable[[], None],
+    ) -> None:
+        self._drain = drain
         self._admin = admin
         self._config = config
         self._parts = parts
@@ -187,7 +195,7 @@ class DeskServer:
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
         from proxy.desk.desk import Desk, Verdict
-        from proxy.desk.exposition import metrics_route
+        from proxy.desk.exposition import drain_route, metrics_route
         from proxy.desk.gauges import Decided, Gauges
         from proxy.desk.notify.feed import Feed
         from proxy.store.client_keys import KeyStore
@@ -200,12 +208,12 @@ class DeskServer:
         queue.rehearse()
         feed = Feed(queue)
 
-        holder, parts, decided = self._holder, self._parts, Decided()
+        holder, parts, decided, loop = self._holder, self._parts, Decided(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
             """Who waits for the reply, and who watches, hears of it at once; on a thread."""
             waited_s = time.time() - held.created_at
-            loop, noted = self._loop, (held.queue, verdict.verdict, waited_s)
+            noted = held.queue, verdict.verdict, waited_s
             loop.call_soon_threadsafe(parts.verdicts.hear, held.id)
             loop.call_soon_threadsafe(decided.note, *noted)
             feed.wake()
@@ -215,7 +223,10 @@ class DeskServer:
             desk,
             Door(token, self._admin.login_code, KeyStore(config.store)),
             feed,
-            [metrics_route(parts.metrics, decided, Gauges(desk, parts, holder))],
+            [
+                metrics_route(parts.metrics, decided, Gauges(desk, parts, holder)),
+                drain_route(lambda: loop.call_soon_threadsafe(self._drain)),
+            ],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
         )

@@ -26,6 +26,7 @@ class Verdicts:
         self._every_s = every_s
         self._waiting: dict[asyncio.Future[None], str] = {}  # and the id that each waits for
         self._asking: asyncio.Task[None] | None = None
+        self._is_over = False  # nobody may wait any longer
 
     async def wait(self, held: HeldReply, wait_s: float) -> str:
         """What a held reply comes to (`HeldReply.standing`): decided, expired, or still held after
@@ -35,7 +36,7 @@ class Verdicts:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         try:
-            left_s = min(wait_s, held.expires_at - time.time())
+            left_s = 0.0 if self._is_over else min(wait_s, held.expires_at - time.time())
             await asyncio.wait({decided}, timeout=max(0.0, left_s))
         finally:
             del self._waiting[decided]
@@ -46,6 +47,13 @@ class Verdicts:
         """Somebody decided on this reply in this process; call it on the event loop."""
         for future, waiting_for in self._waiting.items():
             if waiting_for == id and not future.done():
+                future.set_result(None)
+
+    def end_waits(self) -> None:
+        """The proxy ends soon: whoever waits has waited long enough; call it on the event loop."""
+        self._is_over = True
+        for future in self._waiting:
+            if not future.done():
                 future.set_result(None)
 
     async def aclose(self) -> None:

@@ -7,6 +7,7 @@ __all__ = [
     "logs",
     "open_files",
     "request_heads",
+    "server",
     "sockets",
     "websocket_settings",
 ]

@@ -48,6 +48,7 @@ class Connections:
     """Those of one server. `every` has WebSockets too, which are neither looked at nor closed."""
 
     def __init__(self, every: Collection[object], most: int | None) -> None:
+        self.is_draining = False  # then each connection is closed after its next reply
         self._every = every
         self._most = most
         self._most_strangers = None if most is None else max(1, int(most * SHARE_OF_STRANGERS))

@@ -176,7 +176,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._ignores_upgrade = not self.is_upgrading
             return
         self.headers = []  # of trailers, which are nobody's
-        self.cycle: Any = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        stays = version != "1.0" and parser.should_keep_alive() and not self._all.is_draining
+        self.cycle: Any = Cycle(self, stays)
         scope[CLIENT] = self.cycle
         if self.running is None:
             self._run(self.cycle)

@@ -18,7 +18,6 @@ from proxy.listener.open_files import connections_for, raise_file_limit
 from proxy.listener.websocket_settings import websocket_settings
 from proxy.wire.http import ASGIApplication
 
-GRACE_S = 30
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 KEPT_BYTES = 2**25
 SWITCH_S = 0.001  # how long the event loop waits, several times a request, for a busy thread
@@ -49,7 +48,9 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def server_settings(app: ASGIApplication, config: Config, grace_s: int = GRACE_S) -> uvicorn.Config:
+def server_settings(
+    app: ASGIApplication, config: Config, grace_s: int | None = None
+) -> uvicorn.Config:
     """How uvicorn runs the application: it adds no header, no log line and no limit of its own."""
     return uvicorn.Config(
         app,
@@ -58,7 +59,7 @@ def server_settings(app: ASGIApplication, config: Config, grace_s: int = GRACE_S
         server_header=False,
         proxy_headers=False,
         date_header=False,
-        timeout_graceful_shutdown=grace_s,
+        timeout_graceful_shutdown=config.limits.grace_s if grace_s is None else grace_s,
         limit_concurrency=config.limits.max_connections or connections_for(raise_file_limit()),
         http=HttpProtocol,
         **websocket_settings(config.limits.max_body),

@@ -37,6 +37,7 @@ LOGIN: Final = "/pinocchio/login"
 STATIC: Final = "/static/"
 API: Final = "/pinocchio/v1/"
 METRICS: Final = "/metrics"
+DRAIN: Final = "/drain"
 _OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
 _OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
 READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -197,7 +198,7 @@ def address_of(request: Request) -> str:
 def is_api(request: Request) -> bool:
     """Whether a program asks, which has no use for a login page."""
     path: str = request.scope["path"]
-    return path.startswith(API) or path == METRICS
+    return path.startswith(API) or path in (METRICS, DRAIN)
 
 
 def is_https(request: Request) -> bool:
