@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import hypothesis
 import pytest
+import typer.testing
 
 from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
@@ -78,6 +79,14 @@ def shared_certificates() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transports, "create_ssl_context", context)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_commands() -> Iterator[None]:
+    """Commands are made once of their functions: it takes 15 ms of CPU, for each that is run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", lru_cache(typer.testing._get_command))
         yield
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +15,11 @@ import pytest
 from calibrator import version_of
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from tests.node.runner import run_node
-from tests.running.live_proxy import ProxyProcess, environment, run_cli, until
+from tests.running.live_proxy import ROOT, ProxyProcess, environment, run_cli, until
+from tests.running.warm_cli import Program, run_warm, shell_command
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
+IMPORTED = ("httpx", "openai", "openai.resources.chat")  # by most examples
 ANSWER = "Yes, 91 is a prime number. It has no divisors other than 1 and itself."
 CONFIG = """
 calibrator: {{checkpoint: "fake:0.73"}}
@@ -43,16 +44,16 @@ def observing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield proxy.base_url
 
 
-def run(*command: str, url: str = "", **env: str) -> str:
-    """What the example prints; fails when it fails or complains."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment() | {"PINOCCHIO_URL": url} | env,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+def run(script: str, *, url: str = "", errors: str = "", **env: str) -> str:
+    """What the example prints; fails when it fails or says other `errors` than this pattern."""
+    env = environment() | {"PINOCCHIO_URL": url} | env
+    path = EXAMPLES / script
+    if path.suffix == ".py":
+        done = run_warm((), cwd=ROOT, env=env, timeout_s=60, program=Program(path, IMPORTED))
+    else:
+        done = subprocess.run([path], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(errors, done.stderr), done.stderr
     return done.stdout
 
 
@@ -64,7 +65,7 @@ def told(output: str) -> dict[str, str]:
 def test_the_quickstart_prints_answer_and_confidence_of_a_reply_and_of_a_stream(
     observing: str,
 ) -> None:
-    assert told(run(sys.executable, str(EXAMPLES / "quickstart.py"), url=observing)) == {
+    assert told(run("quickstart.py", url=observing)) == {
         "answer": ANSWER,
         "header": "0.7300",
         "body": "0.73 scored",
@@ -89,7 +90,7 @@ def test_the_node_quickstart_prints_the_same_and_a_typed_error(observing: str) -
 def test_two_lines_print_a_probability() -> None:
     if not (CHECKPOINTS / EMBEDDED / "calibrator.json").is_file():
         pytest.skip("the embedded checkpoint is not in calibrator/checkpoints yet")
-    output = run(sys.executable, str(EXAMPLES / "two_lines.py"))
+    output = run("two_lines.py")
     printed = re.fullmatch(r"P\(correct\) = (0\.\d{4}) by embedded@\S+\n", output)
     assert printed is not None, output
     assert 0 < float(printed[1]) < 1
@@ -104,7 +105,7 @@ def sections(output: str) -> dict[str, str]:
 
 
 def test_curl_prints_the_confidence_of_a_reply_and_of_a_stream(observing: str) -> None:
-    shown = sections(run(str(EXAMPLES / "curl.sh"), url=observing))
+    shown = sections(run("curl.sh", url=observing))
     assert [model["id"] for model in json.loads(shown["models"])["data"]] == ["demo"]
     headers, body = shown["an answer"].split("\n\n", 1)
     assert "x-pinocchio-confidence: 0.7300" in headers.splitlines()
@@ -120,7 +121,7 @@ def test_curl_fetches_a_held_reply_which_is_a_placeholder_until_it_is_released(
 ) -> None:
     with start(tmp_path, "--policy", "helpdesk") as proxy:
         wait_until_ready(proxy)
-        output = run(str(EXAMPLES / "curl.sh"), url=proxy.base_url)
+        output = run("curl.sh", url=proxy.base_url)
         shown = sections(output)
         assert shown["a refund"].startswith("HTTP/1.1 422 ")
         assert json.loads(shown["held"])["choices"][0]["finish_reason"] == "content_filter"
@@ -145,9 +146,8 @@ def test_a_proxy_and_a_program_share_a_calibrator(tmp_path: Path) -> None:
         config += f"store: sqlite:///{tmp_path}/held.db\n"
         with ProxyProcess(tmp_path / "proxy", config) as proxy:
             assert f"engine scorer at {server.base_url} (loading)" in proxy.stdout()
-            script = str(EXAMPLES / "scoring_server" / "compare.py")
             environ = {"url": proxy.base_url, "PINOCCHIO_SCORER_URL": server.base_url}
-            output = told(run(sys.executable, script, **environ))
+            output = told(run("scoring_server/compare.py", **environ))
     assert output["through the proxy"] == output["from the server"]
     assert output["calibrator"] == version_of("embedded")
 
@@ -158,20 +158,13 @@ def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
     config = CONFIG.format(folder=tmp_path) + f"admin: {{port: 0, token: {token}}}\n"
     with ProxyProcess(tmp_path, config, "--policy", "helpdesk") as proxy:
         wait_until_ready(proxy)
-        output = run(str(EXAMPLES / "curl.sh"), url=proxy.base_url)
+        output = run("curl.sh", url=proxy.base_url)
         id = re.search(r"reviews approve (\S+)", output)
         desk = re.search(r"review desk (\S+)", proxy.stdout())
         assert id is not None
         assert desk is not None
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / "review" / "approve.py")],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment() | {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token},
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == "oncall: edit, released by admin\n"
+        environ = {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token}
+        assert run("review/approve.py", **environ) == "oncall: edit, released by admin\n"
         fetched = httpx.get(f"{proxy.base_url}/chat/completions/{id[1]}", trust_env=False)
         [call] = fetched.json()["choices"][0]["message"]["tool_calls"]
         assert json.loads(call["function"]["arguments"])["amount"] == 6.9
@@ -189,7 +182,7 @@ def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
         assert desk is not None
         environ = {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token}
         environ |= {"PINOCCHIO_CONFIG": str(path), "url": proxy.base_url}
-        output = run(sys.executable, str(EXAMPLES / "learning" / "learn.py"), **environ)
+        output = run("learning/learn.py", **environ)
     right = int(output.split()[0])
     judged = re.search(r"delivered: (\d+) verdicts on \1 replies, (\S+)% right", output)
     assert judged is not None, output
@@ -199,7 +192,7 @@ def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
 
 
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
-    shown = sections(run(str(EXAMPLES / "every_surface.sh"), url=observing))
+    shown = sections(run("every_surface.sh", url=observing))
     assert list(shown) == ["chat/completions", "completions", "responses", "messages"]
     for text in shown.values():
         *headers, body = text.splitlines()
@@ -210,7 +203,7 @@ def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
 
 def with_pinocchio(*command: str, url: str = "") -> str:
     """As `run`, with the command line of this checkout; stderr may say what was written."""
-    told = {"PINOCCHIO_URL": url, "PINOCCHIO": f"{sys.executable} -m pinocchio"}
+    told = {"PINOCCHIO_URL": url, "PINOCCHIO": shell_command()}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env=environment() | told
     )
@@ -254,7 +247,7 @@ def test_the_cascade_asks_the_strong_model_where_the_first_is_unsure(tmp_path: P
     config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
     with ProxyProcess(tmp_path, config) as proxy:
         wait_until_ready(proxy)
-        output = run(sys.executable, str(EXAMPLES / "cascade" / "ask.py"), url=proxy.base_url)
+        output = run("cascade/ask.py", url=proxy.base_url)
         until(lambda: len(proxy.lines()) == 2)
         sure, unsure = proxy.lines()
     first, second = output.split("Is 91 a prime number?")
@@ -275,8 +268,7 @@ def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -
     config = (tmp_path / "proxy.yaml").read_text() + f"store: sqlite:///{tmp_path}/held.db\n"
     with ProxyProcess(tmp_path, config) as proxy:
         wait_until_ready(proxy)
-        script = EXAMPLES / "second_opinion" / "ask.py"
-        output = run(sys.executable, str(script), url=proxy.base_url)
+        output = run("second_opinion/ask.py", url=proxy.base_url)
     numbers = re.findall(r"confidence: ([0-9.]+) (\w+) ?(\w*)\n +before: +([0-9.]+)", output)
     (sure, _, no_label, before), (unsure, action, label, first) = numbers
     assert float(sure) > 0.9 > float(before)
@@ -296,22 +288,17 @@ def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path, text) as proxy:
         wait_until_ready(proxy)
         config = str(tmp_path / "proxy.yaml")
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / "teams/ask.py")],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment() | {"PINOCCHIO_URL": proxy.base_url, "PINOCCHIO_CONFIG": config},
-        )
-    assert done.returncode == 0, done.stderr
+        made = r"(pinocchio: this is key_\w+; it cannot be shown again\n){2}"
+        url = proxy.base_url
+        output = run("teams/ask.py", url=url, errors=made, PINOCCHIO_CONFIG=config)
     held = r"hold by support/not-sure-enough@\w{8}"
     assert re.fullmatch(
         f"support: +{held}\n"
         r"research: +deliver by observe/[\w-]+@\w{8}\n"
         f"research, stricter: +{held}\n"
         "somebody else: +401 invalid_api_key\n",
-        done.stdout,
-    ), done.stdout
+        output,
+    ), output
 
 
 def test_the_readme_names_every_example() -> None:

@@ -32,6 +32,7 @@ from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120
+RUN = "--run"
 PRELOADED = (
     "alembic.command",
     "fastapi",
@@ -77,9 +78,11 @@ class WarmProcess:
         cwd: Path,
         env: Mapping[str, str],
         program: Program = PINOCCHIO,
+        server: str = "",
     ) -> None:
+        """`server` is the socket of one that is there already."""
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(_server(program.python, program.imports))
+        self._connection.connect(server or _server(program.python, program.imports))
         files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
         command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
         command["file"] = str(program.file) if program.file else None
@@ -122,11 +125,18 @@ class WarmProcess:
 
 
 def run_warm(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    program: Program = PINOCCHIO,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end; raises TimeoutExpired, once it is ended."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        process = WarmProcess(arguments, stdout=stdout, stderr=stderr, cwd=cwd, env=env)
+        process = WarmProcess(
+            arguments, stdout=stdout, stderr=stderr, cwd=cwd, env=env, program=program
+        )
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -138,6 +148,18 @@ def run_warm(
             file.seek(0)
             written.append(file.read().decode())
     return subprocess.CompletedProcess([*arguments], status, *written)
+
+
+def shell_command() -> str:
+    """What scripts of a shell run for `pinocchio`: as `run_warm`, with the shell's own files."""
+    return f"{sys.executable} -m tests.running.warm_cli {_server(sys.executable, PRELOADED)} {RUN}"
+
+
+def _run_in_shell(server: str, arguments: Sequence[str]) -> int:
+    process = WarmProcess(
+        arguments, stdout=1, stderr=2, cwd=Path.cwd(), env=os.environ, server=server
+    )
+    return process.wait()
 
 
 @cache
@@ -254,4 +276,6 @@ def _end(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if sys.argv[2] == RUN:
+        sys.exit(_run_in_shell(sys.argv[1], sys.argv[3:]))
     run(serve(sys.argv[1], sys.argv[2:]))

@@ -8,17 +8,15 @@ import json
 import subprocess
 import sys
 import time
-import tracemalloc
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from proxy.completions.call_upstream import live_pieces
-from proxy.completions.live_stream import Finished, LiveStream
 from proxy.errors import UpstreamBrokenError
 from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Format
+from tests.builders.live_streams import MB, live, peak_of, play
 from tests.builders.scripted_streams import (
     TEXT,
     RawStream,
@@ -38,7 +36,6 @@ from tests.conftest import StartProxy
 from tests.running.live_proxy import ROOT, LiveProxy, WordScorer, events_in, members_in
 from tests.servers.faulty_upstream import DONE, Cut, Step, Wait
 
-MB = 2**20
 LONG = 56 * MB
 ON_THEIR_WAY = 24 * MB  # in the buffers of two systems, and a little of ours
 SMALL = {"max_body": MB}
@@ -225,38 +222,6 @@ def test_one_gigantic_event(
 # One stream without sockets
 
 
-def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
-    """A live stream whose choices are found sure, and whose calls are delivered."""
-    return LiveStream(format, max_bytes=max_bytes, gates_calls=settles)
-
-
-async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
-    """Relays the parts; how many bytes came out."""
-
-    async def chunks() -> AsyncIterator[bytes]:
-        for part in parts:
-            yield part
-
-    size = 0
-    async for piece in live_pieces(stream, chunks(), nullcontext()):
-        if isinstance(piece, Finished):
-            stream.assembler.choices(piece.choices)
-            size += len(piece.event.raw)
-        elif isinstance(piece, bytes):
-            size += len(piece)
-    withheld, _ = stream.withheld()
-    return size + sum(len(event.raw) for event in withheld)
-
-
-def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
-    """The bytes that came out, and the most that was kept meanwhile."""
-    tracemalloc.start()
-    try:
-        return asyncio.run(play(stream, parts)), tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("settles", [False, True], ids=["passthrough", "buffer_tools"])
 def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
     """Of a stream far beyond `max_bytes` no more is kept than some times that."""
@@ -270,24 +235,12 @@ def test_what_is_kept_of_a_stream_is_bounded(settles: bool) -> None:
 
 def test_an_event_in_single_bytes_is_kept_once() -> None:
     """An event that arrives byte by byte costs its own size, not its number of parts."""
-    program = (
-        "from tests.proxy.streams.test_stream_limits import kept_of_an_event; "
-        "print(*kept_of_an_event())"
-    )
+    program = "from tests.builders.live_streams import kept_of_an_event; print(*kept_of_an_event())"
     command = [sys.executable, "-c", program]  # where no thread of another test takes anything
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     whole, peak = map(int, done.stdout.split())
     assert peak < 2 * whole  # 50,000 parts would take four times that
-
-
-def kept_of_an_event() -> tuple[int, int]:
-    """The most that was kept of an event that came as one, and in single bytes."""
-    event = b"data: " + b"x" * 50_000 + b"\n\n"
-    _, whole = peak_of(live(), [event])
-    size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
-    assert size == len(event)
-    return whole, peak
 
 
 def test_a_broken_stream_that_is_not_kept_raises() -> None:
@@ -353,7 +306,7 @@ DELTAS: dict[str, tuple[Format, list[bytes], bytes, list[bytes]]] = {  # beginni
         [_responses("completed", response={"status": "completed", "output": []})],
     ),
 }
-FEW, MANY = 5_000, 40_000
+FEW, MANY = 2_500, 20_000
 
 
 @pytest.mark.parametrize("name", DELTAS)

@@ -1,0 +1,55 @@
+"""One live stream of a reply without sockets: its parts go in, and what comes out is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Iterable
+from contextlib import nullcontext
+
+from proxy.completions.call_upstream import live_pieces
+from proxy.completions.live_stream import Finished, LiveStream
+from proxy.formats import CHAT, Format
+
+MB = 2**20
+
+
+def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
+    """A live stream whose choices are found sure, and whose calls are delivered."""
+    return LiveStream(format, max_bytes=max_bytes, gates_calls=settles)
+
+
+async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
+    """Relays the parts; how many bytes came out."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    size = 0
+    async for piece in live_pieces(stream, chunks(), nullcontext()):
+        if isinstance(piece, Finished):
+            stream.assembler.choices(piece.choices)
+            size += len(piece.event.raw)
+        elif isinstance(piece, bytes):
+            size += len(piece)
+    withheld, _ = stream.withheld()
+    return size + sum(len(event.raw) for event in withheld)
+
+
+def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
+    """The bytes that came out, and the most that was kept meanwhile."""
+    tracemalloc.start()
+    try:
+        return asyncio.run(play(stream, parts)), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def kept_of_an_event() -> tuple[int, int]:
+    """The most that was kept of an event that came as one, and in single bytes."""
+    event = b"data: " + b"x" * 50_000 + b"\n\n"
+    _, whole = peak_of(live(), [event])
+    size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))
+    assert size == len(event)
+    return whole, peak
