@@ -187,11 +187,14 @@ def confidences(replies: Sequence[LabelledSignals]) -> Floats:
     return np.array([each.confidence for each in replies])
 
 
-def weighed(weights: SignalWeights, replies: Sequence[LabelledSignals]) -> Floats:
-    """The confidences of replies with their signals, (n,); as they are without a curve for them."""
+def weighed(
+    weights: SignalWeights, replies: Sequence[LabelledSignals], otherwise: Floats | None = None
+) -> Floats:
+    """The confidences of replies with their signals, (n,); `otherwise` where no curve knows these,
+    by default as they are without."""
     found = [weights.weigh(each.confidence, each.calibrator, each.signals) for each in replies]
-    pairs = zip(found, replies, strict=True)
-    return np.array([reply.confidence if w is None else w.confidence for w, reply in pairs])
+    without = confidences(replies) if otherwise is None else otherwise
+    return np.array([p if w is None else w.confidence for w, p in zip(found, without, strict=True)])
 
 
 # --- the fit --------------------------------------------------------------------------------------

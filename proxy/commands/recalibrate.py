@@ -17,7 +17,7 @@ from proxy.commands.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from calibrator import By, Kind, Of, Recalibration, RecalibrationVersions
+    from calibrator import By, Kind, Of, Recalibration, RecalibrationVersions, SignalWeights
     from proxy.config.sections import Config
     from proxy.learning.recalibrating import Learnt
 
@@ -88,6 +88,11 @@ Study = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
+NUMBERS_TOLD = {
+    "alone": "",
+    "others": " of numbers with second opinions",
+    "signals": " for judges and log-probabilities",
+}
 OF_STORE = ("since", "held_only", "dry_run")
 OF_FILES = ("calibrator", "device", "scores", "study")
 OF_CURVES = ("second_opinion", "kind", "by", "study")
@@ -138,8 +143,7 @@ def recalibrate(
     elif from_store:
         refuse(context, OF_FILES, "is for labelled FILES; leave it out with --from-store")
         with calibrator_errors_told():
-            options = held_only, second_opinion, dry_run
-            _learn(config, since, kind, by, *options, output, as_json)
+            _learn(config, since, kind, by, of, held_only, dry_run, output, as_json)
     else:
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
@@ -173,35 +177,56 @@ def _learn(
     since: str,
     kind: Kind,
     by: By | None,
+    of: Of,
     held_only: bool,
-    second_opinion: bool,
     dry_run: bool,
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Fits on verdicts, tries, and writes or promotes."""
-    from calibrator import check_target, resolve_recalibrations
-    from proxy.learning.labels import read_labels
-    from proxy.learning.recalibrating import learn_recalibration, name_with_others
-    from proxy.policy_context.domains import NONE_PICKS, Domains, picks_curves
-    from proxy.scoring.engines.opening import known_name
-    from proxy.upstreams.router import Router
+    from calibrator import check_target
+    from proxy.policy_context.domains import NONE_PICKS, picks_curves
 
     check_target(output)
     whole = _configured(config)
-    named = whole.calibrator
     if by == "domain" and not picks_curves(whole):
         raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
     versions = None if dry_run or output else _versions(config)
-    base = known_name(named)
-    counting = resolve_recalibrations(named.recalibration)
-    start = time.time() - seconds(since)
+    current: Recalibration | SignalWeights | None
     with opened_record(config) as findings:
-        labels = read_labels(findings.engine, start, base)
-        if second_opinion:
-            base = name_with_others(labels.replies, base)
-            labels = read_labels(findings.engine, start, base)
-    current = counting.with_others if second_opinion else counting.alone
+        engine, start = findings.engine, time.time() - seconds(since)
+        if of == "signals":
+            learnt, current = _learnt_signals(engine, start, whole, held_only)
+        else:
+            learnt, current = _learnt_curve(engine, start, whole, kind, by, of, held_only)
+    is_promoted = versions is not None and learnt.trial.is_better
+    if output is not None:
+        learnt.recalibration.save(output)
+    elif versions is not None and is_promoted:
+        versions.promote(learnt.recalibration, learnt.trial.as_dict())
+    _print_learnt(learnt, current, is_promoted, output, as_json)
+    if versions is not None and not is_promoted:
+        raise typer.Exit(NOT_PROMOTED)
+
+
+def _learnt_curve(
+    engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
+) -> tuple[Learnt, Recalibration | None]:
+    """A curve for numbers of one kind, and the one that counts for them now."""
+    from calibrator import resolve_recalibrations
+    from proxy.learning.labels import read_labels
+    from proxy.learning.recalibrating import learn_recalibration, name_with_others
+    from proxy.policy_context.domains import Domains
+    from proxy.scoring.engines.opening import known_name
+    from proxy.upstreams.router import Router
+
+    named = whole.calibrator
+    base, counting = known_name(named), resolve_recalibrations(named.recalibration)
+    labels = read_labels(engine, start, base)
+    if of == "others":
+        base = name_with_others(labels.replies, base)
+        labels = read_labels(engine, start, base)
+    current = counting.with_others if of == "others" else counting.alone
     if current is not None and current.calibrator not in ("", base):
         current = None  # it is for numbers that are given no more
     if "domain" in (by, current.by if current else None):
@@ -215,14 +240,26 @@ def _learn(
         is_held_only=held_only,
         known=_known(named.recalibration, current),
     )
-    is_promoted = versions is not None and learnt.trial.is_better
-    if output is not None:
-        learnt.recalibration.save(output)
-    elif versions is not None and is_promoted:
-        versions.promote(learnt.recalibration, learnt.trial.as_dict())
-    _print_learnt(learnt, current, is_promoted, output, as_json)
-    if versions is not None and not is_promoted:
-        raise typer.Exit(NOT_PROMOTED)
+    return learnt, current
+
+
+def _learnt_signals(
+    engine: Any, start: float, whole: Config, held_only: bool
+) -> tuple[Learnt, SignalWeights | None]:
+    """Weights of signals, and those that count now."""
+    from calibrator import resolve_recalibrations
+    from proxy.learning.labels import read_labels
+    from proxy.learning.signals import learn_signals
+    from proxy.policy_context.domains import Domains
+    from proxy.scoring.engines.opening import known_name
+    from proxy.upstreams.router import Router
+
+    base = known_name(whole.calibrator)
+    counting = resolve_recalibrations(whole.calibrator.recalibration)
+    labels = read_labels(engine, start, base)
+    if any(each.by == "domain" for each in counting):
+        labels = labels.in_domains(Domains(whole, Router(whole)))
+    return learn_signals(labels, base, counting, is_held_only=held_only), counting.signals
 
 
 def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalibration]:
@@ -236,7 +273,7 @@ def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalib
 
 def _print_learnt(
     learnt: Learnt,
-    current: Recalibration | None,
+    current: Recalibration | SignalWeights | None,
     is_promoted: bool,
     output: Path | None,
     as_json: bool,
@@ -246,16 +283,20 @@ def _print_learnt(
     if as_json:
         told: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
         told |= {"before": before, "promoted": is_promoted}
-        values = {**told, "groups": sorted(found.groups), "unknown": learnt.unknown}
+        values = {**told, **_parts(found), "unknown": learnt.unknown}
         typer.echo(json.dumps({**values, **tried.as_dict()}))
         return
-    own = f", {len(found.groups)} with curves of their own" if found.by else ""
+    own = ""
+    if "groups" in (parts := _parts(found)) and getattr(found, "by", None):
+        own = f", {len(parts['groups'])} with curves of their own"
     typer.echo(
         f"{found.name}: fitted on {counted(tried.labels, 'verdict')}, worth "
         f"{tried.effective_labels:.0f} "
         f"of equal weight{own}\n"
         f"  for {found.calibrator}"
     )
+    for name in parts.get("numbers", ()):
+        typer.echo(f"  gives {name}")
     pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
     told_figures = ", ".join(
         f"{name} {getattr(tried.before, key):.3f} -> {getattr(tried.after, key):.3f}"
@@ -272,6 +313,15 @@ def _print_learnt(
             "recorded"
         )
     typer.echo(_conclusion(learnt, is_promoted, output))
+
+
+def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
+    """The groups with a curve of their own, or the numbers that weights of signals give."""
+    from calibrator import SignalWeights
+
+    if isinstance(found, SignalWeights):
+        return {"numbers": sorted(found.names())}
+    return {"groups": sorted(found.groups)}
 
 
 def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
@@ -296,20 +346,22 @@ def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
 
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
-    counting = versions.current(), versions.current("others")
+    counting = versions.current(), versions.current("others"), versions.current("signals")
     for change in versions.history():
         told: dict[str, Any] = {"at": change.at, "kind": change.kind}
         told |= {"before": change.before, "after": change.after}
         if as_json:
-            told["knows_others"] = change.knows_others
+            told |= {"knows_others": change.knows_others, "knows_signals": change.knows_signals}
             typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
         else:
             labels = change.figures.get("labels")
             why = f", {counted(labels, 'verdict')}" if labels else ""
-            of = " of numbers with second opinions" if change.knows_others else ""
+            of = NUMBERS_TOLD[change.of]
             what = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
     if not as_json:
         typer.echo(f"{counting[0].name if counting[0] else 'no recalibration'} counts")
         if counting[1]:
             typer.echo(f"{counting[1].name} counts for numbers with second opinions")
+        if counting[2]:
+            typer.echo(f"{counting[2].name} counts for judges and log-probabilities")

@@ -12,5 +12,6 @@ __all__ = [
     "labels",
     "recalibrating",
     "second_opinions",
+    "signals",
     "tuning",
 ]

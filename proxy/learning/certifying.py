@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from calibrator import WITH_OTHERS, CalibratorError, Recalibration
+from calibrator import (
+    WITH_OTHERS,
+    CalibratorError,
+    Recalibrations,
+    knows_others,
+    knows_signals,
+)
 from policies import Labelled, Policy, Scope, one_per_question, reaches
 from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled
 
@@ -66,19 +72,20 @@ def _labels_of(
     ]
 
 
-def audited_opinions(
+def audited_knowing(
     engine: Any,
     since: float,
     checkpoint: str,
-    recalibration: Recalibration | None,
+    counting: Recalibrations,
     scope: Scope,
     policy: Policy | None = None,
 ) -> dict[str | None, list[Labelled]]:
-    """The same of confidences of this checkpoint that know second opinions, by their calibrator, as
-    `recalibration` corrects them now; empty where there are none."""
+    """The same of confidences of this checkpoint that know second opinions, a judge or
+    log-probabilities, by their calibrator, as they are given now; empty where there are none."""
     audited, firsts = _audited(engine, since), first_replies(engine, since)
-    its = {e.calibrator for e in audited if e.calibrator.startswith(checkpoint + WITH_OTHERS)}
-    names = sorted(name for name in its if _is_given_now(name, recalibration))
+    its = {each.calibrator for each in audited if each.is_by(checkpoint)}
+    knowing = {name for name in its if knows_others(name) or knows_signals(name)}
+    names = sorted(name for name in knowing if _is_given_now(name, counting))
     found: dict[str | None, list[Labelled]] = {}
     for name in names:
         with suppress(CalibratorError):  # none of them is in this scope
@@ -86,8 +93,11 @@ def audited_opinions(
     return found
 
 
-def _is_given_now(name: str, recalibration: Recalibration | None) -> bool:
-    """Whether numbers that know others have this name as long as that recalibration counts."""
+def _is_given_now(name: str, counting: Recalibrations) -> bool:
+    """Whether numbers that know more than their reply have this name as long as these count."""
+    if knows_signals(name):
+        return counting.signals is not None and name in counting.signals.names()
+    recalibration = counting.with_others
     before, _, opinion = name.partition(WITH_OTHERS)
     hash, _, curve = opinion.partition("+")
     stage = before + WITH_OTHERS + hash

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from calibrator import knows_others
+from calibrator import knows_others, knows_signals
 from policies import CalibrationMonitor, Distance, ScoreMonitor, SeenConversations, distance
 from proxy.store.verdicts.drift import (
     Counted,
@@ -276,6 +276,12 @@ def _text(row: Monitor) -> str:
     how = "too high" if finding.is_too_sure else "too low"
     return (
         f"confidences of {key.calibrator} are {how} {where} by more than 5 points, going by "
-        "audited verdicts: pinocchio recalibrate --from-store"
-        + (" --second-opinion" if knows_others(key.calibrator) else "")
+        "audited verdicts: pinocchio recalibrate --from-store" + _option(key.calibrator)
     )
+
+
+def _option(calibrator: str) -> str:
+    """Which numbers `recalibrate` is to learn for."""
+    if knows_signals(calibrator):
+        return " --signals"
+    return " --second-opinion" if knows_others(calibrator) else ""

@@ -21,10 +21,12 @@ from calibrator import (
     Kind,
     Observed,
     Recalibration,
+    SignalWeights,
     Trial,
     fit_observed,
     group_key,
     knows_others,
+    knows_signals,
     trial,
 )
 from policies import counted
@@ -41,12 +43,12 @@ class NotLearntError(CalibratorError):
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """A recalibration fitted on all labels, and how it did on labels that it did not see.
+    """What was fitted on all labels, and how it did on labels that it did not see.
 
     `unknown` counts labels that were left out since nobody knows what the calibrator had said.
     """
 
-    recalibration: Recalibration
+    recalibration: Recalibration | SignalWeights
     trial: Trial
     unknown: int = 0
 
@@ -69,7 +71,7 @@ def learn_recalibration(
     """
     labels = usable(labels, is_held_only)
     replies, scores, unknown = _scored(labels.replies, calibrator, known)
-    _check_enough(len(replies), labels)
+    check_enough(len(replies), labels)
     weights = np.array(Labels(replies, labels.totals).weights())
     found = Observed(
         np.array([int(each.is_correct) for each in replies]),
@@ -118,9 +120,14 @@ def own_score(
 ) -> float | None:
     """What `calibrator` itself said, recorded or with its recalibration undone.
 
-    Of a reply that others were asked about, a checkpoint said the number without them.
+    Of a reply that others were asked about, a checkpoint said the number without them; of one
+    whose number knows signals, nobody but their weights said that.
     """
     confidence, name, score = reply.confidence, reply.calibrator, reply.score
+    if knows_signals(name):
+        if (facts := reply.facts) is None or facts.unaided is None:
+            return None
+        confidence, name, score = facts.unaided, facts.unaided_calibrator or "", facts.unaided_score
     if knows_others(name) and not knows_others(calibrator):
         if (facts := reply.facts) is None or facts.alone is None:
             return None
@@ -146,7 +153,13 @@ def name_with_others(replies: Sequence[LabelledReply], checkpoint: str) -> str:
     return prefix + found[-1].removeprefix(prefix).partition("+")[0]
 
 
-def _check_enough(count: int, labels: Labels) -> None:
+def check_enough(
+    count: int,
+    labels: Labels,
+    one: str = "labelled reply is",
+    several: str = "labelled replies are",
+) -> None:
+    """Raises NotLearntError for too few labels to learn from."""
     if count >= LEAST_LABELS:
         return
     undrawn = (
@@ -156,7 +169,7 @@ def _check_enough(count: int, labels: Labels) -> None:
         else ""
     )
     raise NotLearntError(
-        f"{counted(count, 'labelled reply is', 'labelled replies are')} too few for a "
+        f"{counted(count, one, several)} too few for a "
         f"recalibration: {LEAST_LABELS} are the least, "
         f"{LEAST_LABELS - count} more, and 200 are better{undrawn}"
     )

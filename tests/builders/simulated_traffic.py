@@ -23,7 +23,9 @@ import numpy as np
 from calibrator.loading import version_of
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Recalibration, logit, sigmoid
+from calibrator.recalibration.signals import SignalWeights
 from calibrator.recalibration.versions import resolve_recalibrations
+from calibrator.scorer import Signals
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
@@ -61,6 +63,24 @@ def _corrected(
     return recalibration.apply_to(score, model, None), f"{name}+{recalibration.name}"
 
 
+def _judged(
+    weights: SignalWeights | None,
+    before: tuple[float, str, float | None, str],
+    score: float,
+    signals: Signals,
+) -> tuple[float, str, float | None, str]:
+    """What is told and recorded where a judge said something: confidence, name, score, facts."""
+    told, name, own, facts = before
+    stage = name.partition("+platt@")[0]
+    found = weights.weigh(score, stage, signals) if weights else None
+    values = {**json.loads(facts)[0], "judged": signals.judged, "judge": signals.judge}
+    if found is None:
+        return told, name, own, json.dumps([values])
+    values |= {"unaided": told, "unaided_calibrator": name}
+    values |= {} if own is None else {"unaided_score": own}
+    return found.confidence, found.calibrator, score, json.dumps([values])
+
+
 class Traffic:
     """A month of a deployment; `days` says how much of it has passed."""
 
@@ -92,10 +112,12 @@ class Traffic:
         model: str = "m",
         held: float = 0.0,
         heard: float = 0.0,
+        judged: float = 0.0,
     ) -> None:
         """So many replies, evenly over so many days; those less sure than `held` are held.
 
-        Of a share `heard` the number knows a second opinion (`timid`), as its name says.
+        Of a share `heard` the number knows a second opinion (`timid`), as its name says. About a
+        share `judged` a judge was asked, whose word moves the number where weights are promoted.
         """
         rng = self._rng
         records = Records(self.url, max_queue=count + 1)
@@ -107,6 +129,8 @@ class Traffic:
         scores, right = says(worth), rng.random(count) < worth
         drawn = rng.random(count) < audit_share
         is_heard, knowing = rng.random(count) < heard, timid(worth)
+        word = sigmoid(np.where(right, 1.2, -1.2) + rng.normal(0, 1.5, count))
+        is_judged = rng.random(count) < judged
         step_s = days * DAY_S / count
         for at, (score, is_right, is_drawn) in enumerate(zip(scores, right, drawn, strict=True)):
             self._now += step_s
@@ -118,6 +142,11 @@ class Traffic:
                 its, score = counting.with_others, knowing[at]
                 told, name = _corrected(its, score, model, self.opinion)
                 own = float(score) if its else None
+            if is_judged[at]:
+                signals = Signals(float(word[at]), "j")
+                told, name, own, facts = _judged(
+                    counting.signals, (told, name, own, facts), float(score), signals
+                )
             id = f"req_{int(self._now * 1_000):012x}{rng.bytes(10).hex()}"
             is_held = told < held
             self.ids.append(id)

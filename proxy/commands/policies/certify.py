@@ -70,8 +70,8 @@ def certify(
 ) -> None:
     """Find the threshold above which at most a stated share of the replies is wrong.
 
-    Numbers that know a second opinion have a threshold of their own. Exit status 3 where the labels
-    prove none; how many more are needed is then said.
+    Numbers that know a second opinion or signals have a threshold of their own. Exit status 3 where
+    the labels prove none; how many more are needed is then said.
     """
     from calibrator import check_target
 
@@ -166,7 +166,7 @@ def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | Non
     """The same of the store's audited replies, under the calibrator that is configured now."""
     from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
-    from proxy.learning.certifying import audited_labels, audited_opinions
+    from proxy.learning.certifying import audited_knowing, audited_labels
     from proxy.scoring.engines.opening import known_name
 
     with errors_told():
@@ -180,9 +180,7 @@ def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | Non
         labels = audited_labels(findings.engine, start, calibrator, scope, policy)
         return {
             calibrator: labels,
-            **audited_opinions(
-                findings.engine, start, checkpoint, counting.with_others, scope, policy
-            ),
+            **audited_knowing(findings.engine, start, checkpoint, counting, scope, policy),
         }
 
 

@@ -133,11 +133,14 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
     facts += [("in force", counting.alone.name if counting.alone else "none yet")]
     if (knowing := counting.with_others) is not None:
         facts += [("in force with second opinions", knowing.name)]
+    if counting.signals is not None:
+        facts += [("in force for judges and log-probabilities", counting.signals.name)]
     facts += [(change.at, _told(change)) for change in reversed(history[-10:])]
     yield Card("Recalibration", tuple(facts))
 
 
 def _told(change: Any) -> str:
     of = ", with second opinions" if change.knows_others else ""
+    of = ", for judges and log-probabilities" if change.knows_signals else of
     what = f"{change.before or 'none'} → {change.after or 'none'}"
     return f"{change.kind.replace('_', ' ')}{of}: {what}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,9 @@ def learnt(traffic: Traffic, **options: object) -> Learnt:
 
 
 def learn(traffic: Traffic, **options: object) -> Recalibration:
-    return learnt(traffic, **options).recalibration
+    found = learnt(traffic, **options).recalibration
+    assert isinstance(found, Recalibration)
+    return found
 
 
 def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
@@ -324,3 +327,90 @@ def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic)
     assert domains(calibrator={"client_domains": True}) == ["told", "law"]
     everything = ModelRoute(match="*", upstream="demo", domain="all")
     assert domains(models=(everything,)) == ["all", "law"]
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
+    """2,000 replies about half of which a judge was asked, and of half the number knows others."""
+    traffic = Traffic(tmp_path_factory.mktemp("judged"), seed=7)
+    traffic.pass_by(2_000, 14, audit_share=0.5, heard=0.5, judged=0.5)
+    traffic.label()
+    return traffic
+
+
+def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
+    """Promoted beside the curves, told with the numbers that it gives, and taken back by itself."""
+    done = judged.told("recalibrate", "--from-store", "--signals")
+    assert done["promoted"]
+    assert done["calibrator"] == judged.calibrator
+    assert done["after"]["brier"] < done["before"]["brier"] - 0.03
+    found = resolve_recalibrations(judged.current).signals
+    assert found is not None
+    assert (found.name, sorted(found.names())) == (done["name"], done["numbers"])
+    assert set(found.curves) == {judged.calibrator, judged.opinion}
+    assert not list(resolve_recalibrations(judged.current))  # no curve was promoted with it
+    again = judged.told("recalibrate", "--from-store", "--signals", "--dry-run")
+    assert not again["is_better"]
+    listed = judged.run("recalibrate", "--history").stdout
+    assert f"none -> {found.name} for judges and log-probabilities" in listed
+    assert judged.told("recalibrate", "--rollback", "--signals")["after"] is None
+    assert resolve_recalibrations(judged.current).signals is None
+
+
+def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None:
+    """A recalibration of numbers alone is fitted on what the calibrator said before the judge, and
+    weights on what it said itself, whatever was told then."""
+    traffic = Traffic(tmp_path, seed=8)
+    traffic.pass_by(1_500, 10, audit_share=0.5, judged=0.5)
+    traffic.label()
+    plain = learn(traffic)
+    weights = traffic.told("recalibrate", "--from-store", "--signals")
+    assert traffic.told("recalibrate", "--from-store")["promoted"]
+    moved = Traffic(tmp_path / "moved", seed=8) if (tmp_path / "moved").mkdir() is None else traffic
+    versions = RecalibrationVersions(moved.current.parent)
+    signals = resolve_recalibrations(traffic.current).signals
+    assert signals is not None
+    versions.promote(signals, {})
+    moved.pass_by(1_500, 10, audit_share=0.5, judged=0.5)
+    moved.label()
+    findings = Findings(moved.url)
+    names = {each.calibrator for each in read_labels(findings.engine, 0.0, CALIBRATOR).replies}
+    findings.close()
+    assert names == {CALIBRATOR, *signals.names()}
+    assert learn(moved).as_dict() == plain.as_dict()
+    again = moved.told("recalibrate", "--from-store", "--signals", "--dry-run")
+    assert (again["labels"], again["unknown"]) == (weights["labels"], 0)
+    assert again["name"] == weights["name"]
+
+
+def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
+    """Each under its name; those of weights that count no more are left out."""
+    traffic = Traffic(tmp_path, seed=9)
+    traffic.pass_by(600, 5, audit_share=1.0, judged=0.5)
+    traffic.label()
+    assert traffic.told("recalibrate", "--from-store", "--signals")["promoted"]
+    traffic.pass_by(1_200, 9, audit_share=1.0, judged=0.5)
+    traffic.label()
+    weights = resolve_recalibrations(traffic.current).signals
+    assert weights is not None
+    certified = traffic.run("certify", "--from-store", "--max-error", "0.2", "--json")
+    found = [json.loads(line) for line in certified.stdout.splitlines()]
+    assert {each["calibrator"] for each in found} == {CALIBRATOR, *weights.names()}
+    traffic.told("recalibrate", "--rollback", "--signals")
+    certified = traffic.run("certify", "--from-store", "--max-error", "0.2", "--json")
+    found = [json.loads(line) for line in certified.stdout.splitlines()]
+    assert {each["calibrator"] for each in found} == {CALIBRATOR}
+
+
+def test_too_few_judged_replies_are_one_sentence(tmp_path: Path) -> None:
+    """What is missing, and nothing is promoted."""
+    traffic = Traffic(tmp_path)
+    traffic.pass_by(100, 2, audit_share=1.0, judged=0.2)
+    traffic.label()
+    done = traffic.run("recalibrate", "--from-store", "--signals")
+    assert done.returncode == 2
+    assert "replies with signals are too few for a recalibration: 50 are the least" in done.stderr
+    assert not traffic.current.parent.exists()

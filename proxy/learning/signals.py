@@ -1,0 +1,112 @@
+"""What a judge and log-probabilities are worth, learnt from verdicts as recalibrations are.
+
+They join what the calibrator itself said, of the reply alone or knowing others; what is tried is
+the number with them against the one that counts now, on verdicts that the weights did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrator import (
+    WITH_OTHERS,
+    LabelledSignals,
+    Observed,
+    Recalibrations,
+    Signals,
+    compared,
+    fit_signals,
+    fixed,
+    knows_others,
+    unseen,
+    weighed,
+    without_signals,
+)
+from proxy.learning.labels import Labels
+from proxy.learning.recalibrating import Learnt, check_enough, usable
+from proxy.store.verdicts.labels import LabelledReply
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A labelled reply with signals, and the number that it has as things stand."""
+
+    reply: LabelledReply
+    own: LabelledSignals
+    now: float
+
+
+def learn_signals(
+    labels: Labels, checkpoint: str, counting: Recalibrations, *, is_held_only: bool = False
+) -> Learnt:
+    """Fits weights on labels of replies that `checkpoint` scored, and compares with what counts.
+
+    Raises NotLearntError for too few labels, or of held replies alone; CalibratorError where no
+    combination of signals has enough of both kinds.
+    """
+    labels = usable(labels, is_held_only)
+    signalled = [each for each in labels.replies if signals_of(each).kinds]
+    found = [known for each in signalled if (known := _known(each, checkpoint, counting))]
+    check_enough(len(found), labels, "labelled reply with signals is", "replies with signals are")
+    now = np.array([each.now for each in found])
+    observed = Observed(
+        np.array([int(each.own.is_correct) for each in found]),
+        now,
+        [""] * len(found),
+        [each.reply.question for each in found],
+        np.array(Labels([each.reply for each in found], labels.totals).weights()),
+    )
+    own = [
+        LabelledSignals(
+            each.own.is_correct,
+            each.own.confidence,
+            each.own.calibrator,
+            each.own.signals,
+            weight,
+        )
+        for each, weight in zip(found, observed.weights.tolist(), strict=True)
+    ]
+
+    def learn(known: Sequence[int], judged: Sequence[int]) -> np.ndarray:
+        weights = fit_signals([own[at] for at in known])
+        return weighed(weights, [own[at] for at in judged], now[list(judged)])
+
+    tried = compared(observed, fixed(now), unseen(observed, learn))
+    return Learnt(fit_signals(own), tried, len(signalled) - len(found))
+
+
+def signals_of(reply: LabelledReply) -> Signals:
+    """What is recorded of a judge and of log-probabilities."""
+    if (facts := reply.facts) is None:
+        return Signals()
+    logprobs = (facts.logprobs[0], facts.logprobs[1]) if len(facts.logprobs) == 2 else None
+    return Signals(facts.judged, facts.judge or "", logprobs)
+
+
+def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _Known | None:
+    """None where it is not known what the calibrator itself had said."""
+    name, facts = without_signals(reply.calibrator), reply.facts
+    stage = _stage(name, checkpoint)
+    own = reply.score
+    if own is None and name == reply.calibrator == stage:
+        own = reply.confidence
+    if own is None or facts is None:
+        return None
+    signals = signals_of(reply)
+    curve = counting.with_others if knows_others(stage) else counting.alone
+    now = own
+    if curve is not None and curve.calibrator in ("", stage):
+        now = curve.apply_to(own, reply.model, reply.domain, reply.team)
+    if counting.signals is not None:
+        told = counting.signals.weigh(own, stage, signals)
+        now = now if told is None else told.confidence
+    return _Known(reply, LabelledSignals(reply.is_correct, own, stage, signals), now)
+
+
+def _stage(name: str, checkpoint: str) -> str:
+    """What gave a number of this checkpoint, without a recalibration of the deployment."""
+    _, sign, hash_and_curve = name.partition(WITH_OTHERS)
+    return checkpoint + sign + hash_and_curve.partition("+")[0] if sign else checkpoint
