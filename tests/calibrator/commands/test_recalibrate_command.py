@@ -15,8 +15,7 @@ from calibrator.commands.app import cli
 from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
 from calibrator.recalibration.versions import resolve_recalibrations
 from proxy.commands.recalibrate import cli as recalibrating
-from tests.builders.labelled_rows import write
-from tests.builders.signalled_replies import replies
+from tests.builders.labelled_rows import signalled_replies, write
 from tests.builders.tiny_checkpoint import save_tiny
 
 Json = dict[str, Any]
@@ -227,7 +226,7 @@ def test_scores_of_several_calibrators_make_no_file(tmp_path: Path) -> None:
 
 def with_signals(count: int) -> tuple[list[Json], list[Json]]:
     """Labelled rows of which three of four have a signal, and scores of them."""
-    found = replies(count, 1)
+    found = signalled_replies(count, 1)
     rows, scores = [], []
     for at, each in enumerate(found):
         signals = each.signals

@@ -22,7 +22,8 @@ from calibrator.recalibration.signals import (
 )
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from calibrator.scorer import NO_SIGNALS, Signals, knows_others, knows_signals, without_signals
-from tests.builders.signalled_replies import JUDGE, IsThere, half, mostly_where_hard, replies
+from tests.builders.labelled_rows import JUDGE, IsThere, half, mostly_where_hard
+from tests.builders.labelled_rows import signalled_replies as replies
 from tests.running.live_proxy import HearingScorer
 
 KINDS = [(), ("logprobs",), (f"judge {JUDGE}",), (f"judge {JUDGE}", "logprobs")]
