@@ -14,7 +14,7 @@ from pathlib import Path
 
 OWN = {"pinocchio-proxy", "pip", "setuptools", "wheel"}
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-test.lock")
+LOCKS = ("requirements.lock", "requirements-test.lock", "deploy/requirements.lock")
 _ENTRY = re.compile(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*\n", re.MULTILINE)
 
 

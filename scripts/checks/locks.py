@@ -1,8 +1,10 @@
-"""Writes the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE
+"""Writes the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE IMAGE
 
 WHOLE is what uv compiled for the suite; `requirements.lock`, for the proxy alone, is there already.
 What the suite needs besides goes to `requirements-test.lock`, as far as `constraints.txt` pins it:
 PyTorch and what its CUDA build needs is left out, since indexes have different files of them.
+IMAGE is what uv compiled for `deploy/Dockerfile`: what it needs besides goes to
+`deploy/requirements.lock`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ def main() -> None:
     pinned = pins((ROOT / "constraints.txt").read_text())
     names = (whole.keys() & pinned.keys()) - serving.keys() - WITHOUT_HASHES
     more = {name: whole[name] for name in names}
-    for file, kept in zip(LOCKS, (serving, more), strict=True):
+    image = entries(Path(sys.argv[2]).read_text())
+    deployed = {name: image[name] for name in image.keys() - serving.keys()}
+    for file, kept in zip(LOCKS, (serving, more, deployed), strict=True):
         (ROOT / file).write_text(HEAD + "".join(kept[name] for name in sorted(kept)))
 
 

@@ -1,0 +1,31 @@
+"""What the files of deploy/ have to agree on with the code: variables, ports, probes, times."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.commands.exits import DEFAULT_PORT
+from proxy.desk.listening import DEFAULT_PORT as DESK_PORT
+from proxy.desk.listening import GRACE_S as DESK_GRACE_S
+from proxy.generation import PROBES
+from proxy.listener.sockets import GRACE_S
+from proxy.store.chain.chain import KEY_VARIABLE
+from tests.running.live_proxy import ROOT
+
+DEPLOY: Final = ROOT / "deploy"
+DOCKERFILE: Final = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+USER_ID: Final = 10_001
+STORE_FOLDER: Final = "/var/lib/pinocchio"
+CONFIG: Final = "/etc/pinocchio/proxy.yaml"
+STOP_S: Final = GRACE_S + DESK_GRACE_S  # what a stop may take, at most
+
+__all__ = ["DEFAULT_PORT", "DESK_PORT", "PROBES"]
+
+
+def known_variables() -> set[str]:
+    """The environment variables that the code reads, or the image's configuration."""
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "proxy").rglob("*.py"))
+    read = set(re.findall(r'environ\.get\("(\w+)"', code)) | {KEY_VARIABLE}
+    config = (DEPLOY / "proxy.yaml").read_text(encoding="utf-8")
+    return read | set(re.findall(r"\$\{(\w+)", config))
