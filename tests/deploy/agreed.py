@@ -6,10 +6,10 @@ import re
 from typing import Final
 
 from proxy.commands.exits import DEFAULT_PORT
+from proxy.config.sections import Config
 from proxy.desk.listening import DEFAULT_PORT as DESK_PORT
 from proxy.desk.listening import GRACE_S as DESK_GRACE_S
 from proxy.generation import PROBES
-from proxy.listener.sockets import GRACE_S
 from proxy.store.chain.chain import KEY_VARIABLE
 from tests.running.live_proxy import ROOT
 
@@ -18,7 +18,8 @@ DOCKERFILE: Final = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 USER_ID: Final = 10_001
 STORE_FOLDER: Final = "/var/lib/pinocchio"
 CONFIG: Final = "/etc/pinocchio/proxy.yaml"
-STOP_S: Final = GRACE_S + DESK_GRACE_S  # what a stop may take, at most
+LIMITS: Final = Config().limits
+STOP_S: Final = LIMITS.drain_s + LIMITS.grace_s + DESK_GRACE_S  # what a stop may take, at most
 
 __all__ = ["DEFAULT_PORT", "DESK_PORT", "PROBES"]
 
