@@ -1,0 +1,376 @@
+"""What breaks around a proxy: what the client gets, what stays held, which figure and line say so.
+
+Faults are real: sockets that misbehave, a database that is locked or gone, a process without space
+for files or descriptors, a scorer that fails. `docs/faults.md` has the same as a table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import resource
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from calibrator import Item, Score
+from tests.conftest import StartProxy
+from tests.running.desk_client import DESK, HOLD, TOKEN, decide, scraped, value
+from tests.running.live_proxy import (
+    LiveProxy,
+    ProxyProcess,
+    WordScorer,
+    error_of,
+    free_port,
+    question,
+    until,
+)
+from tests.servers.faulty_upstream import FaultyUpstream
+from tests.servers.raw_server import Peer, RawServer
+
+WATCH = "version: 1\nname: faults\nmode: shadow\ndefault: deliver\n"
+BODY = json.dumps({"choices": [{"index": 0, "message": {"content": "p=0.4"}}]}).encode()
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+# --- upstream ------------------------------------------------------------------------------------
+
+
+def hang(peer: Peer) -> None:
+    peer.request()
+    peer.sock.recv(1)  # until the proxy gives up
+
+
+def reset(peer: Peer) -> None:
+    peer.request()
+    peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.sock.close()
+
+
+def promise_too_much(peer: Peer) -> None:
+    peer.request()
+    peer.send(HEAD + b"content-length: %d\r\n\r\n" % (len(BODY) + 9) + BODY)
+
+
+def talk_nonsense(peer: Peer) -> None:
+    peer.request()
+    peer.send(b"220 smtp.example.com ESMTP\r\n")
+
+
+def close_in_a_chunk(peer: Peer) -> None:
+    peer.request()
+    peer.send(STREAM + b'40\r\ndata: {"choices":[{"index":0,"delta"')
+
+
+@contextmanager
+def before(answer: Callable[[Peer], None], folder: Path) -> Iterator[LiveProxy]:
+    with RawServer(answer) as server:
+        proxy = LiveProxy(
+            f"http://127.0.0.1:{server.port}/v1",
+            folder,
+            policy=WATCH,
+            upstream={"api_key": "sk-x", "timeout_s": 1},
+            **DESK,
+        )
+        yield proxy
+        proxy.stop()
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "code"),
+    [
+        (hang, 504, "upstream_timeout"),
+        (reset, 502, "upstream_broke_off"),
+        (promise_too_much, 502, "upstream_broke_off"),
+        (talk_nonsense, 502, "upstream_broke_off"),
+    ],
+)
+def test_upstream_gives_no_reply(
+    tmp_path: Path, answer: Callable[[Peer], None], status: int, code: str
+) -> None:
+    with before(answer, tmp_path) as proxy, capture_logs() as lines:
+        got = proxy.ask()
+        assert (got.status_code, error_of(got)["code"]) == (status, code)
+        assert got.headers["x-pinocchio-error"] == "true"
+        until(lambda: value(scraped(proxy.desk), "pinocchio_requests_total", status="5xx") == 1)
+        [line] = [each for each in lines if each["event"] == "request"]
+        assert (line["error"], line["status"]) == (code, status)
+
+
+def test_upstream_trickles(tmp_path: Path) -> None:
+    """Slow is not broken: only silence counts."""
+
+    def trickle(peer: Peer) -> None:
+        peer.request()
+        whole = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+        pieces = [whole[start : start + 8] for start in range(0, len(whole), 8)]
+        peer.send(*pieces, pause_s=0.1)
+
+    with before(trickle, tmp_path) as proxy:
+        got = proxy.ask()
+        assert (got.status_code, got.json()["pinocchio"]["confidence"]) == (200, 0.4)
+
+
+def test_upstream_closes_in_a_chunk(tmp_path: Path) -> None:
+    """A stream whose client has its beginning ends with an error event."""
+    with before(close_in_a_chunk, tmp_path) as proxy, capture_logs() as lines:
+        got = proxy.post_raw(question("x", stream=True))
+        assert got.status == 200
+        assert b'"code": "upstream_broke_off"' in got.body
+        until(lambda: value(scraped(proxy.desk), "pinocchio_scores_total") == 1)
+        [line] = [each for each in lines if each["event"] == "request"]
+        assert line["reason"] == "stream_broke_off"
+
+
+def test_the_name_of_upstream_is_gone(tmp_path: Path) -> None:
+    proxy = LiveProxy("http://upstream.invalid/v1", tmp_path, policy=WATCH, **DESK)
+    got = proxy.ask()
+    assert (got.status_code, error_of(got)["code"]) == (502, "upstream_unreachable")
+    until(lambda: value(scraped(proxy.desk), "pinocchio_requests_total", status="5xx") == 1)
+    proxy.stop()
+
+
+# --- the scorer ----------------------------------------------------------------------------------
+
+
+@dataclass
+class BrokenScorer(WordScorer):
+    """Does something else with each word of the answer but the warm-up's."""
+
+    fault: str = field(default="")
+
+    def score_batch(self, items: list[Item]) -> list[Score]:  # type: ignore[override]
+        if items[0].answer == "warm-up":
+            return super().score_batch(items)
+        match self.fault:
+            case "hang":
+                time.sleep(1)
+            case "memory":
+                raise MemoryError
+            case "nan":
+                return [Score(float("nan"), float("nan")) for _ in items]
+            case "beyond":
+                return [Score(1.5, 1.5) for _ in items]
+            case "crash":
+                raise RuntimeError("the weights are gone")
+        return super().score_batch(items)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "event"),
+    [
+        ("hang", "timeout", None),
+        ("memory", "error", "score_failed"),
+        ("nan", "error", "score_failed"),
+        ("beyond", "error", "score_failed"),
+        ("crash", "error", "score_failed"),
+    ],
+)
+def test_the_scorer_fails(
+    upstream: FaultyUpstream,
+    tmp_path: Path,
+    fault: str,
+    status: str,
+    event: str | None,
+) -> None:
+    """The reply goes out unscored and says so; where a policy wants a number, it waits."""
+    scorer = BrokenScorer(fault=fault)
+    options = {"scorer": scorer, "calibrator": {"timeout_s": 0.3}, **DESK}
+    (tmp_path / "held").mkdir()
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=WATCH, **options)
+    with capture_logs() as lines:
+        got = proxy.ask()
+    assert got.status_code == 200
+    assert got.headers["x-pinocchio-confidence-status"] == status
+    assert "x-pinocchio-confidence" not in got.headers
+    until(lambda: value(scraped(proxy.desk), "pinocchio_scores_total", status=status) == 1)
+    assert event is None or event in [line["event"] for line in lines]
+    scorer.fault = ""
+    until(lambda: proxy.ask("p=0.9").headers.get("x-pinocchio-confidence") == "0.9000")
+    proxy.stop()
+    scorer.fault = fault
+    rules = "rules: [{name: r, when: {confidence: {below: 0.3}}, then: block}]\ndefault: deliver\n"
+    strict = f"version: 1\nname: p\non_score_error: hold\n{rules}"
+    holding = LiveProxy(upstream.base_url, tmp_path / "held", policy=strict, **options)
+    assert holding.ask().headers["x-pinocchio-action"] == "hold"
+    holding.stop()
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+def is_told(proxy: LiveProxy, name: str, **labels: str) -> bool:
+    return value(scraped(proxy.desk), name, **labels) > 0
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Somebody else writes, for as long as the block takes."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def test_the_store_is_locked_for_a_while(start_proxy: StartProxy) -> None:
+    """Replies go on; their records are written when it is free again, none is lost."""
+    proxy = start_proxy(policy=WATCH.replace("faults", "locked"), **DESK)
+    with locked(proxy.store_path):
+        got = [proxy.ask("p=0.5") for _ in range(5)]
+        assert {each.status_code for each in got} == {200}
+        until(lambda: is_told(proxy, "pinocchio_store_lag_seconds"))
+    ids = [each.headers["x-pinocchio-request-id"] for each in got]
+    query = "select request_id, confidence from exchanges"
+    with closing(sqlite3.connect(proxy.store_path)) as store:
+        until(lambda: {*store.execute(query).fetchall()} >= {(id, 0.5) for id in ids})
+    assert value(scraped(proxy.desk), "pinocchio_store_dropped_total", what="records") == 0
+
+
+def serving(folder: Path, upstream: FaultyUpstream, policy: str) -> ProxyProcess:
+    (folder / "policy.yaml").write_text(policy)
+    return ProxyProcess(
+        folder,
+        f"upstreams: {{any: {{base_url: '{upstream.base_url}', api_key: sk-x}}}}\n"
+        "models: [{match: '*', upstream: any}]\n"
+        "calibrator: {checkpoint: 'fake:0.7'}\npolicies: policy.yaml\n"
+        f"store: sqlite:///{folder}/store.db\nadmin: {{port: 0, token: {TOKEN}}}\n",
+    )
+
+
+def desk_of(proxy: ProxyProcess) -> httpx.Client:
+    found = re.search(r"review desk (\S+)", proxy.stdout())
+    assert found is not None
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    return httpx.Client(base_url=found[1], headers=headers, trust_env=False, timeout=20)
+
+
+def ask(proxy: ProxyProcess, text: str = "x", **fields: Any) -> httpx.Response:
+    url = f"{proxy.base_url}/chat/completions"
+    return httpx.post(url, json=question(text, **fields), trust_env=False, timeout=30)
+
+
+@contextmanager
+def no_space(proxy: ProxyProcess) -> Iterator[None]:
+    """No file of the process can grow, as on a disk that is full."""
+    limit = resource.RLIMIT_FSIZE
+    old = resource.prlimit(proxy.pid, limit, (0, resource.RLIM_INFINITY))
+    yield
+    resource.prlimit(proxy.pid, limit, old)
+
+
+def test_the_disk_is_full(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """What may go out does; what has to be held is refused, and works again with space."""
+    rules = "rules: [{name: m, when: {model: 'ok'}, then: deliver}]\n"
+    policy = f"version: 1\nname: p\n{rules}default: {{hold: {{queue: q}}}}\n"
+    with serving(tmp_path, upstream, policy) as proxy, desk_of(proxy) as desk:
+        held = ask(proxy, model="say a")
+        assert held.headers["x-pinocchio-action"] == "hold"
+        with no_space(proxy):
+            assert ask(proxy).status_code == 200
+            refused = ask(proxy, model="say b")
+            assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+            assert "b" not in refused.json()
+            until(lambda: value(scraped(desk), "pinocchio_store_dropped_total", what="records") > 0)
+        again = ask(proxy, model="say c")
+        assert again.headers["x-pinocchio-action"] == "hold"
+        with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+            found = {id for (id,) in store.execute("select id from held_replies")}
+        assert found == {each.headers["x-pinocchio-review-id"] for each in (held, again)}
+
+
+def states_of(proxy: LiveProxy) -> dict[str, str]:
+    with closing(sqlite3.connect(proxy.store_path)) as store:
+        return dict(store.execute("select id, state from held_replies").fetchall())
+
+
+def test_the_store_cannot_be_written_to(start_proxy: StartProxy) -> None:
+    """It opens in read-only mode: nothing is held that is not stored, and nothing goes out."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "readonly"), **DESK)
+    first = proxy.ask("p=0.5")
+    assert first.headers["x-pinocchio-action"] == "hold"
+    with closing(sqlite3.connect(proxy.store_path, isolation_level=None)) as store:
+        store.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON held_replies "
+            "BEGIN SELECT RAISE(FAIL, 'full'); END"
+        )
+        refused = proxy.ask("p=0.5")
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+        assert refused.headers["x-should-retry"] == "false"
+        store.execute("DROP TRIGGER full")
+    until(lambda: is_told(proxy, "pinocchio_requests_total", status="5xx"))
+    review = first.headers["x-pinocchio-review-id"]
+    assert decide(proxy, review, verdict="approve").status_code == 200
+    assert states_of(proxy) == {review: "released"}
+
+
+# --- the machine ---------------------------------------------------------------------------------
+
+
+def test_descriptors_run_out(tmp_path: Path, upstream: FaultyUpstream) -> None:
+    """Who is connected is answered; the others are once there are descriptors again."""
+    with serving(tmp_path, upstream, WATCH) as proxy:
+        assert ask(proxy).status_code == 200
+        open_now = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir()))
+        old = resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (open_now + 4, old[1]))
+        place = ("127.0.0.1", httpx.URL(proxy.base_url).port or 0)
+        crowd = [socket.create_connection(place, timeout=5) for _ in range(24)]
+        with pytest.raises(httpx.TransportError):
+            httpx.get(proxy.base_url.replace("/v1", "/livez"), timeout=1, trust_env=False)
+        for each in crowd:
+            each.close()
+        until(lambda: is_alive(proxy))
+        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, old)
+        assert ask(proxy).status_code == 200
+
+
+def is_alive(proxy: ProxyProcess) -> bool:
+    try:
+        url = proxy.base_url.replace("/v1", "/livez")
+        return httpx.get(url, timeout=1, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_the_clock_jumps(start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Back and forth by an hour: a hold of a day stands, is decided on, and goes out once."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "clock"), **DESK)
+    held = proxy.ask("p=0.5")
+    real = time.time
+    for hours in (1, -1):
+        monkeypatch.setattr(time, "time", lambda hours=hours: real() + hours * 3_600)
+        assert proxy.ask("p=0.5").headers["x-pinocchio-action"] == "hold"
+        assert proxy.ask("p=0.5", "say other").headers["x-pinocchio-action"] == "hold"
+    review = held.headers["x-pinocchio-review-id"]
+    assert decide(proxy, review, verdict="approve").status_code == 200
+    states = states_of(proxy)
+    assert states.pop(review) == "released"
+    assert [*states.values()] == ["held"] * 4
+
+
+def test_nobody_listens_any_more(start_proxy: StartProxy, upstream: FaultyUpstream) -> None:
+    """A client that leaves takes upstream's call with it; its line says so."""
+    proxy = start_proxy(policy=WATCH.replace("faults", "left"), **DESK)
+
+    async def leave() -> None:
+        async with httpx.AsyncClient(base_url=proxy.url, trust_env=False) as client:
+            asked = question("x", "slow")
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/v1/chat/completions", json=asked, timeout=0.2)
+
+    with capture_logs() as lines:
+        asyncio.run(leave())
+        assert upstream.last.is_cut_off(within_s=5)
+        until(lambda: any(line.get("error") == "client_left" for line in lines))
+    assert free_port()
