@@ -191,6 +191,35 @@ def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
     assert f"{judged[1]} audited verdicts" in output
 
 
+def test_a_judge_counts_once_verdicts_have_taught_what_it_is_worth(tmp_path: Path) -> None:
+    """Before, its word is told and changes nothing; after, it moves the number, which says so."""
+    token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"
+    shutil.copy(EXAMPLES / "judge" / "policy.yaml", tmp_path)
+    text = (EXAMPLES / "judge" / "proxy.yaml").read_text()
+    text = text.replace("runs/", f"{tmp_path}/") + f"store: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, text + f"admin: {{port: 0, token: {token}}}\n") as proxy:
+        wait_until_ready(proxy)
+        desk = re.search(r"review desk (\S+)", proxy.stdout())
+        assert desk is not None
+        environ = {"PINOCCHIO_DESK_URL": desk[1], "PINOCCHIO_ADMIN_TOKEN": token}
+        environ |= {"PINOCCHIO_CONFIG": str(path), "url": proxy.base_url}
+        output = run("judge/learn.py", **environ)
+    before, _, after = output.partition("signals@")
+    assert "promoted: it counts from the next request on" in after
+    assert re.search(r"gives embedded@\w+\+platt@\w+\+judge@\w{8}\n", after), output
+    numbers = re.compile(r"confidence: (\S+) (\S+)\n  judge: (\S+) by token, (.*), before (\S+)\n")
+    told = numbers.findall(before)
+    assert [each[3] for each in told] == ["does not count"] * 2
+    assert all(each[0] == each[4] and "+judge@" not in each[1] for each in told)
+    moved = numbers.findall(after)
+    assert [each[3] for each in moved] == ["counts"] * 2
+    for first, then in zip(told, moved, strict=True):
+        assert then[4] == first[0]
+        assert "+judge@" in then[1]
+        is_lifted = float(then[0]) > float(then[4])
+        assert is_lifted == (float(then[2]) > 0.5)
+
+
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:
     shown = sections(run("every_surface.sh", url=observing))
     assert list(shown) == ["chat/completions", "completions", "responses", "messages"]

@@ -27,6 +27,7 @@ from proxy.upstreams.demo.answers import (
     rows,
     text_message,
 )
+from proxy.upstreams.demo.judge import JUDGE, judged_choice
 from proxy.upstreams.demo.structured_output import formatted
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.headers import Headers, encoded
@@ -153,6 +154,9 @@ def _parsed(raw: bytes) -> Json:
 def _completion(body: Json) -> Json:
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or sys.maxsize
     choices = [_choice(body, index, limit) for index in range(body.get("n") or 1)]
+    if body["model"] == JUDGE:
+        shown = _text(body["messages"][-1])
+        choices = [judged_choice(shown, has_logprobs=body.get("logprobs") is True)]
     asked = sum(len(_tokens(_text(message))) for message in body["messages"])
     told = sum(
         len(_tokens(part[key])) for choice in choices for part, key in _written(choice["message"])

@@ -519,3 +519,23 @@ def test_a_book_is_not_compared_with_canned_questions() -> None:
     started = time.process_time()
     assert find_answers(known + " word" * 1_000_000) == ()
     assert time.process_time() - started < 0.5
+
+
+async def test_the_judge_knows_the_labels_and_is_sometimes_wrong() -> None:
+    """`demo-judge` says True or False of a canned answer, by log-probabilities where asked for."""
+    verdicts = []
+    for row in rows():
+        if not row.content:
+            continue
+        shown = f"<answer 1>\n{row.content}\n</answer 1>"
+        [choice] = (await ask(shown, model="demo-judge", logprobs=True)).choices
+        assert choice.message.content in ("True 90", "False 10")
+        assert choice.logprobs is not None
+        assert [token.token for token in choice.logprobs.content or ()] == [
+            choice.message.content.split()[0]
+        ]
+        verdicts.append((choice.message.content == "True 90") == row.correct)
+    assert 0.8 < sum(verdicts) / len(verdicts) < 0.95
+    [choice] = (await ask("<answer 1>\nsomething else\n</answer 1>", model="demo-judge")).choices
+    assert "no canned answer" in str(choice.message.content)
+    assert choice.logprobs is None
