@@ -53,6 +53,7 @@ from proxy.wire.http import (
     METRICS,
     ASGIApplication,
     Client,
+    Counts,
     Receive,
     Reply,
     Request,
@@ -64,6 +65,7 @@ from proxy.wire.http import (
 
 if TYPE_CHECKING:
     from proxy.desk.notify.webhooks import Courier
+    from proxy.telemetry.telemetry import Telemetry
 
 log = structlog.get_logger()
 
@@ -124,10 +126,20 @@ def create_app_of(
         Buckets(),
         traffic,
         AuditWriter(config.store),
-        Metrics(config.calibrator.engine.kind),
+        metrics := Metrics(config.calibrator.engine.kind),
+        _telemetry(config, metrics),
         is_open,
     )
     return App(setup, parts, reload, admin)
+
+
+def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
+    """Who tells others of what happens, None where nobody is to be told; raises StartupError."""
+    if not config.telemetry.is_on:
+        return None
+    from proxy.telemetry.telemetry import Telemetry
+
+    return Telemetry(config.telemetry, metrics)
 
 
 class App:
@@ -148,6 +160,8 @@ class App:
         self.is_draining = False
         self._admin_url = setup.config.admin.url or (admin.url if admin else None)
         self._courier: Courier | None = None
+        self._telemetry = parts.telemetry
+        self._counts: Counts = parts.telemetry or parts.metrics
         store, kept = setup.config.store, setup.config.records
         self._drift = DriftWatch(store) if parts.records is not None else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
@@ -176,7 +190,9 @@ class App:
         if kind == "lifespan":
             await self._lifespan(receive, send)
             return
-        scope[METRICS] = self._parts.metrics
+        scope[METRICS] = self._counts
+        if self._telemetry is not None:
+            self._telemetry.enter(scope)
         generation = self._reloading.current  # for this request, to its end
         generation.in_flight += 1
         try:
@@ -319,6 +335,8 @@ class App:
         )
         await self._reloading.start()
         self._retention.start()
+        if self._telemetry is not None:
+            self._telemetry.start()
         if self._desk is not None:
             await self._desk.start()
         if self._drift is not None:
@@ -339,6 +357,8 @@ class App:
         await self._reloading.stop()
         if self._drift is not None:
             await asyncio.to_thread(self._drift.stop)
+        if self._telemetry is not None:
+            await asyncio.to_thread(self._telemetry.close)
         await self._parts.verdicts.aclose()
         await self._parts.traffic.aclose()
         await self._parts.store.aclose()

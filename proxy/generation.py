@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from policies import Policy
 from proxy.completions.decide import Governing
@@ -37,10 +38,13 @@ from proxy.store.record.writer import Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.loops import mark_of, pass_on
-from proxy.upstreams.router import Router
+from proxy.upstreams.router import Router, as_it_is
 from proxy.wire.caller import CALLER, TAKE, Caller
 from proxy.wire.http import ASGIApplication, Scope, raw_path_of
 from proxy.wire.spelling import names_in
+
+if TYPE_CHECKING:
+    from proxy.telemetry.telemetry import Telemetry
 
 ALIVE = ("/livez", "/health/liveliness", "/health/liveness")  # the longer ones are LiteLLM's
 READY = ("/readyz", "/health/readiness")
@@ -65,6 +69,7 @@ class Parts:
     traffic: Traffic
     audits: AuditWriter
     metrics: Metrics
+    telemetry: Telemetry | None
     is_loopback: bool
 
 
@@ -87,7 +92,8 @@ class Generation:
     ) -> None:
         self.number = number
         self.setup = setup
-        self.router: Router = Router(setup.config, before.router if before else None)
+        wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
+        self.router: Router = Router(setup.config, before.router if before else None, wrap)
         self.scores: Scores = parts.scoring
         if setup.recalibrations is not None:
             self.scores = Recalibrated(parts.scoring, setup.recalibrations)

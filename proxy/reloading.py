@@ -28,7 +28,7 @@ from proxy.wire.http import place
 
 log = structlog.get_logger(__name__)
 
-NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin", "webhooks")
+NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin", "webhooks", "telemetry")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ ONLY_IN = {
         "proxy.passthrough.websocket_session",
         "proxy.listener.websocket_protocol",
     ],
+    "opentelemetry": ["proxy.telemetry.otel"],
     "aiohttp": [],
     "sqlalchemy": ["proxy.store.*"],
     "alembic": ["proxy.store.*"],
@@ -271,6 +272,7 @@ ROOMS: dict[str, set[str]] = {
         "wire",
     },
     "proxy.routes": {"completions", "errors", "formats", "listener", "passthrough", "wire"},
+    "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
     "proxy.generation": {
         "completions",
         "config",
@@ -283,6 +285,7 @@ ROOMS: dict[str, set[str]] = {
         "routes",
         "scoring",
         "store",
+        "telemetry",
         "upstreams",
         "wire",
     },
@@ -318,6 +321,7 @@ ROOMS: dict[str, set[str]] = {
         "routes",
         "scoring",
         "store",
+        "telemetry",
         "wire",
     },
     "proxy.startup": {

@@ -86,7 +86,8 @@ class Job:
         """Return what upstream is sent: the client's own bytes."""
         http = self.http
         body = http.body if self.fetched_from is not None else self.request.body
-        return UpstreamRequest(http.method, path_after_v1(http.path), headers, body, http.query)
+        path = path_after_v1(http.path)
+        return UpstreamRequest(http.method, path, headers, body, http.query, self.request.model)
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
         """Read a whole reply; raises UpstreamError where it breaks off or is too large."""

@@ -9,5 +9,6 @@ __all__ = [
     "problems",
     "sections",
     "setup",
+    "telemetry",
     "upstreams",
 ]

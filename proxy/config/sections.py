@@ -29,6 +29,7 @@ from proxy.config.engines import ENGINES, Engine, InProcess
 from proxy.config.images import FetchConfig, ImagesConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
+from proxy.config.telemetry import LangfuseConfig, OtelConfig, PhoenixConfig, TelemetryConfig
 from proxy.config.upstreams import (
     BreakerConfig,
     FallbackConfig,
@@ -294,6 +295,7 @@ class Config(Section):
     webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
     limits: LimitsConfig = LimitsConfig()
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @property
     def needs_keys(self) -> bool:
@@ -431,6 +433,10 @@ _SECTIONS: dict[str, type[Section]] = {
     "webhooks": WebhookConfig,
     "limits": LimitsConfig,
     "scorer": ScorerConfig,
+    "telemetry": TelemetryConfig,
+    "telemetry.otel": OtelConfig,
+    "telemetry.langfuse": LangfuseConfig,
+    "telemetry.phoenix": PhoenixConfig,
 }
 
 

@@ -72,6 +72,7 @@ class Gauges:
         )
         yield from self._scorer()
         yield from self._store()
+        yield from self._told()
         yield from self._held()
         yield _gauges(
             "pinocchio_certificate_valid",
@@ -147,6 +148,23 @@ class Gauges:
             "Rows that were not written: too many waited, or the store refused them.",
             ("what",),
             shed,
+        )
+
+    def _told(self) -> Iterator[Metric]:
+        """What others were told, where they are."""
+        telemetry = self._parts.telemetry
+        boxes = [] if telemetry is None else [*telemetry.outboxes]
+        yield _counter(
+            "pinocchio_telemetry_sent",
+            "Spans, events and scores that others took.",
+            ("to",),
+            [((box.to,), box.sent) for box in boxes],
+        )
+        yield _counter(
+            "pinocchio_telemetry_dropped",
+            "Those that they did not take, or that were too many.",
+            ("to",),
+            [((box.to,), box.dropped) for box in boxes],
         )
 
     def _held(self) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,16 +25,25 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
+"""Puts something around an upstream, going by its name and its section."""
+
+
+def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
+    """Put nothing around it."""
+    return upstream
+
+
 class Router:
     """The upstreams of a configuration, one long-lived client each."""
 
-    def __init__(self, config: Config, before: Router | None = None) -> None:
+    def __init__(self, config: Config, before: Router | None = None, wrap: Wrap = as_it_is) -> None:
         """What is configured as it was `before` goes on, with its connections."""
         self._sections = config.upstreams
         self._upstreams: dict[str, Upstream] = {
             name: before._upstreams[name]
             if before is not None and before._sections.get(name) == section
-            else open_upstream(section, name)
+            else open_upstream(section, name, wrap)
             for name, section in config.upstreams.items()
         }
         self._routes = [(re.compile(translate(r.match)), r.upstream) for r in config.models]
@@ -132,11 +141,12 @@ class Router:
                 await upstream.aclose()
 
 
-def open_upstream(config: UpstreamConfig, name: str = "") -> Upstream:
+def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
     """The upstream that a section of the configuration describes; opens no connection yet."""
+    upstream = wrap(name, config, _opened(config))
     if config.breaker is None:
-        return _opened(config)
-    return BreakingUpstream(_opened(config), Breaker(name, config.breaker))
+        return upstream
+    return BreakingUpstream(upstream, Breaker(name, config.breaker))
 
 
 def _opened(config: UpstreamConfig) -> Upstream:

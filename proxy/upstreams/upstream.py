@@ -33,6 +33,7 @@ class UpstreamRequest:
     headers: Headers = field(default_factory=list)
     body: bytes = b""
     query: str = ""
+    model: str | None = None  # that is asked, where it is one's
     deadline: float | None = None  # when its reply has to begin, by the clock of the event loop
 
     @property

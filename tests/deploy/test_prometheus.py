@@ -21,6 +21,7 @@ from policies import Certificate, Labelled, Scope, certify
 from proxy.scoring.scoring import Status
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
 from tests.running.desk_client import DESK, TOKEN, decide, desk_url
 from tests.running.live_proxy import ROOT, HearingScorer, LiveProxy, free_port, until
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -44,6 +45,7 @@ version: 1
 name: gate
 certificate: gate.certificate.json
 second_opinion: {from: [say Paris], n: 2}
+judge: {model: say 80, by: words}
 rules: [{name: surely right, when: {confidence: {max_error: 0.1}}, then: deliver}]
 default: {hold: {queue: seniors, expires: 1h}}
 """
@@ -102,6 +104,7 @@ def proxy(
 ) -> Iterator[LiveProxy]:
     """A proxy in which everything has happened that has a label."""
     folder = tmp_path_factory.mktemp("proxy")
+    collector = OtlpReceiver()
     (folder / "gate.yaml").write_text(POLICY)
     (folder / "gate.certificate.json").write_text(Certificate((GRANT,), "2026-01-01").to_json())
     policy, scorer = folder / "gate.yaml", HearingScorer()
@@ -110,6 +113,7 @@ def proxy(
         folder,
         policy=policy,
         scorer=scorer,
+        telemetry={"otel": {"endpoint": collector.url}},
         upstream={"breaker": {"failures": 100, "open_s": 1}},
         models=(
             {"match": "demo", "upstream": "demo"},
@@ -118,11 +122,12 @@ def proxy(
         ),
         **DESK,
     )
-    try:
-        happen(proxy)
-        yield proxy
-    finally:
-        proxy.stop()
+    with collector:
+        try:
+            happen(proxy)
+            yield proxy
+        finally:
+            proxy.stop()
 
 
 GRANT = certify(

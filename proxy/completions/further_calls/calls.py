@@ -114,7 +114,7 @@ class Calls:
             asked = replace(asked, body=decode(asked.body, encoding))
         headers = without(to_upstream(request.headers), *left_out)
         body = asked.body_for(model, changes)
-        return UpstreamRequest("POST", asked.format.path, headers, body, request.query)
+        return UpstreamRequest("POST", asked.format.path, headers, body, request.query, model)
 
     async def escalate_to(self, model: str) -> Call:
         """As `ask`; a model whose opinion was asked for has answered already."""
@@ -157,7 +157,8 @@ class Calls:
         headers = with_header(headers, b"content-type", b"application/json")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._make(call, lambda: self._posted(headers, dumps(request)), _ignored)
+                posted = partial(self._posted, headers, dumps(request), model)
+                await self._make(call, posted, _ignored)
         except TimeoutError:
             self.note_failure(call, UpstreamTimeoutError.code)
         await call.aclose()
@@ -185,9 +186,9 @@ class Calls:
         else:
             call.answer, call.error = answer, None
 
-    def _posted(self, headers: Headers, body: bytes) -> UpstreamRequest:
+    def _posted(self, headers: Headers, body: bytes, model: str) -> UpstreamRequest:
         query = self.exchange.request.query
-        return UpstreamRequest("POST", self.asked.format.path, headers, body, query)
+        return UpstreamRequest("POST", self.asked.format.path, headers, body, query, model)
 
     async def send(self, call: Call, request: UpstreamRequest) -> UpstreamReply:
         """Sends a call's request to where its model is; raises ProxyError where no reply begins."""

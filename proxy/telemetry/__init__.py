@@ -1,0 +1,3 @@
+"""Tells others of calls and confidences, where configured: OpenTelemetry, Langfuse, Phoenix."""
+
+__all__ = ["telemetry"]

@@ -1,0 +1,71 @@
+"""What is told of a reply that was judged: its confidence, what was done, or why there is none."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from proxy.scoring.scoring import Status
+from proxy.telemetry.traces import CallSpan, Trace
+
+if TYPE_CHECKING:
+    from proxy.exchange.exchange import Exchange
+
+FAILURES: Final = (Status.ERROR, Status.TIMEOUT)
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """`call` is the one whose reply was judged, None where none was made for this request."""
+
+    trace: Trace
+    call: CallSpan | None
+    request_id: str
+    status: str
+    action: str
+    confidence: float | None
+    explanation: str | None
+    error: str | None = None  # where scoring failed
+    policy: str | None = None
+    mode: str | None = None
+    calibrator: str | None = None
+    review_id: str | None = None
+    at_ns: int = field(default_factory=time.time_ns)
+
+    @property
+    def span_id(self) -> bytes:
+        """Of the call, else of the client."""
+        return self.call.span_id if self.call else self.trace.parent_id or bytes(8)
+
+
+def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
+    """What is told of an exchange that ends; None where nothing was to be judged."""
+    outcome = exchange.outcome
+    if outcome is None or (outcome.status is Status.NOT_SUPPORTED and outcome.reason == "surface"):
+        return None
+    decision = outcome.decision
+    label = None if decision is None else decision.label
+    absence = None if outcome.confidence is not None else outcome.reason or str(outcome.status)
+    return Evaluation(
+        trace,
+        _judged_call(exchange, trace),
+        exchange.request_id,
+        str(outcome.status),
+        outcome.action,
+        outcome.confidence,
+        f"no confidence: {absence}" if absence else label,
+        (outcome.reason or str(outcome.status)) if outcome.status in FAILURES else None,
+        label,
+        None if decision is None else decision.mode,
+        outcome.calibrator,
+        outcome.review_id,
+    )
+
+
+def _judged_call(exchange: Exchange, trace: Trace) -> CallSpan | None:
+    """The last that succeeded, of the model whose answer was kept."""
+    kept = next((call.model for call in exchange.calls if call.is_kept), None)
+    good = [each for each in trace.calls if each.error is None]
+    its = [each for each in good if kept is None or each.model == kept]
+    return next(reversed(its or good or trace.calls), None)

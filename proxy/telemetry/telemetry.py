@@ -1,0 +1,97 @@
+"""Everything that is told to others: one for an application, and only where it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from calibrator import install_command
+from proxy.config.telemetry import TelemetryConfig
+from proxy.config.upstreams import UpstreamConfig
+from proxy.errors import ExitStatus, StartupError
+from proxy.telemetry.evaluation import Evaluation, evaluation_of
+from proxy.telemetry.outbox import Outbox
+from proxy.telemetry.traces import CURRENT, CallSpan, TracedUpstream, place_of, trace_of
+from proxy.upstreams.upstream import Upstream
+from proxy.wire.http import Counts, Scope
+
+if TYPE_CHECKING:
+    from proxy.exchange.exchange import Exchange
+    from proxy.telemetry.otel import Collector
+
+
+class Telemetry:
+    """`enter` and `note` are called on the event loop, and never wait.
+
+    Raises StartupError where a library is missing.
+    """
+
+    def __init__(self, config: TelemetryConfig, counts: Counts) -> None:
+        self._counts = counts
+        self._sample = config.otel.sample if config.otel else 0.0
+        self._collector = _collector(config)
+        self._otel: Outbox[CallSpan | Evaluation] | None = None
+        if self._collector is not None:
+            self._otel = Outbox("otel", self._collector.send)
+        self._scores: list[Outbox[Evaluation]] = []
+
+    @property
+    def outboxes(self) -> Iterator[Outbox[Any]]:
+        if self._otel is not None:
+            yield self._otel
+        yield from self._scores
+
+    def start(self) -> None:
+        for outbox in self.outboxes:
+            outbox.start()
+
+    def close(self) -> None:
+        """Sends what waits; belongs on a thread."""
+        for outbox in self.outboxes:
+            outbox.close()
+        if self._collector is not None:
+            self._collector.close()
+
+    def enter(self, scope: Scope) -> None:
+        """Finds the place of a request in its client's trace, for all that is done for it."""
+        CURRENT.set(trace_of(scope["headers"], self._sample))
+
+    def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
+        """An upstream whose calls are spans, where spans are sent."""
+        if self._otel is None:
+            return upstream
+        return TracedUpstream(upstream, place_of(name, section), self._end)
+
+    def _end(self, span: CallSpan) -> None:
+        if self._otel is not None and span.trace.is_sampled:
+            self._otel.add(span)
+
+    def note(self, exchange: Exchange) -> None:
+        """Counts an exchange that ends, and tells of it."""
+        self._counts.note(exchange)
+        trace = CURRENT.get()
+        if trace is None or exchange.asked_again is not None:
+            return
+        evaluation = evaluation_of(exchange, trace)
+        if evaluation is None:
+            return
+        if self._otel is not None and trace.is_sampled:
+            self._otel.add(evaluation)
+        if trace.is_clients or (self._otel is not None and trace.is_sampled):
+            for outbox in self._scores:
+                outbox.add(evaluation)
+
+
+Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
+
+
+def _collector(config: TelemetryConfig) -> Collector | None:
+    if config.otel is None:
+        return None
+    try:
+        from proxy.telemetry.otel import Collector
+    except ImportError as error:
+        command = install_command("otel")
+        message = f"telemetry.otel needs libraries that are not installed: {command}"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, message) from error
+    return Collector(config.otel)
