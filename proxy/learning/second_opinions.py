@@ -1,20 +1,20 @@
-"""What second opinions were worth here: asked and heard by the record, measured by verdicts.
+"""What second opinions and judges were worth here: asked by the record, measured by verdicts.
 
-The number that knows others stands beside the one of the reply alone, of the same replies. Both are
-held against the verdicts, with the weights of every other estimate (`labels.py`): an audited reply
-stands for those that were not drawn. Numbers of another name are other numbers, and are measured
-apart.
+The number that knows others, or a judge and log-probabilities, stands beside the one of the same
+replies that does not. Both are held against the verdicts, with the weights of every other estimate
+(`labels.py`): an audited reply stands for those that were not drawn. Numbers of another name are
+other numbers, and are measured apart.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from calibrator import Gain, gains, knows_others
+from calibrator import Gain, gains, knows_others, knows_signals
 from proxy.learning.labels import stood_for, weights_of
 from proxy.store.record.second_opinions import Heard, heard
 from proxy.store.record.statistics import Labelled, Window, labelled
@@ -28,7 +28,8 @@ LABELS_FOR_DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the numbers of one name were worth, by `labels` of replies that have both numbers.
+    """What the numbers of one name were worth beside those without what they know, by `labels` of
+    replies that have both: without signals, where they know some, else without others.
 
     `auroc` says how well each ranks, `kept` how large a share could be delivered, surest first,
     with 95 % right. None where the labels are too few, or of one kind.
@@ -45,7 +46,8 @@ class SecondOpinions:
     """What became of them: `asked` calls, of which `failed` gave no answer, for so many tokens.
 
     `agreed`, `differed` and `untold` are the comparisons, of which each choice of a reply has its
-    own; `replies` have a number that knows them. `is_whole` is False where only the latest
+    own; `replies` have a number that knows them. `judged` calls of a judge were made, of which
+    `unjudged` gave nothing to go by, for `judge_tokens`. `is_whole` is False where only the latest
     exchanges of the window were looked at.
     """
 
@@ -58,11 +60,14 @@ class SecondOpinions:
     untold: int
     is_whole: bool
     measured: tuple[Measured, ...]
+    judged: int = 0
+    unjudged: int = 0
+    judge_tokens: int = 0
 
     @property
     def is_any(self) -> bool:
         """Whether there is anything to tell."""
-        return bool(self.asked or self.replies or self.measured)
+        return bool(self.asked or self.replies or self.judged or self.measured)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -98,27 +103,36 @@ def second_opinions(
     found = heard(engine, window)
     rows = [row for row in found.rows if is_wanted(row)]
     calls = [call for row in rows for call in row.calls]
+    judging = [call for row in rows for call in row.judging]
     said = Counter(opinion for row in rows for opinion in row.opinions)
     return SecondOpinions(
         sum(bool(row.opinions) for row in rows),
         len(calls),
         sum("error" in call for call in calls),
-        sum(sum(call.get("usage", {}).values()) for call in calls),
+        _tokens(calls),
         said["agree"],
         said["differ"],
         said["untold"],
         found.is_whole,
         tuple(_measured(rows, labels)),
+        len(judging),
+        sum("error" in call for call in judging),
+        _tokens(judging),
     )
+
+
+def _tokens(calls: Iterable[Mapping[str, Any]]) -> int:
+    return sum(sum(call.get("usage", {}).values()) for call in calls)
 
 
 def _measured(rows: Sequence[Heard], labels: Iterable[Labelled]) -> list[Measured]:
     """By the name of the number, that with the most labels first."""
     named: dict[str, list[Labelled]] = {}
     for label in labels:
-        is_drawn = label.stratum != "other" and label.alone is not None
-        if is_drawn and label.calibrator and knows_others(label.calibrator):
-            named.setdefault(label.calibrator, []).append(label)
+        is_drawn = label.stratum != "other" and label.before is not None
+        name = label.calibrator or ""
+        if is_drawn and (knows_others(name) or knows_signals(name)):
+            named.setdefault(name, []).append(label)
     most = sorted(named, key=lambda name: (-len(named[name]), name))
     return [_of_name(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
 
@@ -128,7 +142,7 @@ def _of_name(name: str, rows: Sequence[Heard], labels: Sequence[Labelled]) -> Me
         return Measured(name, len(labels), None, None)
     found = gains(
         [each.is_correct for each in labels],
-        [each.alone or 0.0 for each in labels],
+        [each.before or 0.0 for each in labels],
         [each.confidence for each in labels],
         weights_of(labels, _known(rows, labels)),
     )

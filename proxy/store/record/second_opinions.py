@@ -1,4 +1,4 @@
-"""What the record says of second opinions: who was asked, and what the comparisons came to."""
+"""What the record says of second opinions and judges: who was asked, and what they said."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from proxy.store.verdicts.verdicts import reading
 
 _HAS_OPINIONS: Final = '%"opinions":%'  # in the facts
 _ASKED_ONE: Final = '%"second_opinion"%'  # in the calls
+_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # in the facts
+_ASKED_JUDGE: Final = '%"judge"%'  # in the calls
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An exchange in which others were asked, or heard anyway, as after an escalation.
+    """An exchange in which others were asked, or heard anyway, as after an escalation; or which has
+    signals.
 
-    `calls` are those that were made for a second opinion, as the record tells them; `opinions` what
-    each comparison came to: `agree`, `differ` or `untold`.
+    `calls` are those that were made for a second opinion, as the record tells them, `judging` those
+    of a judge; `opinions` what each comparison came to: `agree`, `differ` or `untold`.
     """
 
     model: str | None
@@ -32,6 +35,7 @@ class Heard:
     review_id: str | None
     calls: tuple[Mapping[str, Any], ...]
     opinions: tuple[str, ...]
+    judging: tuple[Mapping[str, Any], ...] = ()
     weight: float = 1.0
 
 
@@ -54,7 +58,9 @@ def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings
     columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
     newest = sa.select(*columns, row.calls, row.facts).where(inside)
     few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
-    found = sa.select(few).where(few.c.facts.like(_HAS_OPINIONS) | few.c.calls.like(_ASKED_ONE))
+    in_facts = [few.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
+    in_calls = [few.c.calls.like(each) for each in (_ASKED_ONE, _ASKED_JUDGE)]
+    found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
         rows = tuple(map(_heard, connection.execute(found)))
@@ -71,6 +77,7 @@ def _heard(row: Any) -> Heard:
         row.review_id,
         tuple(call for call in calls if call.get("purpose") == "second_opinion"),
         tuple(_opinions(row.facts)),
+        tuple(call for call in calls if call.get("purpose") == "judge"),
     )
 
 

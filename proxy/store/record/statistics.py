@@ -217,8 +217,8 @@ class Labelled:
     """A reply with a verdict, the latest where there are several.
 
     `stratum` says why it was looked at, as in proxy/store/verdicts/labels.py; `share` is the
-    probability with which an audited one was drawn. `alone` is the number of the reply by itself,
-    where `confidence` is one of `calibrator` that knows others.
+    probability with which an audited one was drawn. `before` is the number without what else
+    `confidence`, which `calibrator` gave, knows: without signals, else without others.
     """
 
     confidence: float
@@ -229,7 +229,7 @@ class Labelled:
     team: str | None
     conversation: str | None = None
     calibrator: str | None = None
-    alone: float | None = None
+    before: float | None = None
 
 
 def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
@@ -256,7 +256,7 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
         exchanges.c.team,
         exchanges.c.conversation,
         exchanges.c.calibrator,
-        sa.case((exchanges.c.calibrator.contains(WITH_OTHERS), exchanges.c.facts)),
+        sa.case((_knows_more(), exchanges.c.facts)),
     )
     with reading(engine) as connection:
         rows: Sequence[Any] = connection.execute(
@@ -264,6 +264,12 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
         ).all()
     found, seen = [_labelled(*row) for row in rows], SeenConversations(None, None)
     return [each for each in found if seen.is_first(_of_stratum(each))]
+
+
+def _knows_more() -> sa.ColumnElement[bool]:
+    """Whether a number knows others, a judge or log-probabilities."""
+    name = exchanges.c.calibrator
+    return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
 
 
 def _of_stratum(label: Labelled) -> str | None:
@@ -285,16 +291,17 @@ def _labelled(
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
     its_share = share if is_drawn else None
-    whose = model, team, conversation, calibrator, _alone(facts)
+    whose = model, team, conversation, calibrator, _before(facts)
     return Labelled(confidence, bool(is_correct), stratum, its_share, *whose)
 
 
-def _alone(facts: str | None) -> float | None:
-    """The number without others, of a reply of one choice: a verdict does not say which of several
-    it is about."""
+def _before(facts: str | None) -> float | None:
+    """The number without signals, else without others, of a reply of one choice: a verdict does not
+    say which of several it is about."""
     choices = json.loads(facts) if facts else []
-    alone = choices[0].get("alone") if len(choices) == 1 else None
-    return alone if isinstance(alone, float | int) else None
+    said = choices[0] if len(choices) == 1 else {}
+    before = said.get("unaided", said.get("alone"))
+    return before if isinstance(before, float | int) else None
 
 
 def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,23 @@ def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, Find
     some = heard(month[1].engine, window, limit=200)
     assert not some.is_whole
     assert {row.model for row in some.rows} == {"other"}
+
+
+def test_a_judge_is_measured_beside_the_number_without_it(tmp_path: Path) -> None:
+    """Its name has it, and the gain is that of its word; calls are counted by the record."""
+    traffic = Traffic(tmp_path, seed=4)
+    traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
+    traffic.label()
+    assert traffic.told("recalibrate", "--from-store", "--signals")["promoted"]
+    traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
+    traffic.label()
+    findings = Findings(traffic.url)
+    found = read_second_opinions(findings.engine, 30)
+    findings.close()
+    assert found.is_any
+    [judged] = found.measured
+    assert "+judge@" in judged.calibrator
+    assert judged.labels > 300
+    assert judged.auroc is not None
+    assert judged.auroc.gain.low > 0.05
+    assert (found.replies, found.asked, found.judged) == (0, 0, 0)

@@ -461,3 +461,19 @@ def test_calls_that_gave_nothing_are_told_too(start_proxy: StartProxy) -> None:
     assert "verdicts on such replies will say" in page
     assert proxy.desk.get(f"{API}/quality/second-opinions?model=other").json()["asked"] == 0
     assert proxy.desk.get(f"{API}/quality/second-opinions?days=0").status_code == 422
+
+
+def test_calls_of_a_judge_are_counted(start_proxy: StartProxy) -> None:
+    """With what they cost, and how many gave nothing to go by."""
+    policy = comparing("x").replace(
+        "second_opinion: {n: 1, from: [x]}", "judge: {model: judge 0.9}"
+    )
+    proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
+    held_id(proxy, "Paris p=0.5")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    told = proxy.desk.get(f"{API}/quality/second-opinions").json()
+    assert (told["judged"], told["unjudged"], told["judge_tokens"], told["asked"]) == (1, 0, 7, 0)
+    page = proxy.desk.get("/console/quality").text
+    assert "Second opinions and judges" in page
+    assert "Calls of a judge" in page
+    assert "7 tokens" in page
