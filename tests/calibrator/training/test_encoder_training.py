@@ -22,7 +22,7 @@ from tests.calibrator.training.test_train import config_of, write_rows
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
-    return config_of(write_rows(tmp_path_factory.mktemp("data") / "rows.jsonl"))
+    return replace(config_of(write_rows(tmp_path_factory.mktemp("data") / "rows.jsonl")), epochs=1)
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def test_it_ranks_what_it_did_not_see_better(tuned: Path, scorer: Scorer) -> Non
     from calibrator.metrics.metrics import auroc
     from calibrator.rows.scores import score_rows
 
-    new = [parse_row(row) for row in rows(400, 2)]
+    new = [parse_row(row) for row in rows(250, 2)]
     y = [row.correct for row in new]
     before, after = (
         auroc(y, score_rows(one, new).confidence) for one in (scorer, load_scorer(str(tuned)))
