@@ -129,6 +129,18 @@ def test_any_content_is_read(content: Any) -> None:
     assert np.isfinite(claim_traits(saying(content, LOOKED))).all()
 
 
+# --- scenes -------------------------------------------------------------------------------------
+
+
+def test_scenes_state_rules_and_most_changes_follow_a_look() -> None:
+    """What a system message says first, and what was called before a change is told of."""
+    found = list(remarks(400, 3))
+    assert all(each.used.messages[0]["content"] for each in found)
+    told = [each.used.messages for each in found if (each.kind, each.correct) == ("reported", 1)]
+    calls = [sum("tool_calls" in message for message in messages) for messages in told]
+    assert 0.6 < np.mean([count > 1 for count in calls]) < 1
+
+
 # --- training -----------------------------------------------------------------------------------
 
 

@@ -6,11 +6,13 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from calibrator import JudgingError
+from calibrator.evaluation import evaluate
 from calibrator.evaluation.evaluate import (
     Evaluation,
     judge,
@@ -52,6 +54,22 @@ def rows() -> list[Row]:
 @pytest.fixture(scope="module")
 def evaluation(rows: list[Row]) -> Evaluation:
     return quick(rows, mine(noisy(rows, 1, 0.4)), base(noisy(rows, 2, 0.1)))
+
+
+def test_baselines_are_permuted_less(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are many, and no claim is made of them."""
+    counts: dict[str, int] = {}
+    real = evaluate.draw
+
+    def noted(method: Method, *others: Any) -> Any:
+        counts[method.name] = others[-1]
+        return real(method, *others)
+
+    monkeypatch.setattr(evaluate, "draw", noted)
+    methods = (mine(noisy(rows, 1, 0.4)), base(noisy(rows, 2, 0.1)))
+    judge(rows[:40], [replace(m, confidence=m.confidence[:40]) for m in methods],
+          resamples=2, permutations=1_001)  # fmt: skip
+    assert counts == {"mine": 1_001, "base": 1_000}
 
 
 def test_figures_are_those_of_the_groups_rows(rows: list[Row], evaluation: Evaluation) -> None:

@@ -271,6 +271,12 @@ def test_a_form_of_another_page_decides_nothing(proxy: LiveProxy) -> None:
     assert state_of(proxy, id) == "open"
 
 
+def test_a_page_says_how_long_a_reply_still_waits(proxy: LiveProxy) -> None:
+    id = held_id(proxy)
+    page = proxy.desk.get(f"/console/reviews/{id}").text
+    assert re.search(r"<time [^>]*data-left[^>]*>\d{1,2} (d|h|min|s) left</time>", page)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -102,6 +102,14 @@ def test_a_megabyte_is_no_work(piece: str) -> None:
     assert len(turn.parts[0].html) < 20 * MOST_SHOWN
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_only_what_is_longer_is_cut(more: int) -> None:
+    """A text of the most characters is whole; one more, and its length is told."""
+    given = "x" * (MOST_SHOWN + more)
+    [turn] = shown([Turn("assistant", (Part("text", given),))])
+    assert turn.parts[0].cut == (len(given) if more else None)
+
+
 def test_all_of_it_can_be_shown() -> None:
     """With everything asked for, nothing is cut."""
     given = "all of it " * 10_000
