@@ -4,8 +4,9 @@
     ├── BadRequestError             400  the request cannot be read
     ├── TooSlowError                408  a request that did not arrive in time
     ├── HeadTooLargeError           431  more bytes or fields of header than are read
-    ├── BusyError                   503  all connections are taken
-    ├── OverloadedError             503  too much that is large is being read
+    ├── ShedError                   503  more than the proxy takes on: ask again in a moment
+    │   ├── BusyError               503  all connections are taken
+    │   └── OverloadedError         503  too much that is large is being read
     ├── InvalidKeyError             401  no client key, or none that is good
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  not of this machine, while open on loopback
@@ -44,6 +45,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 UNREADABLE_EVENT = "unreadable_event"  # of a stream
+RETRY_AFTER_S = 2  # of what is refused because too much goes on
 
 
 class ProxyError(Exception):
@@ -92,12 +94,22 @@ class HeadTooLargeError(ProxyError):
     status, type, code = 431, "invalid_request_error", "header_too_large"
 
 
-class BusyError(ProxyError):
-    status, type, code = 503, "server_error", "too_many_connections"
+class ShedError(ProxyError):
+    """More than the proxy takes on; asking again after a moment is right."""
+
+    status = 503
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
 
 
-class OverloadedError(ProxyError):
-    status, type, code = 503, "server_error", "overloaded"
+class BusyError(ShedError):
+    code = "too_many_connections"
+
+
+class OverloadedError(ShedError):
+    code = "overloaded"
 
 
 class InvalidKeyError(ProxyError):

@@ -103,7 +103,8 @@ def refusal(error: ProxyError | None) -> bytes:
         b"content-type: application/json\r\nx-pinocchio-error: true\r\n"
         b"content-length: %d\r\nconnection: close\r\n\r\n"
     )
-    return STATUS_LINES[error.status] + head % len(body) + body
+    own = b"".join(b"%b: %b\r\n" % field for field in error.headers)
+    return STATUS_LINES[error.status] + own + head % len(body) + body
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:

@@ -109,12 +109,14 @@ def asked_with(body: bytes, caller: Caller = ANYONE) -> Request:
 
 
 async def test_a_request_keeps_the_share_of_its_values_until_it_is_gone() -> None:
-    prose = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (
-        b"a, b, " * 50_000
-    )
-    asked = await read_completion_request(asked_with(prose), CHAT, 2**26)
+    prose = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}'
+    plain = prose % (b"a, b, " * 50_000)
+    asked = await read_completion_request(asked_with(plain), CHAT, 2**26)
+    assert (asked.is_large, allowance().in_use) == (False, 0)
+    quoting = prose % (b'a, \\"b\\", ' * 50_000)
+    asked = await read_completion_request(asked_with(quoting), CHAT, 2**26)
     assert asked.is_large
-    assert allowance().in_use < 6_000  # signs in its text are no values
+    assert allowance().in_use < 8_000  # signs in its text are no values
     values = b'{"model": "m", "messages": [], "x": [%b0]}' % (b"[]," * 60_000)
     many = await read_completion_request(asked_with(values), CHAT, 2**26)
     assert 60_000 < allowance().in_use < 80_000

@@ -315,6 +315,7 @@ def test_of_several_bodies_the_one_that_takes_longest_leaves(
             said = everything(slow)
             assert status_of(said) == 503
             assert b'"code": "overloaded"' in said
+            assert b"\r\nretry-after: 2\r\n" in said
         fast.sendall(b"x" * (size - 900_000))
         assert status_of(fast.recv(2**16)) == 200
     assert [len(body) for _, _, body in recorder.seen] == [size] * (1 + has_key)
