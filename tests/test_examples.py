@@ -336,7 +336,7 @@ def test_the_readme_names_every_example() -> None:
     assert named == here - {"README.md", "__pycache__/"}
 
 
-@pytest.mark.parametrize("folder", ["examples/node", "tests/node"])
+@pytest.mark.parametrize("folder", ["examples/node", "tests/node", "tests/helm"])
 def test_node_packages_are_pinned_exactly_and_name_no_registry(folder: str) -> None:
     path = EXAMPLES.parent / folder
     wanted = json.loads((path / "package.json").read_text())["dependencies"]

@@ -21,9 +21,10 @@ from proxy.config.setup import load_setup
 from proxy.desk.listening import check_admin
 from proxy.errors import ExitStatus, StartupError
 from proxy.startup import check_exposure
+from tests.conftest import StartProxy
 from tests.deploy import agreed
 from tests.deploy.agreed import DEPLOY, DOCKERFILE
-from tests.running.live_proxy import ROOT, LiveProxy, free_port
+from tests.running.live_proxy import ROOT, free_port
 
 STEPS = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE)).splitlines()
 UNIT = DEPLOY / "systemd" / "pinocchio.service"
@@ -79,13 +80,12 @@ def test_the_image_does_not_run_as_root_and_says_where_it_listens() -> None:
     assert f"COPY deploy/proxy.yaml {agreed.CONFIG}" in STEPS
 
 
-def test_the_health_check_tells_a_proxy_from_none(start_proxy: Any) -> None:
+def test_the_health_check_tells_a_proxy_from_none(start_proxy: StartProxy) -> None:
     """Run as it stands in the Dockerfile, but for the port."""
     [check] = steps("HEALTHCHECK")
     program, *arguments = json.loads(check.partition(" CMD ")[2])
     assert program == "python3"
-    proxy: LiveProxy = start_proxy()
-    for port, status in ((proxy.port, 0), (free_port(), 1)):
+    for port, status in ((start_proxy().port, 0), (free_port(), 1)):
         code = [each.replace(str(agreed.DEFAULT_PORT), str(port)) for each in arguments]
         done = subprocess.run([sys.executable, *code], capture_output=True, timeout=30)
         assert done.returncode == status
