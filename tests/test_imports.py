@@ -348,6 +348,7 @@ ROOMS: dict[str, set[str]] = {
         "scoring",
         "startup",
         "store",
+        "telemetry",
         "upstreams",
         "wire",
     },

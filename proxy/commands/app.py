@@ -14,7 +14,7 @@ from proxy.commands.policies.promote import promote
 from proxy.commands.policies.replay import replay
 from proxy.commands.policies.schema import schema
 from proxy.commands.policies.test import run_fixtures
-from proxy.commands.reviews import feedback, figures, verdict
+from proxy.commands.reviews import feedback, fetch, figures, verdict
 from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
 from proxy.commands.starting.init import init
@@ -44,4 +44,4 @@ for name, group in (("export", export), ("keys", keys), ("audit", audit)):
     cli.add_typer(group.cli, name=name)
 cli.add_typer(reviews, name="reviews")
 
-__all__ = ["cli", "figures", "verdict"]  # the last two add commands to `reviews`
+__all__ = ["cli", "fetch", "figures", "verdict"]  # the last three add commands to `reviews`

@@ -1,3 +1,3 @@
 """Tells others of calls and confidences, where configured: OpenTelemetry, Langfuse, Phoenix."""
 
-__all__ = ["telemetry"]
+__all__ = ["scores", "telemetry"]

@@ -17,7 +17,7 @@ FAILURES: Final = (Status.ERROR, Status.TIMEOUT)
 
 @dataclass(slots=True)
 class Evaluation:
-    """`call` is the one whose reply was judged, None where none was made for this request."""
+    """`call` is the one whose reply was judged, None where its span is not sent."""
 
     trace: Trace
     call: CallSpan | None
@@ -49,7 +49,7 @@ def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
     absence = None if outcome.confidence is not None else outcome.reason or str(outcome.status)
     return Evaluation(
         trace,
-        _judged_call(exchange, trace),
+        _judged_call(exchange, trace) if trace.is_sampled else None,
         exchange.request_id,
         str(outcome.status),
         outcome.action,

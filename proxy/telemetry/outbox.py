@@ -33,12 +33,13 @@ class NotSentError(Exception):
 
 
 class Outbox(Generic[T]):
-    """`send` sends a batch, on a thread, and raises NotSentError; `to` names whom it goes to."""
+    """`send` sends a batch, on a thread, says how much of it was refused, and raises NotSentError;
+    `to` names whom it goes to."""
 
     def __init__(
         self,
         to: str,
-        send: Callable[[list[T]], None],
+        send: Callable[[list[T]], int | None],
         *,
         most_waiting: int = MOST_WAITING,
         gather_s: float = GATHER_S,
@@ -80,7 +81,7 @@ class Outbox(Generic[T]):
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(TRIES)):
             try:
-                self._send(batch)
+                refused = self._send(batch) or 0
             except NotSentError as error:
                 is_over = not error.may_pass or not left or self._worker.pause(pause_s)
                 if is_over:
@@ -92,5 +93,7 @@ class Outbox(Generic[T]):
                 self._dropped.add(len(batch), type(error).__name__)
                 return
             else:
-                self.sent += len(batch)
+                self.sent += len(batch) - refused
+                if refused:
+                    self._dropped.add(refused, "refused")
                 return

@@ -11,6 +11,7 @@ from proxy.config.upstreams import UpstreamConfig
 from proxy.errors import ExitStatus, StartupError
 from proxy.telemetry.evaluation import Evaluation, evaluation_of
 from proxy.telemetry.outbox import Outbox
+from proxy.telemetry.scores import score_keepers
 from proxy.telemetry.traces import CURRENT, CallSpan, TracedUpstream, place_of, trace_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.http import Counts, Scope
@@ -33,7 +34,8 @@ class Telemetry:
         self._otel: Outbox[CallSpan | Evaluation] | None = None
         if self._collector is not None:
             self._otel = Outbox("otel", self._collector.send)
-        self._scores: list[Outbox[Evaluation]] = []
+        self._keepers = score_keepers(config)
+        self._scores = [Outbox(each.name, each.send) for each in self._keepers]
 
     @property
     def outboxes(self) -> Iterator[Outbox[Any]]:
@@ -49,8 +51,9 @@ class Telemetry:
         """Sends what waits; belongs on a thread."""
         for outbox in self.outboxes:
             outbox.close()
-        if self._collector is not None:
-            self._collector.close()
+        for each in (self._collector, *self._keepers):
+            if each is not None:
+                each.close()
 
     def enter(self, scope: Scope) -> None:
         """Finds the place of a request in its client's trace, for all that is done for it."""
@@ -77,9 +80,10 @@ class Telemetry:
             return
         if self._otel is not None and trace.is_sampled:
             self._otel.add(evaluation)
-        if trace.is_clients or (self._otel is not None and trace.is_sampled):
-            for outbox in self._scores:
-                outbox.add(evaluation)
+        if evaluation.confidence is None or not (trace.is_clients or evaluation.call):
+            return  # there is no number, or nothing that it could stand beside
+        for outbox in self._scores:
+            outbox.add(evaluation)
 
 
 Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,10 @@ from proxy.commands.exits import AsOption, ConfigOption, stop, user
 from proxy.commands.opened_record import RequestId, opened_record
 from proxy.commands.reviews.reviews import reviews
 from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from proxy.store.reviews.queue import ReviewQueue
+    from proxy.store.verdicts.verdicts import Findings
 
 
 @reviews.command("verdict")
@@ -24,7 +28,6 @@ def verdict(
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
     from proxy.config.setup import load_store_config
     from proxy.store.record.reader import find
-    from proxy.store.reviews.held_replies import REJECTED, RELEASED
     from proxy.store.reviews.queue import ReviewQueue
 
     is_correct, by = label == "correct", reviewer or user()
@@ -33,12 +36,21 @@ def verdict(
         if recorded is None:
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
         before = findings.verdict_of(recorded.request_id, by)
-        findings.give_verdict(recorded.request_id, is_correct, by)
         queue = ReviewQueue(load_store_config(config).store)
-        if drawn := queue.audit_of(recorded.request_id):  # nobody else need look at it
-            queue.decide(drawn, RELEASED if is_correct else REJECTED, by)
+        give(findings, queue, recorded.request_id, is_correct, by)
         queue.close()
     typer.echo(f"{recorded.request_id} is {label}, says {by}{_in_place_of(before)}")
+
+
+def give(
+    findings: Findings, queue: ReviewQueue, request_id: str, is_correct: bool, by: str
+) -> None:
+    """Keeps a verdict; a reply that was drawn to be checked is done with."""
+    from proxy.store.reviews.held_replies import REJECTED, RELEASED
+
+    findings.give_verdict(request_id, is_correct, by)
+    if drawn := queue.audit_of(request_id):  # nobody else need look at it
+        queue.decide(drawn, RELEASED if is_correct else REJECTED, by)
 
 
 def _in_place_of(before: bool | None) -> str:
