@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from policies import counted
+from policies import Policy, counted
 from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
+
+SIGNALS_UNWEIGHED = (
+    "a judge and log-probabilities are told and change no number yet: verdicts teach what they are "
+    "worth, with `pinocchio recalibrate --from-store --signals`"
+)
 
 
 def check(
@@ -39,10 +45,9 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    if setup.policy.second_opinion is not None:
-        typer.echo(f"  {setup.policy.second_opinion}")
-    if setup.policy.judge is not None:
-        typer.echo(f"  {setup.policy.judge}")
+    counting = load_recalibrations(setup.config.calibrator)
+    for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
+        typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
@@ -57,7 +62,7 @@ def check(
             )
             place = located(setup.path, ("upstreams", name, "base_url"), text)
             typer.echo(f"  warning: {place}")
-    if text := without_domains(setup.config, load_recalibrations(setup.config.calibrator)):
+    if text := without_domains(setup.config, counting):
         place = located(setup.path, ("calibrator", "recalibration"), text)
         typer.echo(f"  warning: {place}")
     if not setup.config.models:
@@ -69,3 +74,13 @@ def check(
     for each in setup.book:
         for warning in lint(each):
             typer.echo(f"  warning: {warning}")
+
+
+def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
+    """Whom the policy asks about a reply, and whether signals count yet."""
+    if policy.second_opinion is not None:
+        yield str(policy.second_opinion)
+    if policy.judge is not None:
+        yield str(policy.judge)
+    if (policy.judge is not None or policy.logprobs) and not is_weighed:
+        yield SIGNALS_UNWEIGHED

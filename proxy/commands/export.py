@@ -2,7 +2,8 @@
 with `weights` a calibrator in the forms of other engines.
 
     {"id", "question_id", "domain", "question", "response", "model", "correct": 0|1, "confidence",
-     "calibrator", "team", "policy", "action", "kind", "state", "share", "at_s",
+     "calibrator", "judged", "judge", "logprobs",
+     "team", "policy", "action", "kind", "state", "share", "at_s",
      "reviewers": [{"reviewer", "correct", "at_s", "note"}]}
 
 The question is the text that the calibrator reads, the response the message that it judged; one
@@ -148,6 +149,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
         "confidence": held.confidence,
         "calibrator": held.calibrator,
+        **_signals(exported.facts),
         "request_id": held.request_id,
         "team": held.team,
         "policy": held.policy,
@@ -166,6 +168,12 @@ def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
     """What stands before a reply where tools are, which a calibrator reads beside the text."""
     used = asked.tool_use(message)
     return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
+
+
+def _signals(facts: str | None) -> dict[str, Any]:
+    """What a judge and log-probabilities said, for `recalibrate --signals`."""
+    recorded = json.loads(facts)[0] if facts else {}
+    return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
 
 
 def _domain(facts: str | None) -> str | None:

@@ -40,20 +40,15 @@ async def written_question(
     return question if 0 < len(question) <= MOST_WRITTEN else None
 
 
-def asked_text(asked: CompletionRequest) -> str:
-    """What was asked, as the calibrator reads it, or what the user said last."""
-    try:
-        return asked.question().text
-    except NotScorableError:  # there is a file in it, say
-        return asked.format.last_question(asked.payload)
-
-
 def _exchange(asked: CompletionRequest, answer: Answer) -> str:
     """What was asked and the least sure of the answers, as the calibrator reads them.
 
     Raises what that reading raises for an answer.
     """
-    question = asked_text(asked)
+    try:
+        question = asked.question().text
+    except NotScorableError:  # there is a file in it, say
+        question = asked.format.last_question(asked.payload)
     sure = [-1.0 if each.value is None else each.value for each in answer.confidences]
     draft = message_text(answer.choices[sure.index(min(sure))].message)
     question, draft = question[-MOST_ASKED:], draft[:MOST_ANSWERED]

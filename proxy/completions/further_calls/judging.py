@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibrator import IN_WORDS, message_text
+from calibrator import IN_WORDS, NotScorableError, message_text
 from policies import Facts, Judge
 from proxy.completions.further_calls.calls import Calls
-from proxy.completions.further_calls.clarify import asked_text
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import NOTHING
 from proxy.formats import Choice
@@ -61,7 +60,7 @@ class Judging:
         """
         found: list[Judgement | None] = [None] * len(answer.choices)
         at = [at for at, each in enumerate(facts) if self._wanted.is_wanted(each)][:MOST_JUDGED]
-        if not at or not self._calls.has_request:
+        if not at or not self._can_be_shown():
             return found
         self._calls.kept(answer)
         said = await asyncio.gather(*(self._judgement(answer.choices[each]) for each in at))
@@ -69,10 +68,19 @@ class Judging:
             found[each] = judgement
         return found
 
+    def _can_be_shown(self) -> bool:
+        """Whether the judge gets all that was asked: no images, no stored answer's request."""
+        if not self._calls.has_request:
+            return False
+        try:
+            return not self._calls.asked.question().images
+        except NotScorableError:  # there is a file in it, say
+            return False
+
     async def _judgement(self, choice: Choice) -> Judgement | None:
         wanted, calls = self._wanted, self._calls
         try:
-            text = shown(asked_text(calls.asked), message_text(choice.message))
+            text = shown(calls.asked.question().text, message_text(choice.message))
         except (ValueError, RecursionError):  # an answer that is no text
             return None
         beside: Mapping[str, Any] = NOTHING

@@ -92,6 +92,29 @@ def test_a_row_has_the_words_and_what_is_known_of_them(
     assert [(each["status"], "response" in each) for each in facts] == [(429, False)]
 
 
+def test_what_a_judge_said_goes_with_the_row(
+    start_proxy: StartProxy, store_url: str, run: Run, tmp_path: Path
+) -> None:
+    """So that `recalibrate --signals` learns from files as it does from the store."""
+    policy = POLICY + "judge: {model: judge 0.75}\nlogprobs: true\n"
+    proxy = start_proxy(policy=policy, store=store_url, audit={"share": 1.0})
+    findings, count = Findings(store_url), 60
+    for number in range(count):
+        told = proxy.ask(f"{number} p=0.6", "likely", logprobs=True)
+        findings.give_verdict(told.headers["x-pinocchio-request-id"], number % 3 > 0, "ada")
+    findings.close()
+    recorded(store_url, count)
+    rows = rows_in(run("--labelled"))
+    assert {(row["judge"], round(row["judged"], 6)) for row in rows} == {("judge 0.75", 0.75)}
+    assert all(len(row["logprobs"]) == 2 for row in rows)
+    path, output = tmp_path / "rows.jsonl", tmp_path / "signals.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = [str(path), "--signals", "-o", str(output), "--calibrator", "fake:0.5"]
+    done = CliRunner().invoke(recalibrating, arguments)
+    assert done.exit_code == 0, done.output
+    assert "gives fake:0.5+judge-logprobs@" in done.stdout
+
+
 def test_other_commands_read_what_is_written(
     proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:

@@ -324,6 +324,21 @@ def test_no_client_can_ask_for_a_policy_that_judges() -> None:
         governing.with_asked(parse_policy(judged_by(JUDGE), "judged.yaml"))
 
 
+def test_a_question_with_an_image_is_not_judged(
+    start_proxy: StartProxy, upstream: FaultyUpstream
+) -> None:
+    """The judge would not see it; the number that the text alone has stays as it is."""
+    images = {"calibrator": {"images": {"ignore": True}}}
+    proxy = start_proxy(policy=judged_by(JUDGE), scorer=WordScorer(), **images)
+    parts = [
+        {"type": "text", "text": "Paris p=0.6"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+    ]
+    asked = {"model": "ok", "messages": [{"role": "user", "content": parts}]}
+    assert json.loads(proxy.post_raw(asked).body)["pinocchio"]["confidence"] == 0.6
+    assert len(upstream.requests) == 1
+
+
 # The reply as an attacker
 
 
