@@ -39,7 +39,7 @@ from calibrator.scorer import LOGPROBS, Signals, without_others
 
 KIND: Final = "signals"
 SUREST: Final = 5.0  # log-odds of a signal: what is surer counts as this sure
-TRUST_IN_NONE: Final = 4.0
+TRUST_IN_NONE: Final = 1.0
 """1 / variance of a signal's weight around 0, before any label: of its log-odds in deviations."""
 
 

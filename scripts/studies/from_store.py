@@ -1,6 +1,6 @@
 """What verdicts on a deployment's replies mend: before, recalibrated, fine-tuned.
 
-    python scripts/study_from_store.py CHECKPOINT TRAIN.jsonl.gz TEST.jsonl.gz [--labels N ..]
+    python scripts/studies/from_store.py CHECKPOINT TRAIN.jsonl.gz TEST.jsonl.gz [--labels N ..]
 
 CHECKPOINT is one that was trained without this benchmark. Rows of TRAIN, one for each question as
 far as there are any, go into a store as audited replies with verdicts, by the store's own writers;
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from calibrator.loading import load_scorer  # noqa: E402
