@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from calibrator import Signals
+from calibrator import NO_SIGNALS, Signals
 from policies import Facts
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.request import CompletionRequest
@@ -113,7 +113,7 @@ class Answer:
                 facts.alone, facts.alone_score = evidence.before, evidence.score_before
                 facts.opinions = evidence.opinions
                 facts.alone_calibrator, facts.calibrator = calibrator, evidence.calibrator
-            if confidence.signals.kinds:
+            if confidence.signals is not NO_SIGNALS and confidence.signals.kinds:
                 _note_signals(facts, confidence)
             found.append(facts)
         return found

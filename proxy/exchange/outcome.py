@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from calibrator import IN_WORDS, LOGPROBS
+from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
@@ -111,8 +111,8 @@ class Outcome:
             _annotate(member, decision)
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
-        if self.least is not None and (evidence := evidence_member(self.least)):
-            member["evidence"] = evidence
+        if (least := self.least) is not None and _has_evidence(least):
+            member["evidence"] = evidence_member(least)
         if self.review_id is not None:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
@@ -180,12 +180,22 @@ def choice_member(
         member["reason"] = confidence.reason
     if confidence.because:
         member["because"] = list(confidence.because)
-    if evidence := evidence_member(confidence):
-        member["evidence"] = evidence
+    if _has_evidence(confidence):
+        member["evidence"] = evidence_member(confidence)
     if decision is not None:
         member["action"] = decision.applied.name
         _annotate(member, decision)
     return member
+
+
+def _has_evidence(confidence: Confidence) -> bool:
+    """Whether more than the reply is behind a number; nearly always it is not."""
+    if confidence.value is None:
+        return False
+    signals = confidence.signals
+    if confidence.evidence is None and signals is NO_SIGNALS:
+        return False
+    return confidence.evidence is not None or signals.kinds != ()
 
 
 def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
