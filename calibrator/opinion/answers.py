@@ -8,14 +8,21 @@ evaluated; every step takes linear time in the characters that are looked at.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from calibrator.corruptions.options import final_letter, options_of
+from calibrator.opinion.calls_made import (
+    Call,
+    calls_in_text,
+    calls_of_message,
+    is_like_a_call,
+    offers_functions,
+)
+from calibrator.opinion.numbers import NUMBER, number_of, plain_formula, value_of
 from calibrator.scorer import ToolUse
 
 Kind = Literal["calls", "option", "number", "formula", "claim", "words", "none"]
@@ -24,7 +31,6 @@ LOOK: Final = 6_000  # characters at a reply's end that are looked at
 QUESTION_LOOK: Final = 8_000  # characters of a question, its end
 MAX_CALLS_TEXT: Final = 6_000  # characters of a reply that may be calls in writing
 MAX_WORDS: Final = 30  # of a reply that is an answer in words
-MAX_DEPTH: Final = 12  # of nested arguments
 
 _BARE_OPTION = re.compile(r"^\W*(?:option|choice|answer)?\W*([A-J])\W*$", re.IGNORECASE)
 _LEADING_OPTION = re.compile(r"^\W{0,4}(?:(?-i:([A-J])))[).:\]](?:\s|\*|$)")
@@ -40,12 +46,6 @@ _STATED = re.compile(
     r"|\bresult\s+is\b|\btotal\s+(?:is|of)\b)[ \t*$]{0,6}([^\n]{1,160})",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"(?<![\w.,])[-\u2212]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)"
-    r"|(?<![\w.])[-\u2212]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
-)
-_FRACTION = re.compile(r"^([-\u2212]?)\\?[dt]?frac\{([-\d.]{1,12})\}\{([-\d.]{1,12})\}$")
-_RATIO = re.compile(r"^[-\u2212]?\d{1,12}/\d{1,12}$")
 _WANTS_NUMBER = re.compile(
     r"\bhow (?:many|much|long|old|far|tall|often|large|big|fast|heavy)\b|\bkolik\b|\bin what year\b"
     r"|\b(?:what|which) year\b|\bcalculate\b|\bcompute\b|\bwhat is the (?:value|sum|number|total)\b"
@@ -72,7 +72,9 @@ class Answer:
     """What a reply comes to.
 
     `value` is canonical: two replies of the same kind and value say the same. For `words` it is
-    the words that the question does not hold, sorted; `number` is the value of a number.
+    the words that the question does not hold, sorted; `number` is the value of a number. Calls have
+    their parts for `words`; calls of no value are a reply that calls none of the functions which
+    its question offers.
     """
 
     kind: Kind
@@ -87,11 +89,13 @@ NOTHING: Final = Answer("none")
 def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> Answer:
     """What a reply to this question comes to; `NOTHING` where that cannot be told."""
     if tool_use is not None and tool_use.has_calls:
-        return Answer("calls", calls_of_message(tool_use.message))
+        return _of_calls(calls_of_message(tool_use.message))
     text, asked = reply[-LOOK:].strip(), question[-QUESTION_LOOK:]
-    words = new_words(asked, text)
     if len(reply) <= MAX_CALLS_TEXT and (calls := calls_in_text(text)) is not None:
-        return Answer("calls", calls, words=words)
+        return _of_calls(calls)
+    if offers_functions(asked):
+        return NOTHING if is_like_a_call(text) else _of_calls([])
+    words = new_words(asked, text)
     if (letter := _option(asked, text)) is not None:
         return Answer("option", letter, words=words)
     stated = _stated(text)
@@ -104,6 +108,11 @@ def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> 
     if words and len(_WORD.findall(text)) <= MAX_WORDS:
         return Answer("words", " ".join(sorted(words)), _only_number(text), words)
     return Answer("none", words=words)
+
+
+def _of_calls(calls: Sequence[Call]) -> Answer:
+    parts = frozenset(part for call in calls for part in call.parts())
+    return Answer("calls", "; ".join(map(str, calls)), words=parts)
 
 
 def new_words(question: str, reply: str) -> frozenset[str]:
@@ -196,12 +205,12 @@ def _of_statement(question: str, stated: str, words: frozenset[str]) -> Answer |
     claim = _BARE_CLAIM.match(plain)
     if claim is not None:
         return Answer("claim", claim[1].lower(), words=words)
-    numbers = _NUMBER.findall(plain)
+    numbers = NUMBER.findall(plain)
     own = new_words(question, stated)
     if not own or _CODE.search(question):
         return Answer("formula", _literal(stated), words=words) if plain else None
     if len(numbers) == 1 and (len(own) <= 3 or _WANTS_NUMBER.search(question[-600:])):
-        value = _value(numbers[0])
+        value = value_of(numbers[0])
         return Answer("number", f"{value:.10g}", value, words)
     if any(sign in plain for sign in "\\^_=[](){}") or numbers:
         return Answer("formula", plain, words=words)
@@ -220,54 +229,16 @@ def _literal(text: str) -> str:
 
 
 _BARE_CLAIM = re.compile(r"^\W*(yes|no|true|false)\b", re.IGNORECASE)
-_LATEX = re.compile(
-    r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}|\\(?:left|right|big|Big|!|,|;|:|quad)"
-    r"|\\\(|\\\)|\\\[|\\\]|\\ "
-)
-_SPACE = re.compile(r"\s+")
-
-
-def plain_formula(text: str) -> str:
-    """A formula without what only sets it: `$\\dfrac{1}{2}$.` is `\\frac{1}{2}`."""
-    plain = _LATEX.sub(lambda found: found[1] or "", text.replace("\\\\", "\\"))
-    plain = plain.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\%", "%")
-    plain = plain.replace("^\\circ", "").replace("^{\\circ}", "").replace("\u00b0", "")
-    plain = plain.replace("\\cdot", "*").replace("\\times", "*").replace("\\pi", "pi")
-    return _SPACE.sub("", plain).strip("$*`\"'.,;:")
-
-
-def number_of(text: str) -> float | None:
-    """The value of a text that is a number and nothing else: `1,200`, `$12`, `3/4`, `20%`."""
-    bare = plain_formula(text).strip("$\u20ac\u00a3").rstrip("%")
-    found = _FRACTION.match(bare)
-    if found is not None:
-        return _quotient(found[2], found[3], negative=bool(found[1]))
-    if _RATIO.match(bare):
-        above, below = bare.replace("\u2212", "-").split("/")
-        return _quotient(above, below)
-    return _value(bare) if _NUMBER.fullmatch(bare) else None
-
-
-def _quotient(above: str, below: str, negative: bool = False) -> float | None:
-    try:
-        value = float(above) / float(below)
-    except (ValueError, ZeroDivisionError):
-        return None
-    return -value if negative else value
-
-
-def _value(text: str) -> float:
-    return float(text.replace(",", "").replace("\u2212", "-")[:40])
 
 
 def _last_number(text: str) -> float | None:
-    found = _NUMBER.findall(text[-800:])
-    return _value(found[-1]) if found else None
+    found = NUMBER.findall(text[-800:])
+    return value_of(found[-1]) if found else None
 
 
 def _only_number(text: str) -> float | None:
-    found = _NUMBER.findall(text)
-    return _value(found[0]) if len(found) == 1 else None
+    found = NUMBER.findall(text)
+    return value_of(found[0]) if len(found) == 1 else None
 
 
 def _claim(text: str) -> str | None:
@@ -277,103 +248,3 @@ def _claim(text: str) -> str | None:
         return first[1].lower()
     found = _CLAIM.findall(text[-300:])
     return found[-1].lower() if found else None
-
-
-# Calls of tools.
-
-
-def calls_of_message(message: Mapping[str, Any]) -> str:
-    """The calls of an assistant's message, in canonical form: names and arguments, sorted."""
-    found = []
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        own = call.get("function") or call.get("custom") if isinstance(call, Mapping) else None
-        if isinstance(own, Mapping):
-            arguments = own.get("arguments", own.get("input"))
-            found.append(_canonical_call(str(own.get("name")), arguments))
-    legacy = message.get("function_call")
-    if isinstance(legacy, Mapping):
-        found.append(_canonical_call(str(legacy.get("name")), legacy.get("arguments")))
-    return "; ".join(sorted(found))
-
-
-def calls_in_text(text: str) -> str | None:
-    """The calls of a reply that writes them, `[name(a=1)]` or `[{"name": "{..}"}]`, in canonical
-    form; None for any other reply."""
-    bare = text.strip().removeprefix("```json").removeprefix("```python").strip("`\n ")
-    if not bare.startswith(("[", "{")) and not re.match(r"^[\w.]+\(", bare):
-        return None
-    return _calls_of_json(bare) if bare.startswith(("[{", "{")) else _calls_of_python(bare)
-
-
-def _calls_of_json(text: str) -> str | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    entries = found if isinstance(found, list) else [found]
-    calls = []
-    for entry in entries:
-        if not isinstance(entry, dict) or not entry:
-            return None
-        if "name" in entry and ({"arguments", "parameters"} & set(entry)):
-            given = entry.get("arguments", entry.get("parameters"))
-            calls.append(_canonical_call(str(entry["name"]), given))
-        elif len(entry) == 1 and all(_are_arguments(each) for each in entry.values()):
-            name, given = next(iter(entry.items()))
-            calls.append(_canonical_call(name, given))
-        else:
-            return None
-    return "; ".join(sorted(calls)) if calls else None
-
-
-def _are_arguments(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
-
-
-def _calls_of_python(text: str) -> str | None:
-    """Parsed as a literal list of calls, never run."""
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
-    calls = []
-    for node in nodes:
-        if not isinstance(node, ast.Call):
-            return None
-        try:
-            given = {word.arg or "**": ast.literal_eval(word.value) for word in node.keywords}
-            given |= {str(at): ast.literal_eval(value) for at, value in enumerate(node.args)}
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return None
-        calls.append(_canonical_call(ast.unparse(node.func), given))
-    return "; ".join(sorted(calls)) if calls else None
-
-
-def _canonical_call(name: str, arguments: Any) -> str:
-    given = arguments
-    if isinstance(arguments, str):
-        try:
-            given = json.loads(arguments)
-        except (ValueError, RecursionError):
-            given = arguments
-    name = re.sub(r"\W+", "_", name).strip("_").lower()
-    return f"{name}({_canonical(given, 0)})"
-
-
-def _canonical(value: Any, depth: int) -> str:
-    if depth > MAX_DEPTH:
-        return "..."
-    if isinstance(value, Mapping):
-        own = sorted((str(key), _canonical(each, depth + 1)) for key, each in value.items())
-        return ",".join(f"{key}={each}" for key, each in own)
-    if isinstance(value, list | tuple | set):
-        return "[" + ",".join(_canonical(each, depth + 1) for each in value) + "]"
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"{value:.10g}" if abs(value) < 1e300 else str(value)
-    text = str(value).strip().lower()
-    number = number_of(text) if len(text) <= 40 else None
-    return f"{number:.10g}" if number is not None else " ".join(_WORD.findall(text))

@@ -15,12 +15,14 @@ from typing import Final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.forest import NO_NAME
 from calibrator.opinion.answers import Answer, Kind
 from calibrator.opinion.comparison import Comparison, Outcome, compare
 
 Floats = NDArray[np.float32]
 
 MAX_OTHERS: Final = 8  # that are compared; more add nothing that could be measured
+MOST_ODDS: Final = 6.0  # of a reply alone, that the linear model goes by
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -92,6 +94,30 @@ def evidence(reply: Opinions) -> list[float]:
     ]
 
 
+def plain_evidence(reply: Opinions) -> list[float]:
+    """What the linear model reads of one reply that has at least one other, (PLAIN,).
+
+    Unlike the trees it knows no kinds of answers and no lengths, which tell a benchmark; an ability
+    that is not known counts for nothing.
+    """
+    others, outcomes = reply.others[:MAX_OTHERS], reply.outcomes()
+    count, agree, differ = len(others), outcomes.count("agree"), outcomes.count("differ")
+    shares = agree / count, differ / count
+    ablest = max(other.ability for other in others)
+    able = ablest if ablest > NO_NAME else 0.0
+    ahead = able - reply.ability if min(ablest, reply.ability) > NO_NAME else 0.0
+    return [
+        min(max(reply.odds, -MOST_ODDS), MOST_ODDS),
+        *shares,
+        math.log1p(agree),
+        math.log1p(differ),
+        *(share * able for share in shares),
+        *(share * ahead for share in shares),
+        sum(each.shared for each in reply.comparisons) / count,
+        sum(each.contained for each in reply.comparisons) / count,
+    ]
+
+
 def _best(others: Sequence[Opinion]) -> float:
     """The ability of the ablest, far below every ability where there is none."""
     return max((other.ability for other in others), default=-4.0)
@@ -118,4 +144,6 @@ def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
 
 
 _NOBODY = Opinion(Answer("none"), 0.0, 0, is_same_model=False)
-EVIDENCE: Final = len(evidence(Opinions(0.0, 0.0, Answer("none"), 0, [_NOBODY])))
+_UNTOLD = Opinions(0.0, 0.0, Answer("none"), 0, [_NOBODY])
+EVIDENCE: Final = len(evidence(_UNTOLD))
+PLAIN: Final = len(plain_evidence(_UNTOLD))

@@ -1,10 +1,11 @@
 """The second stage: from a reply's own log-odds and what others answered to new log-odds.
 
-    log-odds' = log-odds + trust (trees(evidence) - log-odds)
+    log-odds' = log-odds + trust ((trees(evidence) + linear(plain evidence)) / 2 - log-odds)
 
-The trees were fitted on log-odds of replies that tower and forest had not seen (`training`), and
-never fall as the reply's own log-odds rise. Whatever they say, others none of whom agrees never
-make a reply surer, and others none of whom differs never less sure.
+Both were fitted on log-odds of replies that tower and forest had not seen (`training`), and never
+fall as the reply's own log-odds rise. The trees know more of tasks like those of training; the
+linear model knows little but agreement, and so holds better on new ones. Whatever they say, others
+none of whom agrees never make a reply surer, and others none of whom differs never less sure.
 
 `trust` is 0 where nothing can be compared: the reply or all others have no final answer. It is 0
 too where agreement misled in training on questions that mean something like this one (riddles whose
@@ -22,18 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.trees import Trees
-from calibrator.opinion.evidence import EVIDENCE, Opinions, evidence
+from calibrator.opinion.evidence import EVIDENCE, PLAIN, Opinions, evidence, plain_evidence
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 PREFIX: Final = "opinion."
 TRUST: Final = "trust."
+LINEAR: Final = "linear."
 NEARNESS: Final = 0.05  # of a cosine: a question this much further away counts e times less
 PRIOR: Final = 0.01  # what all questions weigh beside those that are near
 DISTRUSTED: Final = 0.05  # a gain of agreement up to which nothing is changed
 TRUSTED: Final = 0.08  # one from which the trees are believed
-BOUNDED: Final = b"differ never up, agree never down"  # a part of the version: it changes numbers
+READ: Final = b"differ never up, agree never down; calls by their parts, or none"
+"""How replies are compared and bounded: a part of the version, for it changes numbers."""
 
 
 class Trust:
@@ -66,13 +69,34 @@ class Trust:
         return cls(*(state[TRUST + name] for name in ("questions", "gain", "weight")))
 
 
+class Linear:
+    """Logistic regression on the plain evidence; raises ValueError for arrays of another shape."""
+
+    def __init__(self, weights: Array, base: Array) -> None:
+        if weights.shape != (PLAIN,) or base.shape != (1,):
+            raise ValueError(f"a linear model of another shape: {weights.shape}, {base.shape}")
+        self.weights, self.base = weights.astype(np.float64), float(base[0])
+
+    def read(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log-odds (B,) of rows (B, PLAIN)."""
+        return np.asarray(self.base + np.einsum("bp,p->b", rows, self.weights))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Linear | None:
+        """From arrays named `linear.<name>`; None for a stage of trees alone, as made before."""
+        if LINEAR + "weights" not in state:
+            return None
+        return cls(state[LINEAR + "weights"], state[LINEAR + "base"])
+
+
 class SecondStage:
     """Raises KeyError or ValueError for arrays that do not fit."""
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.trees = Trees(state, EVIDENCE)
         self.trust = Trust.from_state(state)
-        digest = hashlib.sha256(BOUNDED)
+        self.linear = Linear.from_state(state)
+        digest = hashlib.sha256(READ)
         for name in sorted(state):
             digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
         self.version = digest.hexdigest()[:8]  # what stands on numbers with others is bound to it
@@ -82,6 +106,9 @@ class SecondStage:
         own = np.array([each.odds for each in replies])
         found = np.array([evidence(each) for each in replies], dtype=np.float32)
         new = self.trees.read(found.reshape(-1, EVIDENCE))
+        if self.linear is not None:
+            plain = np.array([plain_evidence(each) for each in replies]).reshape(-1, PLAIN)
+            new = (new + self.linear.read(plain)) / 2
         is_told = np.array([each.can_be_told() for each in replies])
         agree, differ = (
             np.array([word in each.outcomes() for each in replies]) for word in ("agree", "differ")

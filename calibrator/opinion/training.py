@@ -20,8 +20,8 @@ from calibrator.errors import TrainingError
 from calibrator.features.forest import NO_NAME
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.opinion.answers import final_answer
-from calibrator.opinion.evidence import Opinion, Opinions, evidence
-from calibrator.opinion.second_stage import PREFIX, TRUST
+from calibrator.opinion.evidence import Opinion, Opinions, evidence, plain_evidence
+from calibrator.opinion.second_stage import LINEAR, PREFIX, TRUST
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row
 from calibrator.text.addressed_text import stripped
@@ -143,10 +143,9 @@ def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str,
     if len(set(correct.tolist())) < 2:
         raise TrainingError("all replies that can be compared have the same label")
     directions = [1] + [0] * (lessons.evidence.shape[1] - 1)
-    trees = fit_trees(
-        lessons.evidence, correct, _weights(rows), config, seed, directions=directions
-    )
-    state = trees | _trust(lessons, correct)
+    weights = _weights(rows)
+    trees = fit_trees(lessons.evidence, correct, weights, config, seed, directions=directions)
+    state = trees | _linear(lessons, correct, weights) | _trust(lessons, correct)
     return {PREFIX + name: array for name, array in state.items()}
 
 
@@ -212,6 +211,20 @@ def _weights(rows: Sequence[Row]) -> Floats:
     usual = len(rows) / len(names)
     weight = dict(zip(names.tolist(), np.minimum(MAX_WEIGHT, usual / counts), strict=True))
     return np.array([weight[row.benchmark or ""] for row in rows])
+
+
+def _linear(lessons: Lessons, correct: NDArray[np.int64], weights: Floats) -> dict[str, Array]:
+    """The arrays of `Linear`; the weight of a reply's own log-odds is never below 0."""
+    from sklearn.linear_model import LogisticRegression
+
+    plain = np.array([plain_evidence(each) for each in lessons.replies])
+    center, spread = plain.mean(axis=0), plain.std(axis=0) + 1e-6
+    model = LogisticRegression(max_iter=500)
+    model.fit((plain - center) / spread, correct, sample_weight=weights)
+    slopes = model.coef_[0] / spread
+    slopes[0] = max(0.0, slopes[0])
+    base = model.intercept_ - slopes @ center
+    return {f"{LINEAR}weights": slopes.astype(np.float32), f"{LINEAR}base": base.astype(np.float32)}
 
 
 def _trust(lessons: Lessons, correct: NDArray[np.int64]) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from calibrator.scorer import ToolUse
 OPTIONS = "Which gas do plants take up?\nA. oxygen\nB. carbon dioxide\nC. helium"
 HOW_MANY = "How many apples are left?"
 WHO = "Who painted the ceiling?"
+OFFERED = 'Book a room. Functions: [{"name": "book", "description": "..", "parameters": {}}]'
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,14 @@ WHO = "Who painted the ceiling?"
         ("def f(a):\n    return a\nassert f('hb') == ??", '"answer": "\'hb\'"', "formula", "hb"),
         ("Add them.", "[add(a=1, b='2')]", "calls", "add(a=1,b=2)"),
         ("Add them.", '[{"add": "{\\"b\\": 2, \\"a\\": 1.0}"}]', "calls", "add(a=1,b=2)"),
+        ("Add them.", "[add\\_up(a=1)]", "calls", "add_up(a=1)"),
+        ("Add them.", "add({'b': 2, 'a': 1})", "calls", "add(a=1,b=2)"),
+        ("Add them.", "None of the functions adds.", "words", "adds functi none"),
+        (OFFERED, "[book(nights=2)]", "calls", "book(nights=2)"),
+        (OFFERED, "I can not do that: there is no function for it.", "calls", ""),
+        (OFFERED, "[]", "calls", ""),
+        (OFFERED, "[{'name': 'book', 'arguments': {'nights': 2}}]", "none", ""),
+        (OFFERED, "Call it so: book(nights=2)", "none", ""),
         ("Write an essay.", "It begins " + "here and goes on with more words " * 30, "none", ""),
         (HOW_MANY, "", "none", ""),
         ("", "", "none", ""),
@@ -75,6 +84,9 @@ def test_calls_are_the_same_in_another_order_and_spelling() -> None:
         "a" * 1_000_000,
         '{"name": "x", "arguments": ' + "[" * 3_000,
         "\ud800\x00",
+        '"parameters" ' + '"name": "x", "description"' * 5_000,
+        "f(" * 50_000,
+        "f(" + " " * 50_000,
     ],
 )
 def test_a_hostile_reply_takes_no_time(reply: str) -> None:

@@ -8,6 +8,7 @@ from calibrator.opinion import compare, final_answer
 
 HOW_MANY, WHO = "How many apples are left?", "Who painted the ceiling?"
 OPTIONS = "Which gas do plants take up?\nA. oxygen\nB. carbon dioxide\nC. helium"
+OFFERED = 'Pay Ann. Functions: [{"name": "pay", "description": "..", "parameters": {}}]'
 LONG = "Here is what I know of it and of those who worked there " * 4
 
 
@@ -27,6 +28,9 @@ LONG = "Here is what I know of it and of those who worked there " * 4
         ("Is 91 a prime?", "Yes.", "No, it is 7 * 13.", "differ"),
         ("Pay.", "[pay(to='a')]", "[pay(to='a')]", "agree"),
         ("Pay.", "[pay(to='a')]", "[pay(to='b')]", "differ"),
+        (OFFERED, "No function can do that.", f"{LONG} and none of them pays.", "agree"),
+        (OFFERED, "[]", "[pay(to='Ann')]", "differ"),
+        (OFFERED, "{'name': 'pay', 'arguments': {'to': 'Ann'}}", "[pay(to='Ann')]", "untold"),
     ],
 )
 def test_same_and_other_answers(question: str, one: str, other: str, outcome: str) -> None:
@@ -34,3 +38,14 @@ def test_same_and_other_answers(question: str, one: str, other: str, outcome: st
     first, second = final_answer(question, one), final_answer(question, other)
     assert compare(first, second).outcome == outcome
     assert compare(first, second) == compare(second, first)
+
+
+def test_calls_share_what_is_the_same_in_them() -> None:
+    """Names and arguments with their values; an argument more leaves the others as they are."""
+    one, more, other = (
+        final_answer("Pay.", text)
+        for text in ("[pay(to='a', sum=5)]", "[pay(to='a', sum='5.0', on='May')]", "[log()]")
+    )
+    assert (compare(one, more).shared, compare(one, more).contained) == (0.75, 1.0)
+    assert compare(one, more).outcome == "differ"
+    assert compare(one, other).shared == 0.0

@@ -13,8 +13,8 @@ from calibrator.errors import TrainingError
 from calibrator.features.difficulty import meanings
 from calibrator.features.forest import NO_NAME
 from calibrator.opinion import SecondStage, compare, final_answer
-from calibrator.opinion.evidence import EVIDENCE, Opinion, Opinions, evidence
-from calibrator.opinion.second_stage import Trust
+from calibrator.opinion.evidence import EVIDENCE, PLAIN, Opinion, Opinions, evidence, plain_evidence
+from calibrator.opinion.second_stage import LINEAR, PREFIX, Linear, Trust
 from calibrator.opinion.training import OpinionConfig, Unseen, chosen_rows, fit_second_stage
 from calibrator.rows.rows import Row, parse_row
 
@@ -136,6 +136,33 @@ def test_the_same_rows_give_the_same_arrays(arrays: dict[str, Any]) -> None:
     assert len({each.version for each in versions if each is not None}) == 2
 
 
+def test_trees_and_a_linear_model_are_believed_alike(arrays: dict[str, Any]) -> None:
+    """The new log-odds are their mean; a stage of trees alone, as made before, still reads."""
+    before = {name: array for name, array in arrays.items() if LINEAR not in name}
+    whole, trees = SecondStage.from_state(arrays), SecondStage.from_state(before)
+    assert whole is not None
+    assert trees is not None
+    assert trees.version != whole.version
+    assert trees.linear is None
+    assert whole.linear is not None
+    given = reply(HOW_MANY, "63", "63", "64")  # neither bound applies
+    linear = whole.linear.read(np.array([plain_evidence(given)]))[0]
+    assert linear != 0.0
+    both = trees.odds([given], SUM)[0], whole.trust.of(SUM)[0] * linear
+    assert whole.odds([given], SUM)[0] == pytest.approx(sum(both) / 2)
+    with pytest.raises(ValueError, match="shape"):
+        Linear(np.zeros(PLAIN + 1), np.zeros(1))
+
+
+def test_the_linear_model_never_falls_with_the_own_number() -> None:
+    """Also where training says that the surer replies are the wrong ones."""
+    given = unseen(rows())
+    wrong = np.array([2.0 - 4.0 * (each.correct or 0) for each in given.rows])
+    perverse = replace(given, odds=np.stack([wrong, wrong]))
+    found = fit_second_stage(perverse, dict.fromkeys(MODELS, 0.0), SMALL, 1)
+    assert found[f"{PREFIX}{LINEAR}weights"][0] == 0.0
+
+
 def test_rows_of_one_model_teach_nothing() -> None:
     """Without another model's reply there is nothing to fit."""
     alone = [each for each in rows() if each.model == "ann"]
@@ -162,6 +189,9 @@ def test_evidence_is_finite_for_any_others() -> None:
         found = evidence(Opinions(50.0, NO_NAME, final_answer("q", text), 10**7, others))
         assert len(found) == EVIDENCE
         assert np.isfinite(found).all()
+        plain = plain_evidence(Opinions(50.0, NO_NAME, final_answer("q", text), 10**7, others))
+        assert len(plain) == PLAIN
+        assert np.isfinite(plain).all()
         assert compare(final_answer("q", text), others[0].answer).outcome == "untold"
 
 

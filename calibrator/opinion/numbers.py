@@ -1,0 +1,55 @@
+"""Numbers and formulas, whichever way a reply sets them.
+
+Nothing is evaluated but a fraction of two numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NUMBER: Final = re.compile(
+    r"(?<![\w.,])[-\u2212]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)"
+    r"|(?<![\w.])[-\u2212]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
+)
+_FRACTION = re.compile(r"^([-\u2212]?)\\?[dt]?frac\{([-\d.]{1,12})\}\{([-\d.]{1,12})\}$")
+_RATIO = re.compile(r"^[-\u2212]?\d{1,12}/\d{1,12}$")
+_LATEX = re.compile(
+    r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}|\\(?:left|right|big|Big|!|,|;|:|quad)"
+    r"|\\\(|\\\)|\\\[|\\\]|\\ "
+)
+_SPACE = re.compile(r"\s+")
+
+
+def plain_formula(text: str) -> str:
+    """A formula without what only sets it: `$\\dfrac{1}{2}$.` is `\\frac{1}{2}`."""
+    plain = _LATEX.sub(lambda found: found[1] or "", text.replace("\\\\", "\\"))
+    plain = plain.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\%", "%")
+    plain = plain.replace("^\\circ", "").replace("^{\\circ}", "").replace("\u00b0", "")
+    plain = plain.replace("\\cdot", "*").replace("\\times", "*").replace("\\pi", "pi")
+    return _SPACE.sub("", plain).strip("$*`\"'.,;:")
+
+
+def number_of(text: str) -> float | None:
+    """The value of a text that is a number and nothing else: `1,200`, `$12`, `3/4`, `20%`."""
+    bare = plain_formula(text).strip("$\u20ac\u00a3").rstrip("%")
+    found = _FRACTION.match(bare)
+    if found is not None:
+        return _quotient(found[2], found[3], negative=bool(found[1]))
+    if _RATIO.match(bare):
+        above, below = bare.replace("\u2212", "-").split("/")
+        return _quotient(above, below)
+    return value_of(bare) if NUMBER.fullmatch(bare) else None
+
+
+def _quotient(above: str, below: str, negative: bool = False) -> float | None:
+    try:
+        value = float(above) / float(below)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return -value if negative else value
+
+
+def value_of(text: str) -> float:
+    """The value of what `NUMBER` finds."""
+    return float(text.replace(",", "").replace("\u2212", "-")[:40])
