@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -24,6 +25,7 @@ from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 if TYPE_CHECKING:
     from calibrator import Scorer
     from proxy.config.setup import Setup
+    from proxy.config.telemetry import OtelConfig
     from proxy.config.upstreams import UpstreamConfig
     from proxy.store.condition import Condition
     from proxy.upstreams.router import Router
@@ -108,7 +110,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
     patient = Patient(setup, url)
     checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
     checks += [_scorer] if scores else []
-    checks += [_store, _clock, _limits, _keys, _certificates, _proxy]
+    checks += [_store, _clock, _limits, _keys, _certificates, _telemetry, _proxy]
     for check in checks:
         try:
             yield from check(patient)
@@ -385,6 +387,42 @@ def _withdrawn(patient: Patient) -> frozenset[str]:
         return frozenset(each.grant_digest for each in findings.withdrawals())
     finally:
         findings.close()
+
+
+def _telemetry(patient: Patient) -> Iterator[Finding]:
+    """Whether those who are told would listen; a project without traces yet may not be there."""
+    from proxy.telemetry.scores import UnreadableScoresError, score_keepers
+
+    config = patient.setup.config.telemetry
+    if config.otel is not None:
+        yield _collector(config.otel)
+    for keeper in score_keepers(config):
+        try:
+            keeper.probe()
+            yield Finding("ok", keeper.name, "it answers")
+        except UnreadableScoresError as error:
+            yield Finding("fail", keeper.name, str(error).splitlines()[0])
+        finally:
+            keeper.close()
+
+
+def _collector(config: OtelConfig) -> Finding:
+    """Sends a collector nothing, which is a request like any other."""
+    import httpx
+
+    from calibrator import install_command
+
+    if find_spec("opentelemetry.exporter") is None:
+        return Finding("fail", "otel", f"its libraries are missing: {install_command('otel')}")
+    headers = {name: secret.get_secret_value() for name, secret in config.headers.items()}
+    headers["content-type"] = "application/x-protobuf"
+    url = f"{config.endpoint}/v1/traces"
+    try:
+        answer = httpx.post(url, headers=headers, content=b"", timeout=UPSTREAM_S)
+    except httpx.HTTPError as error:
+        return Finding("fail", "otel", f"{url}: {error or type(error).__name__}")
+    level: Level = "ok" if answer.is_success else "fail"
+    return Finding(level, "otel", f"{url}: status {answer.status_code}")
 
 
 # --- the proxy ------------------------------------------------------------------------------------

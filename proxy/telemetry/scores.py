@@ -51,6 +51,9 @@ class ScoreKeeper(Protocol):
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """What people said since a time; raises UnreadableScoresError."""
 
+    def probe(self) -> None:
+        """Ask for a single score; raises UnreadableScoresError where that is not possible."""
+
     def close(self) -> None: ...
 
 
@@ -112,6 +115,9 @@ class Langfuse:
             [*requests] = told[places[0]]  # of the observation, where it is one's
             by = f"langfuse:{score.get('authorUserId') or 'somebody'}"
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
+
+    def probe(self) -> None:
+        _got(self._http, "/api/public/v3/scores", {"limit": "1"})
 
     def _pages(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         cursor: str | None = None
@@ -186,12 +192,18 @@ class Phoenix:
                 by = f"phoenix:{each.get('user_id') or each.get('identifier') or 'somebody'}"
                 yield ForeignVerdict(told.get(str(each.get("span_id"))), is_correct, by)
 
+    def probe(self) -> None:
+        _got(self._http, self._path, {"limit": 1, "identifier": OURS})
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/projects/{quote(self._config.project, safe='')}/span_annotations"
+
     def _pages(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        path = f"/v1/projects/{quote(self._config.project, safe='')}/span_annotations"
         cursor: str | None = None
         while True:
             more = {"limit": A_PAGE} | ({"cursor": cursor} if cursor else {})
-            page = _got(self._http, path, query | more)
+            page = _got(self._http, self._path, query | more)
             yield from _items(page)
             cursor = page.get("next_cursor")
             if not cursor:

@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
 from tests.running.live_proxy import Json, LiveProxy, question
 from tests.servers.faulty_upstream import FaultyUpstream
 
 REQUESTS = 20
 TURN = "What somebody says in a conversation with a model has a sentence or two. " * 2
+TOLD = 2_000  # more of them, where OpenTelemetry is on; a thread of its own sends
 SHORT, LONG, STREAMED = 9_500, 15_500, 15_500  # bytecodes of CPython 3.11 on the event loop
 
 
@@ -66,6 +68,19 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture
+def telling_proxy(
+    quiet: None, bytecodes: Bytecodes, upstream: FaultyUpstream, tmp_path: Path
+) -> Iterator[LiveProxy]:
+    """It tells a collector of OpenTelemetry of each request."""
+    with OtlpReceiver() as receiver:
+        telemetry = {"otel": {"endpoint": receiver.url}}
+        proxy = LiveProxy(upstream.base_url, tmp_path, telemetry=telemetry)
+        bytecodes.watched = proxy._thread.ident
+        yield proxy
+        proxy.stop()
+
+
+@pytest.fixture
 def proxy(
     quiet: None, bytecodes: Bytecodes, upstream: FaultyUpstream, tmp_path: Path
 ) -> Iterator[LiveProxy]:
@@ -94,6 +109,22 @@ def conversation(messages: int) -> Json:
 def test_a_request_runs_no_more_bytecodes_than_it_may(
     proxy: LiveProxy, bytecodes: Bytecodes, asked: Json, most: int
 ) -> None:
+    count_bytecodes(proxy, bytecodes, asked, most)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_to_tell_a_collector_costs_little_more(
+    telling_proxy: LiveProxy, bytecodes: Bytecodes, is_stream: bool
+) -> None:
+    """Ids, the header for upstream and a queue; all the rest is a thread's."""
+    asked = question("p=0.7", stream=True) if is_stream else conversation(11)
+    most = (STREAMED if is_stream else SHORT) + TOLD
+    count_bytecodes(telling_proxy, bytecodes, asked, most)
+
+
+def count_bytecodes(proxy: LiveProxy, bytecodes: Bytecodes, asked: Json, most: int) -> None:
+    """Asks again and again; no request may run more than these."""
+
     def ask() -> None:
         reply = proxy.http.post("/v1/chat/completions", json=asked)
         assert reply.status_code == 200

@@ -25,6 +25,8 @@ from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.store.database import open_engine
 from proxy.store.verdicts.verdicts import Findings, Withdrawal
 from tests.conftest import StartProxy
+from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
+from tests.proxy.telemetry.score_servers import LangfuseServer, PhoenixServer
 from tests.running.live_proxy import free_port
 
 Json = dict[str, Any]
@@ -308,6 +310,35 @@ def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
         findings.close()
         level, text = found_with(upstream, "fake:0.7")
         assert (level, text) == ("warn", "1 of 1 grant withdrawn: certify again")
+
+
+def test_those_who_are_told_are_asked(examine: Examine) -> None:
+    """A collector, Langfuse and Phoenix that listen; and each that does not."""
+    with (
+        answering() as upstream,
+        OtlpReceiver() as receiver,
+        LangfuseServer() as langfuse,
+        PhoenixServer() as phoenix,
+    ):
+        public, secret = langfuse.KEYS
+        telemetry = {
+            "otel": {"endpoint": receiver.url},
+            "langfuse": {"base_url": langfuse.url, "public_key": public, "secret_key": secret},
+            "phoenix": {"base_url": phoenix.url, "api_key": phoenix.KEY, "project": "apps"},
+        }
+        names = [*telemetry]
+        status, found = examine(upstream, more=f"telemetry: {json.dumps(telemetry)}")
+        assert status == 0
+        assert [found[name][0] for name in names] == ["ok"] * 3
+        receiver.status = 503
+        telemetry["langfuse"]["secret_key"] = "wrong"
+        telemetry["phoenix"]["project"] = "nobody's"
+        status, found = examine(upstream, more=f"telemetry: {json.dumps(telemetry)}")
+    assert status == 1
+    assert [found[name][0] for name in names] == ["fail"] * 3
+    assert found["otel"][1].endswith("/v1/traces: status 503")
+    assert "401" in found["langfuse"][1]
+    assert "404" in found["phoenix"][1]
 
 
 def test_what_is_no_proxy_is_told(examine: Examine) -> None:
