@@ -13,7 +13,9 @@ import pytest
 
 from calibrator import load_scorer, opinion_of
 from calibrator.recalibration.curves import Platt, Recalibration
+from calibrator.recalibration.signals import SignalCurve, SignalWeights
 from calibrator.recalibration.versions import RecalibrationVersions
+from calibrator.scorer import Signals
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
 from tests.running.live_proxy import ProxyProcess, question, run_cli, until
@@ -259,6 +261,46 @@ def test_a_file_for_each_kind_of_numbers_is_named(
     assert checked.returncode == 2
     assert "proxy.yaml:" in checked.stderr
     assert "is a second recalibration of numbers of replies alone" in checked.stderr
+
+
+SIGNALLED = """version: 1
+name: signalled
+judge: {model: "judge 0.9", when: {confidence: {below: 0.1}}}
+logprobs: true
+default: deliver
+"""
+
+
+def test_weights_of_signals_stand_beside_a_curve(
+    running_upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """A reply without signals has the number of the curve, under its name; one with some has what
+    the weights make of the calibrator's own. `check` says whether signals count."""
+    (tmp_path / "signalled.yaml").write_text(SIGNALLED)
+    config = config_of(tmp_path, running_upstream) + "policies: signalled.yaml\n"
+    BY_MODEL.save(tmp_path / "recalibration.json")
+    path = tmp_path / "proxy.yaml"
+    path.write_text(config)
+    checked = run_cli("check", "--config", str(path)).stdout
+    assert "asks judge 0.9 to judge replies whose confidence is below 0.1" in checked
+    assert "change no number yet: verdicts teach what they are worth" in checked
+    curve = SignalCurve(1.0, 0.0, (1.0, 0.0))
+    weights = SignalWeights("fake:0.5", {"fake:0.5": {"logprobs": curve}}, 100)
+    weights.save(tmp_path / "signals.json")
+    config = config.replace("recalibration.json", "[recalibration.json, signals.json]")
+    with ProxyProcess(tmp_path, config) as process:
+        assert asked(process, "likely")[1] == f"fake:0.5+{BY_MODEL.name}"
+        body = question("Paris", "likely", logprobs=True)
+        told = httpx.post(f"{process.base_url}/chat/completions", json=body).json()["pinocchio"]
+    found = weights.weigh(0.5, "fake:0.5", Signals(logprobs=(-0.5, -0.5)))
+    assert found is not None
+    assert (told["confidence"], told["calibrator"]) == (
+        round(found.confidence, 4),
+        found.calibrator,
+    )
+    [piece] = told["evidence"]
+    assert piece["before"] == round(BY_MODEL.apply(0.5), 4)
+    assert "change no number yet" not in run_cli("check", "--config", str(path)).stdout
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:

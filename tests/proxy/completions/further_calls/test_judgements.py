@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.completions.further_calls.judging import by_log_probabilities, by_words
-from proxy.formats import Choice
+from proxy.formats import RESPONSES, Choice
 from proxy.formats.logprobs import LOWEST, summary, tokens_of
 
 
@@ -103,6 +103,22 @@ def test_completions_say_it_otherwise() -> None:
     choice = Choice(0, {"content": "True 83"}, "stop", logprobs)
     assert by_log_probabilities(choice) == pytest.approx(0.75)
     assert summary(choice) == (pytest.approx((math.log(0.75) - 0.1) / 2), math.log(0.75))
+
+
+def test_responses_say_it_beside_each_text() -> None:
+    """Those of all texts of an answer, in their order; without any there is none."""
+    parts = [
+        {"type": "output_text", "text": word, "logprobs": [{"token": word, "logprob": lowest}]}
+        for word, lowest in (("True", -0.5), (" 83", -1.5))
+    ]
+    message = {"type": "message", "role": "assistant", "content": parts}
+    items = [{"type": "reasoning", "summary": []}, message]
+    response = {"object": "response", "status": "completed", "output": items}
+    [choice] = RESPONSES.choices(response)
+    assert summary(choice) == (-1.0, -1.5)
+    for part in parts:
+        part["logprobs"] = []
+    assert RESPONSES.choices(response)[0].logprobs is None
 
 
 @pytest.mark.parametrize(

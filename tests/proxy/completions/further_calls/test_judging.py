@@ -228,6 +228,20 @@ def test_each_choice_that_is_wanted_is_judged_by_itself(
     ) == ["Paris", "Rome"]
 
 
+def test_choices_of_a_stream_are_judged_each(
+    start_proxy: StartProxy, upstream: FaultyUpstream, fitted: Any
+) -> None:
+    """Held back until all are decided on, with n > 1 too: each finish tells its choice's number."""
+    weights = weights_of(f"judge {JUDGE}")
+    proxy = start_proxy(policy=judged_by(JUDGE, UNSURE), scorer=WordScorer(), **fitted(weights))
+    got = proxy.post_raw(question("Paris p=0.6|London p=0.7", n=2, stream=True))
+    member = member_of(got)
+    found = [weights.weigh(p, "words@1", Signals(0.9, JUDGE)) for p in (0.6, 0.7)]
+    numbers = [round(each.confidence, 4) for each in found if each is not None]
+    assert [choice["confidence"] for choice in member["choices"]] == numbers
+    assert len(upstream.requests) == 3
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_tool_calls_are_judged_and_never_offered(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
