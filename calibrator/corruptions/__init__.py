@@ -1,4 +1,4 @@
-"""Right replies made wrong in one respect, by rule: labels that nobody has to give.
+"""Right replies made wrong in one respect, by rule, so that their labels come for free.
 
 Training learns from them, and `pinocchio evaluate --sensitivity` measures by how much a confidence
 falls. Other rooms use `corrupted`, `KINDS` and `Corruption`; each kind has a function of its own

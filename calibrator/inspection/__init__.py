@@ -1,4 +1,4 @@
-"""Looks at a reply: whether it answers its question, and whether it agrees with itself.
+"""Looks at a reply: whether it answers its question, and whether it contradicts itself.
 
 Other rooms use `Inspector`, which serves; `training` makes its arrays.
 """

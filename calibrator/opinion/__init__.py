@@ -1,7 +1,7 @@
 """Weighs a reply against what others answered to the same question.
 
-Other rooms use `OpinionReader`, which serves, and `compare` of two `final_answer`s; `folds` and
-`training` make the arrays of its `SecondStage`.
+Other rooms use `OpinionReader`, which serves, and `compare` of two `final_answer`s; its `training`
+and `training/stages/` make the arrays of its `SecondStage`.
 """
 
 from calibrator.opinion.answers import Answer, final_answer

@@ -2,7 +2,7 @@
 
 Right replies are made wrong in one respect (`calibrator.corruptions`, and `calibrator.calls` for
 replies that call tools), and sixty everyday questions have a right and a wrong answer each. Other
-rooms use the names below; `answer_swap` (paper L04) is imported by itself, since it is a study.
+rooms use the names below; the answer swap (paper L04) is in `studies/`.
 """
 
 from calibrator.sensitivity.everyday import EverydayFigures, everyday_questions

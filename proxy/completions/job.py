@@ -1,4 +1,8 @@
-"""One completion that is being handled: what its steps share, and how it is scored and decided."""
+"""One completion that is being handled: what its steps share, and how it is scored and decided.
+
+A stream's last event waits for its score for a while here (`Job.score`); one without a number in
+time is decided on as unscored.
+"""
 
 from __future__ import annotations
 

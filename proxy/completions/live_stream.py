@@ -3,7 +3,8 @@
 In `passthrough` only the event that finishes a choice waits for its score; nothing can be held any
 more, the policy's rules were looked at before the first byte went out. In `buffer_tools`, where
 calls are gated, everything from the first part of a tool call on is withheld and decided on at the
-end. A score that misses its event can be asked for later, at `/pinocchio/v1/results/{request id}`.
+end. A score that misses its event can be asked for later, at `/pinocchio/v1/results/{request id}`;
+how long the event waits for it is said in `job.py` (`Job.score`).
 """
 
 from __future__ import annotations

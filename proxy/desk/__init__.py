@@ -1,7 +1,8 @@
 """The review desk: people see what is held or audited, and decide.
 
-`desk.py` is what can be done, without HTTP; `guard.py` says who may; `api.py` is the way in for
-programs, `login.py` for people. `listening.py` is all that a proxy loads before somebody comes.
+`desk.py` is what can be done, without HTTP (`Desk.decide` releases a held reply); `access/` says
+who may; `api.py` is the way in for programs, `console/` for people. Until the desk's first request
+only `listening.py` is imported.
 """
 
 __all__ = ["desk", "listening", "waiting_calls"]

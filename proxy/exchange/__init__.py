@@ -1,4 +1,4 @@
-"""What is known of one request and its answer, as values."""
+"""One request and its answer as data: what is told, logged, recorded and counted."""
 
 __all__ = [
     "allowance",

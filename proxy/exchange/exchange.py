@@ -240,7 +240,7 @@ class Exchange:
         return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
-        """One value for each column of `records.COLUMNS`."""
+        """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
         outcome, request = self.outcome, self.request
         caller = request.caller
         total_ms = (time.perf_counter() - request.started) * 1_000

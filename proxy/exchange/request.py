@@ -1,4 +1,8 @@
-"""A request for a completion as the proxy needs it; what goes upstream stays the client's bytes."""
+"""A request for a completion as the proxy needs it; what goes upstream stays the client's bytes.
+
+What grows when it is unpacked, or has too many JSON values, is refused here; a body that is too
+large as it comes in `listener/endpoint.py`.
+"""
 
 from __future__ import annotations
 

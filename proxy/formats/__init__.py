@@ -1,4 +1,4 @@
-"""The formats that are scored, each in a module of its own."""
+"""The formats that are scored, each in a module of its own; one in `FORMATS` has its routes."""
 
 from __future__ import annotations
 

@@ -1,3 +1,7 @@
-"""Held replies: stored, bound to their request, waited for, fetched."""
+"""Held replies: stored, bound to their request, waited for, fetched.
+
+People decide at the desk (`desk/desk.py`); whoever waits here hears of it by `Verdicts.hear`, which
+`desk/listening.py` calls, and of a decision made elsewhere by asking the store.
+"""
 
 __all__ = ["binding", "held", "hold", "ownership", "waiting"]

@@ -1,7 +1,7 @@
 """Waiting for a reviewer: who keeps a connection open hears of the verdict within a moment.
 
-Verdicts are written to the store, by another process too (`pinocchio reviews`). One task asks it
-for all who wait, and only while somebody does.
+The desk of this process says so at once (`hear`). Verdicts are written to the store, by another
+process too (`pinocchio reviews`): one task asks it for all who wait, and only while somebody does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Requests and replies as plain values, and the two ends of an ASGI connection.
 
 Routes of relayed traffic are plain ASGI endpoints: no body is declared as a model, read twice or
-copied. A client that disconnects cancels the work, and with it the call upstream.
+copied. A client that disconnects cancels the work, and with it the call upstream. A body over
+`limits.max_body` is refused here; what grows when it is unpacked, or has too many JSON values, in
+`exchange/request.py`.
 """
 
 from __future__ import annotations

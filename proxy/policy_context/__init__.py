@@ -1,3 +1,3 @@
-"""What a policy goes by beyond the reply before it: recent traffic, certificates."""
+"""What a policy uses besides the reply that is decided on: traffic, certificates, domains."""
 
 __all__ = ["certificates", "domains", "traffic"]

@@ -1,7 +1,8 @@
 """Many timeouts of one length on a single timer of the event loop.
 
 A timer of the loop's own for every request costs more than most of what a request needs; these cost
-an entry in a dictionary, which is in the order of time because all of them last equally long.
+an entry in a dictionary, which is in the order of time because all of them last equally long. What
+becomes of a score that comes too late is said in `scoring.py`.
 """
 
 from __future__ import annotations

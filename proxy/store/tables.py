@@ -1,4 +1,7 @@
-"""The tables of the store: their metadata, the modules that define them, the database's place."""
+"""What all tables of the store share: metadata, the list of modules that define them, its place.
+
+Columns stand in the modules of `TABLES_IN`; those of the record in `record/writer.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which header fields cross the proxy, and the names of our own."""
+"""Which header fields cross the proxy, and the names of our own.
+
+Which reply carries them is said in `exchange/outcome.py`; for a held reply that is fetched in
+`holds/held.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply that calls tools beside its conversation, read as traits."""
+"""Compares a tool call with its conversation, and gives traits: numeric features."""
 
 __all__ = [
     "claims",

@@ -1,3 +1,3 @@
-"""Commands before the first start of a proxy, and before that of a newer version."""
+"""`init` for a first start, `migrate` after an upgrade."""
 
 __all__ = ["init", "migrate"]

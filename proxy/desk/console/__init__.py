@@ -1,7 +1,8 @@
 """The console: the pages on which people see what is held and decide, and how good the number is.
 
-`routes` is all that the review desk mounts. Server-rendered, with a little script that makes them
-quicker and that they do without. Whatever a model or a client wrote passes `text.py` first.
+`routes` is all that the review desk mounts. The server renders them and they work without
+JavaScript; a little of it makes them quicker. Whatever a model or a client wrote passes `text.py`
+first.
 """
 
 from __future__ import annotations

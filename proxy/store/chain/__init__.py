@@ -1,3 +1,3 @@
-"""A chain of HMACs over the record, which shows whoever changed it later."""
+"""A chain of HMACs over the record, by which a later change is found."""
 
 __all__ = ["chain", "verification"]

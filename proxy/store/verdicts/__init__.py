@@ -1,3 +1,3 @@
-"""Verdicts of reviewers, and what monitors of drift go by."""
+"""Reviewers' verdicts, and the data of the drift monitors."""
 
 __all__ = ["drift", "feedback", "labels", "verdicts"]
