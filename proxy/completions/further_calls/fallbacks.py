@@ -17,6 +17,7 @@ from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.named_ids import ids_in_body
 
 IDEMPOTENCY = (b"idempotency-key",)  # another model's answer is another one
+PACKING = (b"accept-encoding",)  # a policy may have to read the stream's events
 
 
 async def send_or_fall_back(
@@ -32,8 +33,9 @@ async def send_or_fall_back(
         return _reply_of(first)
     calls.exchange.calls.append(first)
     calls.note_failure(first, _why(first))
+    left_out = (*IDEMPOTENCY, *(PACKING if calls.asked.is_stream else ()))
     for model in fallback.to:
-        request = calls.request_to(model, left_out=IDEMPOTENCY)
+        request = calls.request_to(model, left_out=left_out)
         if model == first.model or not await _may_be_asked(calls, model, first, request):
             continue
         call = calls.noted(model)

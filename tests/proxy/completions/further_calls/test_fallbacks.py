@@ -64,7 +64,8 @@ def test_another_model_answers_and_the_reply_says_so(
     start: Start, upstream: FaultyUpstream, failing: str, is_stream: bool
 ) -> None:
     proxy = start()
-    got = proxy.post_raw(question("p=0.9", failing, stream=is_stream))
+    asked = question("p=0.9", failing, stream=is_stream)
+    got = proxy.post_raw(asked, **{"accept-encoding": "gzip"})
     assert got.status == 200
     assert got.headers["x-pinocchio-fallback-from"] == failing
     member = members_in(got.body)[0] if is_stream else json.loads(got.body)["pinocchio"]
@@ -80,6 +81,7 @@ def test_another_model_answers_and_the_reply_says_so(
     sent = upstream.last
     assert sent.header("authorization") == "Bearer sk-spare"
     assert sent.json()["messages"] == question("p=0.9")["messages"]
+    assert not is_stream or sent.header("accept-encoding") is None
 
 
 def test_the_record_has_both_calls_and_the_model_that_answered(start: Start) -> None:
