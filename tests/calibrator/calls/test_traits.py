@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from calibrator import ToolUse
+from calibrator.calls.reading.conversation import view_of
 from calibrator.calls.reading.grounding import Source
+from calibrator.calls.reading.steps import _share_of_nothing
 from calibrator.calls.reading.values import value_at
 from calibrator.calls.traits import NAMES, TRAITS, traits_of
 from tests.calibrator.calls.conversations import BOATS, RIGHT, made, renting, traits
@@ -19,6 +23,14 @@ def test_a_date_with_a_time_stands_where_both_do() -> None:
     assert not said.holds(value_at("when", "2026-03-04T09:15"))
     assert not said.holds(value_at("when", "2026-03-05T14:30"))
     assert said.holds(value_at("when", "2026-03-04T00:00"))
+
+
+def test_looks_alone_can_find_nothing() -> None:
+    """A change that was made beside them is no look that found something."""
+    look = replace(view_of(renting()).earlier[0], name="find_boat", result="[]")
+    change = replace(look, name="delete_boat", result="done")
+    assert _share_of_nothing([look, change]) == 1
+    assert _share_of_nothing([change]) == 0
 
 
 def test_a_plain_right_call_raises_no_alarm() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -229,6 +230,19 @@ def test_figures_are_xml(evaluation: Evaluation) -> None:
             for name, limit in (("x1", width), ("cx", width), ("y1", height), ("cy", height)):
                 assert 0 <= float(shape.attrib.get(name, 0)) <= limit
             assert "nan" not in "".join(shape.attrib.values())
+
+
+def test_a_line_of_a_forest_shows_its_interval_and_its_mark() -> None:
+    """A line from the low to the high end; none where an end is no number."""
+    rows = [
+        ForestRow("one", Interval(0.6, 0.5, 0.8), mark=0.7),
+        ForestRow("open", Interval(0.6, math.nan, 0.8)),
+    ]
+    found = forest(rows, "AUROC", 0.5)
+    [ends] = re.findall(r'<line class="whisker s0" x1="([\d.]+)" y1="\S+" x2="([\d.]+)"', found)
+    [mark] = re.findall(r'<line class="tickmark s1" x1="([\d.]+)"', found)
+    assert float(ends[0]) < float(mark) < float(ends[1])
+    assert found.count('<circle class="mark s0"') == 2
 
 
 def test_p_values_have_the_precision_that_they_have() -> None:
