@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,11 +22,18 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `scripts/release build` fills."""
     folder = tmp_path_factory.mktemp("dist")
-    build = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
-    subprocess.run([*PIP, *build], check=True, timeout=120)
-    [path] = folder.iterdir()
+    env = os.environ | {"DIST": str(folder), "PYTHON": sys.executable}
+    env["PIP_NO_BUILD_ISOLATION"] = "false"  # is pip's way to say yes: the suite has hatchling
+    subprocess.run([ROOT / "scripts" / "release", "build"], env=env, check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(release: Path) -> Path:
+    [path] = release.glob("*.whl")
     return path
 
 
@@ -51,6 +59,20 @@ def run(site: Path, folder: Path, *arguments: str) -> str:
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_release_names_the_hashes_of_what_is_in_it(release: Path, site: Path) -> None:
+    """Wheel, chart and list of weights by their own names; the weights as they are installed."""
+    names = {path.name for path in release.iterdir()} - {"SHA256SUMS"}
+    sums = (release / "SHA256SUMS").read_text()
+    assert {line.split()[1] for line in sums.splitlines()} == names
+    assert f"pinocchio-proxy-{pinocchio.__version__}.tgz" in names
+    weights = (release / "WEIGHTS.sha256").read_text()
+    assert "embedded/model.safetensors\n" in weights
+    for folder, text in ((release, sums), (site, weights)):
+        check = ["sha256sum", "--check", "--strict", "-"]
+        done = subprocess.run(check, cwd=folder, input=text, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_its_size_is_the_stated_one(wheel: Path) -> None:

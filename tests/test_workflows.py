@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
+RELEASE = ROOT / "scripts" / "release"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 
 
@@ -35,6 +38,57 @@ def test_steps_are_scripts_of_the_project(path: Path) -> None:
             script = re.fullmatch(r"(scripts/\w+)( .*)?", command)
             assert script is not None, command
             assert os.access(ROOT / script[1], os.X_OK)
+
+
+def test_a_release_names_its_actions_by_commit() -> None:
+    """It signs, and what a tag of somebody else's says may change; only its job may write."""
+    path = GITHUB / "workflows" / "release.yml"
+    assert read(path)["permissions"] == {}
+    for line in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
+
+
+def test_a_release_runs_each_step_of_its_script_in_order() -> None:
+    """Those that the script tells, and the image is what `sign` and the attestations are about."""
+    [job] = jobs(GITHUB / "workflows" / "release.yml").values()
+    run = [step["run"].split()[1] for step in job["steps"] if "run" in step]
+    told = re.findall(r"^#   scripts/release (\w+)", RELEASE.read_text(), re.MULTILINE)
+    assert run == told
+    [build] = [step for step in job["steps"] if step.get("id") == "image"]
+    assert (ROOT / build["with"]["file"]).is_file()
+    assert build["with"]["platforms"] == "linux/amd64,linux/arm64"
+    about = [step["with"] for step in job["steps"] if "subject-digest" in step.get("with", {})]
+    assert {each["subject-digest"] for each in about} == {"${{ steps.image.outputs.digest }}"}
+    assert len(about) == 2
+
+
+@pytest.mark.parametrize(
+    ("tag", "chart", "section", "said"),
+    [
+        ("v1.2.3", "1.2.3", "## 1.2.3 (2027-01-01)", ""),
+        ("v1.2.4", "1.2.3", "## 1.2.3", "the tag is 'v1.2.4', this version's would be v1.2.3"),
+        ("v1.2.3", "1.2.2", "## 1.2.3", "Chart.yaml is not of 1.2.3"),
+        ("v1.2.3", "1.2.3", "## 1.2.30", "CHANGELOG.md has no section '## 1.2.3'"),
+    ],
+)
+def test_a_release_is_checked_first(
+    tmp_path: Path, tag: str, chart: str, section: str, said: str
+) -> None:
+    """Tag, package, chart and changelog have one version."""
+    files = {
+        "pinocchio/__init__.py": '__version__ = "1.2.3"\n',
+        "deploy/helm/pinocchio-proxy/Chart.yaml": f"version: {chart}\nappVersion: {chart}\n",
+        "CHANGELOG.md": f"## Unreleased\n\n{section}\n\nBetter.\n\n## 1.0.0\n\nNew.\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(RELEASE, tmp_path / "scripts")
+    env = {"PATH": os.environ["PATH"], "GITHUB_REF_NAME": tag}
+    done = subprocess.run([script, "check"], env=env, capture_output=True, text=True, timeout=30)
+    assert (done.returncode == 0) == (not said)
+    assert said in done.stderr
 
 
 def test_every_fuzzer_runs_at_night() -> None:
