@@ -3,9 +3,9 @@
     serve deploy deploy/ray/serve_config.yaml
 
 Each replica is a process with the calibrator loaded once, and speaks the words of
-`proxy/scoring/engines/protocol.py` to `calibrator.engine: {kind: scorer}`. `args` are the sections
-of proxy.yaml that a scoring server reads; Ray's own options of the deployment `scorer` stand in
-the same file. A request whose replica dies is answered with an error, never with a number.
+`proxy/scoring/engines/scorer_protocol.py` to `calibrator.engine: {kind: scorer}`. `args` are the
+sections of proxy.yaml that a scoring server reads; Ray's own options of the deployment `scorer`
+stand in the same file. A request whose replica dies is answered with an error, never with a number.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.heartbeats import is_done
 from proxy.completions.job import Job
 from proxy.completions.live_stream import Finished, LiveStream, Withholding
-from proxy.completions.record import keep_result
+from proxy.completions.recording import keep_result
 from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.exchange.answer import (
     UNDECIDED,

@@ -14,7 +14,7 @@ from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
-from proxy.completions.record import Recording
+from proxy.completions.recording import Recording
 from proxy.completions.services import Services
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer

@@ -1,3 +1,3 @@
 """Calibrators that run elsewhere, asked over HTTP."""
 
-__all__ = ["opening", "protocol"]
+__all__ = ["opening", "scorer_protocol"]

@@ -1,5 +1,5 @@
 """The scoring server: one calibrator for several processes, over HTTP
-(`proxy/scoring/engines/protocol.py` has its words).
+(`proxy/scoring/engines/scorer_protocol.py` has its words).
 
     pinocchio serve --scorer-only --config proxy.yaml
 
@@ -47,7 +47,7 @@ from proxy.gate.host_check import check_local, is_loopback
 from proxy.listener.endpoint import Endpoint, send_reply
 from proxy.listener.logs import configure_logs
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
-from proxy.scoring.engines.protocol import (
+from proxy.scoring.engines.scorer_protocol import (
     DEADLINE,
     LOADING,
     SCORE_PATH,

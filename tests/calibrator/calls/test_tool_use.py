@@ -17,7 +17,7 @@ from proxy.formats import Choice
 from proxy.formats.chat import ChatFormat
 from proxy.formats.messages import MessagesFormat
 from proxy.formats.responses import ResponsesFormat
-from proxy.scoring.engines.protocol import items_body, read_items
+from proxy.scoring.engines.scorer_protocol import items_body, read_items
 from proxy.scoring.scoring import Scoring
 from tests.running.live_proxy import until
 

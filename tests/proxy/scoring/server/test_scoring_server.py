@@ -15,7 +15,7 @@ import pytest
 
 from calibrator import CalibratorError, Item, NotScorableError, Score
 from proxy.errors import ExitStatus, StartupError
-from proxy.scoring.engines.protocol import items_body, read_items
+from proxy.scoring.engines.scorer_protocol import items_body, read_items
 from proxy.scoring.server.app import serve_scorer
 from tests.running.live_proxy import SlowScorer, WordScorer, error_of, until
 from tests.servers.engine_servers import ServedApp, live_scoring_server
