@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from calibrator import install_command
@@ -49,8 +50,9 @@ class Telemetry:
 
     def close(self) -> None:
         """Sends what waits; belongs on a thread."""
-        for outbox in self.outboxes:
-            outbox.close()
+        boxes = [*self.outboxes]
+        with ThreadPoolExecutor(len(boxes)) as together:  # one that hangs keeps no other waiting
+            list(together.map(Outbox.close, boxes))
         for each in (self._collector, *self._keepers):
             if each is not None:
                 each.close()

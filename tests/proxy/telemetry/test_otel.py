@@ -128,6 +128,7 @@ def test_streams_are_spans_to_their_end(start: Start, receiver: OtlpReceiver) ->
     [span], [event] = arrived(receiver, 1, 1)
     its = attributes_of(span.attributes)
     assert its["gen_ai.response.finish_reasons"] == ["stop"]
+    assert span.status.code == Status.STATUS_CODE_UNSET
     assert its["gen_ai.response.id"]
     assert 0 <= its["gen_ai.response.time_to_first_chunk"] < 10
     assert attributes_of(event.attributes)["gen_ai.evaluation.score.value"] == 0.6
