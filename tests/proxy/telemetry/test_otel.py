@@ -16,6 +16,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
+from proxy.app import create_app
+from proxy.config.sections import Config
+from proxy.errors import StartupError
 from proxy.telemetry import names
 from proxy.telemetry.traces import trace_of
 from tests.proxy.telemetry.otlp_receiver import OtlpReceiver, attributes_of
@@ -329,3 +332,12 @@ def test_nothing_is_imported_unless_it_is_configured() -> None:
         env=environment(),
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that adds them to this installation."""
+    monkeypatch.delitem(sys.modules, "proxy.telemetry.otel", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    config = Config.model_validate({"telemetry": {"otel": {}}})
+    with pytest.raises(StartupError, match=r"telemetry\.otel needs libraries .*\[otel\]"):
+        create_app(config)
