@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
@@ -21,7 +22,7 @@ from proxy.startup import check_exposure, check_setup
 from tests.conftest import StartProxy
 from tests.deploy import agreed
 from tests.deploy.agreed import DEPLOY
-from tests.running.live_proxy import ROOT, free_port
+from tests.running.live_proxy import ROOT, ProxyProcess, free_port, until
 
 Json = dict[str, Any]
 CHART = DEPLOY / "helm" / "pinocchio-proxy"
@@ -45,6 +46,7 @@ ALL_ON: Json = {
     "priorityClassName": "high",
 }
 ON_A_VOLUME: Json = {"persistence": {"enabled": True}, "replicaCount": 1}
+PLAIN = "admin: false\ncalibrator: {checkpoint: 'fake:0.5'}\n"
 SETTINGS: dict[str, Json] = {"as it is": {}, "all on": ALL_ON, "on a volume": ON_A_VOLUME}
 OTHERS = {"HTTPRoute", "ServiceMonitor", "PrometheusRule"}  # kinds that are not Kubernetes' own
 
@@ -194,6 +196,26 @@ def test_helm_s_own_test_tells_a_proxy_from_none(tmp_path: Path, start_proxy: St
         code = program.replace('"gate-pinocchio-proxy", 8000', f'"127.0.0.1", {port}')
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
         assert done.returncode == status, done.stderr
+
+
+def test_a_changed_config_map_reaches_a_running_proxy(tmp_path: Path) -> None:
+    """The kubelet swaps a link to a folder of files; the proxy has a new generation soon after."""
+
+    def publish(name: str, text: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "proxy.yaml").write_text(text)
+        link = tmp_path / "..new"
+        link.symlink_to(name)
+        link.rename(tmp_path / "..data")
+
+    text = f"store: sqlite:///{tmp_path}/held.db\n" + PLAIN
+    publish("..1", text)
+    (tmp_path / "proxy.yaml").symlink_to("..data/proxy.yaml")
+    with ProxyProcess(tmp_path, text) as proxy:
+        ready = proxy.base_url.removesuffix("/v1") + "/readyz"
+        assert httpx.get(ready).json()["generation"] == 1
+        publish("..2", text + "policies: helpdesk\n")
+        until(lambda: httpx.get(ready).json()["generation"] == 2, 20)
 
 
 def test_the_job_migrates_the_store_of_the_proxies(tmp_path: Path) -> None:
