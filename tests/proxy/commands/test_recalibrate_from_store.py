@@ -28,6 +28,7 @@ from tests.builders.simulated_traffic import (
     timid,
     usual_truth,
 )
+from tests.running.databases import execute
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,18 @@ def test_a_new_recalibration_replaces_the_one_before(labelled: Traffic, tmp_path
     grid = overconfident(np.linspace(0.1, 0.95, 20))
     first, second = (np.array([one.apply(float(p)) for p in grid]) for one in (plain, mended))
     assert second == pytest.approx(first, abs=0.1)
+
+
+def test_what_former_recalibrations_corrected_is_learnt_from(tmp_path: Path) -> None:
+    """Also where the record lacks the calibrator's own scores, as it did before they were kept."""
+    traffic = Traffic(tmp_path, seed=3)
+    versions = RecalibrationVersions(traffic.current.parent)
+    for slope in (0.5, 0.8):
+        versions.promote(Recalibration("platt", Platt(slope, 0.2), labels=9), {})
+        traffic.pass_by(300, 5, audit_share=0.4)
+    traffic.label()
+    execute(traffic.url, "UPDATE exchanges SET score = NULL")
+    assert traffic.told("recalibrate", "--from-store", "--dry-run")["unknown"] == 0
 
 
 def test_a_checkpoint_with_a_curve_of_its_own_finds_its_verdicts(tmp_path: Path) -> None:
