@@ -21,7 +21,7 @@ from proxy.formats import RESPONSES, Json
 from proxy.formats.responses import ELSEWHERE
 from proxy.formats.responses_items import as_items, latest, recent
 from proxy.store.owned_ids import OwnedIds
-from proxy.wire.json_splice import dumps, json_object, replace_member
+from proxy.wire.json_splice import compact, json_object, replace_member
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
 _Key = tuple[str, str]  # the response's id, and the hash of the key that asked
@@ -93,8 +93,8 @@ class Conversations:
             asked.model,
             asked.domain,
             asked.tags,
-            dumps(_payload(asked.payload)),
-            dumps(latest(_list(response.get("output")))),
+            compact(_payload(asked.payload)),
+            compact(latest(_list(response.get("output")))),
             asked.conversation,
         )
         self._drop((id, key_hash))

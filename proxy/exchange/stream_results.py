@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Any
 
 from proxy.errors import NotFoundError
-from proxy.wire.json_splice import dumps, json_object
+from proxy.wire.json_splice import compact, json_object
 
 
 class Results:
@@ -19,7 +19,8 @@ class Results:
         self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     def keep(self, request_id: str, key_hash: str, member: dict[str, Any]) -> None:
-        self._kept[request_id] = (key_hash, dumps(member))  # one object: no work for the collector
+        told = compact(member)  # one object: no work for the collector
+        self._kept[request_id] = key_hash, told
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)
 

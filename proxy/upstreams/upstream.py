@@ -13,10 +13,12 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.errors import UpstreamBrokenError
 from proxy.wire.headers import Headers, WithHeaders, first_values
+
+TIMERS_ARE_EARLY_S: Final = 0.005
 
 
 def too_large(limit: int) -> UpstreamBrokenError:
@@ -38,8 +40,10 @@ class UpstreamRequest:
 
     @property
     def is_late(self) -> bool:
-        """Whether its deadline has passed."""
-        return self.deadline is not None and asyncio.get_running_loop().time() >= self.deadline
+        """Whether its deadline has passed, or nearly: timers of uvloop go by milliseconds."""
+        if self.deadline is None:
+            return False
+        return asyncio.get_running_loop().time() >= self.deadline - TIMERS_ARE_EARLY_S
 
 
 async def _nothing() -> None:

@@ -95,6 +95,11 @@ def dumps(value: Any) -> bytes:
         return text.encode(errors="backslashreplace")  # but an escape that JSON knows
 
 
+def compact(value: Any) -> bytes:
+    """As `dumps`, for what is kept: what orjson makes takes 4 KB of memory, however short it is."""
+    return memoryview(dumps(value)).tobytes()
+
+
 def canonical(value: Any) -> bytes:
     """The same bytes for objects that differ in the order of their members only."""
     try:

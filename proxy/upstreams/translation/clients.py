@@ -52,7 +52,17 @@ class SharedClients:
 
     def join(self, user: object) -> None:
         """Keeps the running loop's clients open until this user leaves."""
-        self._users.setdefault(asyncio.get_running_loop(), WeakSet()).add(user)
+        loop = asyncio.get_running_loop()
+        if loop not in self._users:
+            self._forget_namesake()
+            self._users[loop] = WeakSet()
+        self._users[loop].add(user)
+
+    def _forget_namesake(self) -> None:
+        """Drop the clients of a loop that is gone and had this one's id, by which litellm goes."""
+        ending = self._store.update_cache_key_with_event_loop("")
+        for key in [each for each in self._store.cache_dict if str(each).endswith(ending)]:
+            self._store.delete_cache(key)
 
     async def leave(self, user: object) -> None:
         """Closes the running loop's clients if nobody else uses them."""

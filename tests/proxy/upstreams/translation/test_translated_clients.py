@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from proxy.errors import UpstreamBrokenError
-from proxy.upstreams.translation.clients import watched
+from proxy.upstreams.translation.clients import shared_clients, watched
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Listener, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, AnthropicServer, serving
@@ -100,3 +100,20 @@ async def test_upstreams_answers_are_watched(listener: Listener) -> None:
         await asyncio.gather(*(call(upstream, str(number)) for number in range(5)))
     assert [len(responses) for responses in seen] == [1] * 5
     assert len({id(responses[0]) for responses in seen}) == 5
+
+
+def test_clients_of_a_loop_that_is_gone_are_nobodys() -> None:
+    """A new loop may have its id, by which litellm finds them."""
+    found, user = shared_clients(), asyncio.Event()
+    store = found._store
+    others = f"anthropic-{id(user)}"
+
+    async def join() -> None:
+        key = store.update_cache_key_with_event_loop("anthropic")
+        store.cache_dict.update({key: "a client", others: "a client"})
+        found.join(user)
+        assert key not in store.cache_dict
+        assert store.cache_dict.pop(others) == "a client"
+        await found.leave(user)
+
+    asyncio.run(join())
