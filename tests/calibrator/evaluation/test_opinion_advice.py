@@ -57,7 +57,7 @@ def alone(found: Sequence[Row]) -> list[Score]:
 
 
 def test_the_band_gives_most_of_the_gain_for_fewer_calls() -> None:
-    """The advice is the cheapest band with nine tenths of the gain; all is judged elsewhere."""
+    """The advice is the cheapest band with most of the gain; all is judged elsewhere."""
     found = rows(2_000)
     advice = advise_opinion(Comparing(), found, alone(found), max_error=0.1)
     assert advice.band is not None
