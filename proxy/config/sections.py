@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -26,17 +26,11 @@ from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
 from proxy.config.allowed_surfaces import SURFACES
 from proxy.config.engines import ENGINES, Engine, InProcess
-from proxy.config.images import FetchConfig, ImagesConfig
+from proxy.config.images import ImagesConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
-from proxy.config.telemetry import LangfuseConfig, OtelConfig, PhoenixConfig, TelemetryConfig
-from proxy.config.upstreams import (
-    BreakerConfig,
-    FallbackConfig,
-    ModelRoute,
-    UpstreamConfig,
-    fallback_problems,
-)
+from proxy.config.telemetry import TelemetryConfig
+from proxy.config.upstreams import ModelRoute, UpstreamConfig, fallback_problems
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
@@ -99,7 +93,6 @@ def _surfaces(value: Any) -> Any:
     return tuple(value)
 
 
-FilePath = Annotated[Path, BeforeValidator(_path)]
 FilePaths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
 """What clients may use under `/v1/`; None: all of it."""
@@ -417,33 +410,25 @@ def _prepared(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_SECTIONS: dict[str, type[Section]] = {
-    "upstreams": UpstreamConfig,
-    "models": ModelRoute,
-    "models.fallback": FallbackConfig,
-    "upstreams.breaker": BreakerConfig,
-    "calibrator": CalibratorConfig,
-    "calibrator.images": ImagesConfig,
-    "calibrator.images.fetch": FetchConfig,
-    "attach": AttachConfig,
-    "records": RecordsConfig,
-    "audit": AuditConfig,
-    "teams": TeamConfig,
-    "admin": AdminConfig,
-    "webhooks": WebhookConfig,
-    "limits": LimitsConfig,
-    "scorer": ScorerConfig,
-    "telemetry": TelemetryConfig,
-    "telemetry.otel": OtelConfig,
-    "telemetry.langfuse": LangfuseConfig,
-    "telemetry.phoenix": PhoenixConfig,
-}
-
-
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
     """The keys that the section at `loc` knows."""
     if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
         return list(ENGINES[str(loc[2])].model_fields)
-    names = ".".join(map(str, loc))
-    section = _SECTIONS.get(names) or (_SECTIONS.get(str(loc[0]), Config) if loc else Config)
+    section: type[Section] = Config
+    places = iter(loc)
+    for place in places:
+        if (field := section.model_fields.get(str(place))) is None:
+            continue  # the number of an entry in a list
+        if (found := _section_in(field.annotation)) is None:
+            break
+        section = found
+        if get_origin(field.annotation) is dict:
+            next(places, None)  # the name of an entry, which may be that of a key too
     return list(section.model_fields)
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """The section that a key has, or each entry under it; None for a plain value."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +86,6 @@ class Telemetry:
             return  # there is no number, or nothing that it could stand beside
         for outbox in self._scores:
             outbox.add(evaluation)
-
-
-Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
 
 
 def _collector(config: TelemetryConfig) -> Collector | None:

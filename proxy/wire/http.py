@@ -72,9 +72,7 @@ class Request(WithHeaders):
     metrics: Counts | None = None
     started: float = field(default_factory=time.perf_counter)
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
-    presented: bytes | None = field(
-        init=False, default=None
-    )  # once asked for, see gate/key_hash.py
+    presented: bytes | None = field(init=False, default=None)  # a key, see gate/key_hash.py
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)

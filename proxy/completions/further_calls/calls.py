@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -27,6 +27,7 @@ from proxy.wire.json_splice import dumps
 
 log = structlog.get_logger(__name__)
 
+IDEMPOTENCY: Final = (b"idempotency-key",)  # another model's answer is another one
 OnHead = Callable[[UpstreamReply], object]
 
 
@@ -79,7 +80,7 @@ class Calls:
         if not self.has_request:
             return Call(model, error="no_request")
         call = self.noted(model)
-        await self.put(call, left_out=(b"idempotency-key",), on_head=on_head)  # it is another one
+        await self.put(call, left_out=IDEMPOTENCY, on_head=on_head)
         await call.aclose()
         return call
 
@@ -96,8 +97,6 @@ class Calls:
         `on_head` is told of a reply that may become an answer. One that is none stays open. A
         second opinion is not scored: only what it says counts.
         """
-        if self.asked.is_stream:
-            left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
         request = partial(self.request_to, call.model, left_out=left_out, changes=changes)
         await self._make(call, request, on_head)
         if call.answer is not None and call.purpose == "answer":
@@ -108,6 +107,8 @@ class Calls:
     ) -> UpstreamRequest:
         """The client's request with another model's name; raises ProxyError for an odd body."""
         asked, request = self.asked, self.exchange.request
+        if asked.is_stream:
+            left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
         encoding = request.header(b"content-encoding")
         if encoding and (model != asked.model or changes):
             left_out = (*left_out, b"content-encoding")  # a member can only go into plain bytes
@@ -134,7 +135,7 @@ class Calls:
             self.note_failure(call, "has_effects")
             return
         call.is_altered = bool(changes)
-        await self.put(call, left_out=(b"idempotency-key",), changes=changes)
+        await self.put(call, left_out=IDEMPOTENCY, changes=changes)
         await call.aclose()
 
     async def write(
@@ -152,7 +153,7 @@ class Calls:
         """
         call = self.noted(model, purpose)
         request = {**self.asked.format.text_request(model, instructions, text), **beside}
-        left_out = (b"content-encoding", b"idempotency-key")
+        left_out = (b"content-encoding", *IDEMPOTENCY)
         headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")
         try:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.completions.further_calls.calls import Calls
+from proxy.completions.further_calls.calls import IDEMPOTENCY, Calls
 from proxy.config.upstreams import FallbackConfig
 from proxy.errors import ProxyError, UpstreamError, UpstreamTimeoutError
 from proxy.exchange.answer import is_success
 from proxy.exchange.call import Call
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.named_ids import ids_in_body
-
-IDEMPOTENCY = (b"idempotency-key",)  # another model's answer is another one
-PACKING = (b"accept-encoding",)  # a policy may have to read the stream's events
 
 
 async def send_or_fall_back(
@@ -33,29 +30,40 @@ async def send_or_fall_back(
         return _reply_of(first)
     calls.exchange.calls.append(first)
     calls.note_failure(first, _why(first))
-    left_out = (*IDEMPOTENCY, *(PACKING if calls.asked.is_stream else ()))
-    for model in fallback.to:
-        request = calls.request_to(model, left_out=left_out)
-        if model == first.model or not await _may_be_asked(calls, model, first, request):
-            continue
+    try:
+        kept = await _first_success(calls, fallback, first)
+    except BaseException:  # its client has left
+        await first.aclose()
+        raise
+    if kept is None:
+        return _reply_of(first)
+    await first.aclose()
+    calls.keep(kept)
+    calls.exchange.fallback_from = first.model
+    return _reply_of(kept)
+
+
+async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) -> Call | None:
+    """Return the first call that succeeds; None where no model gives a reply."""
+    for model in await _others(calls, fallback, first):
         call = calls.noted(model)
+        request = calls.request_to(model, left_out=IDEMPOTENCY)
         await _begin(calls, call, request, fallback.within_s)
         if call.reply is not None and is_success(call.reply.status):
-            await first.aclose()
             call.error = None
-            calls.keep(call)
-            calls.exchange.fallback_from = first.model
-            return call.reply
+            return call
         calls.note_failure(call, _why(call))
         await call.aclose()
-    return _reply_of(first)
+    return None
 
 
-async def _may_be_asked(calls: Calls, model: str, first: Call, request: UpstreamRequest) -> bool:
-    """Whether a model can answer: what upstream keeps under an id is at that upstream alone."""
-    if calls.router.name_or_default(model) == first.upstream:
-        return True
-    return not await ids_in_body(request.body)
+async def _others(calls: Calls, fallback: FallbackConfig, first: Call) -> list[str]:
+    """Return who can answer: what upstream keeps under an id is at that upstream alone."""
+    others = [model for model in fallback.to if model != first.model]
+    near = [each for each in others if calls.router.name_or_default(each) == first.upstream]
+    if near == others or not await ids_in_body(calls.request_to(others[0]).body):
+        return others
+    return near
 
 
 async def _begin(

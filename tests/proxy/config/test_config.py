@@ -276,6 +276,21 @@ MISTAKES = [
         4,
         "models[1]: unknown key 'upsteam'; did you mean 'upstream'?",
     ),
+    (
+        "upstreams: {breaker: {base_url: 'http://x/v1', breaker: {failurs: 3}}}",
+        1,
+        "upstreams.breaker.breaker: unknown key 'failurs'; did you mean 'failures'?",
+    ),
+    (
+        "models: [{match: '*', upstream: openai, fallback: {to: [b], within: 3}}]",
+        1,
+        "models[0].fallback: unknown key 'within'; did you mean 'within_s'?",
+    ),
+    (
+        "keys: required\nteams: {t: {attach: {heders: true}}}",
+        2,
+        "teams.t.attach: unknown key 'heders'; did you mean 'headers'?",
+    ),
     ("attach: {header: true}", 1, "attach: unknown key 'header'; did you mean 'headers'?"),
     ("limits:\n\n  max_bodies: 1", 3, "limits: unknown key 'max_bodies'; did you mean 'max_body'?"),
     # contradictions

@@ -208,6 +208,19 @@ def test_a_name_that_no_header_can_carry_is_written_in_ascii(start: Start) -> No
     assert told == "" or told == "status-500 gr%C3%B6%C3%9Fe%0D%0A%25"
 
 
+def test_a_client_that_leaves_takes_both_calls_with_it(
+    start: Start, upstream: FaultyUpstream
+) -> None:
+    """The first model's error is open until it is known whether it is the one to relay."""
+    proxy = start(to=["slow"], on=["5xx"])
+    with pytest.raises(httpx.ReadTimeout):
+        body = question("x", "status-500") | {"stream": True}
+        proxy.http.post("/v1/chat/completions", json=body, timeout=0.5)
+    assert models_asked(upstream) == ["status-500", "slow"]
+    assert upstream.last.is_cut_off(within_s=5)
+    assert proxy.ask("p=0.9", model="ok").json()["pinocchio"]["confidence"] == 0.9
+
+
 def test_a_reply_that_breaks_off_later_is_not_asked_for_again(
     start: Start, upstream: FaultyUpstream
 ) -> None:
