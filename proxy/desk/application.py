@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from proxy.desk.access.guard import Guard, demand_visitor, visitor_of
@@ -54,6 +55,7 @@ class DeskApplication:
         api.add_exception_handler(ProxyError, envelope)
         api.add_exception_handler(HTTPException, unknown)
         api.add_exception_handler(RequestValidationError, _unusable)
+        api.add_exception_handler(ClientDisconnect, _left)
         api.add_exception_handler(Exception, _fault)
         api.include_router(review_routes(desk, feed), dependencies=[Depends(visitor_of)])
         api.router.routes.extend(login_routes(door))
@@ -97,3 +99,8 @@ def _no_json(error: RequestValidationError) -> BadRequestError:
 async def _fault(request: Request, error: Exception) -> Response:
     log.error("internal_error", path=request.scope["path"], **place(error))
     return await envelope(request, ProxyError("the desk failed; the proxy's log says where"))
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """For nobody: the visitor left before the whole of the request was here."""
+    return Response(status_code=400)

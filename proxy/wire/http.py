@@ -116,8 +116,9 @@ def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
 
 def place(error: Exception) -> dict[str, str]:
     """What failed and where; never the message, which may hold what a client sent."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return {"kind": type(error).__name__, "at": f"{frame.filename}:{frame.lineno}"}
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "never raised"
+    return {"kind": type(error).__name__, "at": at}
 
 
 def request_of(scope: Scope) -> Request:

@@ -47,10 +47,8 @@ from tests.equality.equality_surfaces import FAILURES, STATUSES, SURFACES
 from tests.equality.recording import Message, RecordingUpstream, Reply, Sent, ask
 from tests.running.live_proxy import LiveProxy
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-# and grumbles about the fields of vendors that litellm puts there; aiohttp about large bodies
+# pydantic grumbles about the fields of vendors that litellm puts there; aiohttp about large bodies
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning"),
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
     pytest.mark.filterwarnings("ignore::pydantic.PydanticDeprecatedSince211"),
     pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),

@@ -16,11 +16,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import httpx
+import structlog
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.upstreams.upstream import UpstreamReply
 from proxy.wire.headers import Headers, encoded
+from proxy.wire.http import place
 from proxy.wire.json_splice import json_object
+
+log = structlog.get_logger(__name__)
 
 _KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
 _LITELLM_PREFIX = "llm_provider-"  # before the names of headers that litellm passes on as they are
@@ -68,6 +72,8 @@ def error_reply(error: Exception, answered: httpx.Response | None = None) -> Ups
     if answered is not None and (failure is None or failure.machine_code == _NOT_TRANSLATED):
         raise no_answer(answered) from error
     if failure:
+        if failure.machine_code == _NOT_TRANSLATED:
+            log.warning(_NOT_TRANSLATED, **place(chain[-1]))
         raise failure from error
     status = getattr(error, "status_code", 500)
     return json_reply(status, _envelope(status, _words(error), code=code), [])

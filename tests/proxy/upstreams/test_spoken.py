@@ -22,9 +22,6 @@ from tests.running.messages_client import HEADERS, asked
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[MessagesUpstream]:

@@ -14,6 +14,7 @@ const MOST_LATER = 50_000; // bytes that a closing page may still send
 const DONE = { approve: "Approved", reject: "Rejected", edit: "Sent as edited" };
 
 let pending;
+const sending = new Set(); // decisions that the server has not answered yet
 let begin = () => {};
 let moving; // the way to the next page, as long as it can be given up
 
@@ -152,12 +153,16 @@ async function recount() {
 }
 
 /** The sentence that says why it was not taken; nothing where it was. */
-async function send({ url, body }) {
+async function send(decision) {
+  const { url, body } = decision;
   let response;
+  sending.add(decision);
   try {
     response = await fetch(url, { method: "POST", body, headers: { accept: "application/json" } });
   } catch {
     return "The proxy could not be reached; the verdict was not taken.";
+  } finally {
+    sending.delete(decision);
   }
   if (response.redirected) return "You were signed out; the verdict was not taken.";
   if (response.ok) return undefined;
@@ -175,6 +180,12 @@ function sendLast() {
   toast.remove();
   pending = undefined;
   navigator.sendBeacon(url, body);
+}
+
+// A page that goes takes the requests under way with it: they are sent once more. One that did arrive
+// is decided, and the second is refused.
+function sendAgain() {
+  for (const { url, body } of sending) navigator.sendBeacon(url, body);
 }
 
 /** Puts another page of the console in the place of this one, so that an undo can wait. */
@@ -226,7 +237,10 @@ function tell(text, { action, key, act, isBad = false, lastsMs } = {}) {
   return toast;
 }
 
-addEventListener("pagehide", sendLast);
+addEventListener("pagehide", () => {
+  sendAgain();
+  sendLast();
+});
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) sendLast(); // a phone may never say more than this
 });

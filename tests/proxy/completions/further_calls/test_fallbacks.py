@@ -213,8 +213,8 @@ def test_a_client_that_leaves_takes_both_calls_with_it(
 ) -> None:
     """The first model's error is open until it is known whether it is the one to relay."""
     proxy = start(to=["slow"], on=["5xx"])
+    body = question("x", "status-500") | {"stream": True}
     with pytest.raises(httpx.ReadTimeout):
-        body = question("x", "status-500") | {"stream": True}
         proxy.http.post("/v1/chat/completions", json=body, timeout=0.5)
     assert models_asked(upstream) == ["status-500", "slow"]
     assert upstream.last.is_cut_off(within_s=5)

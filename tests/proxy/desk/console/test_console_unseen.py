@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.conftest import StartProxy
 from tests.proxy.desk.console.test_console_pages import TOOL
@@ -19,6 +20,7 @@ from tests.running.live_proxy import LiveProxy, until
 
 LONG = "\n\n".join(f"Paragraph {number} of a long question." for number in range(120))
 NEW = count()
+VERDICT = re.compile(r"/verdict")
 REPEAT_S = 0.033  # as keyboards repeat a key that is held
 
 
@@ -50,11 +52,24 @@ def states(proxy: LiveProxy, ids: list[str]) -> list[str]:
     return [found[id] for id in ids]
 
 
-def decided(page: Page, proxy: LiveProxy, ids: list[str]) -> list[str]:
-    """The states once the page has gone, and with it what could still be undone."""
+def leave_with(page: Page, proxy: LiveProxy, ids: list[str], *expected: str) -> None:
+    """Expects these states once the page has gone, and with it what could still be undone; they
+    stay so."""
     page.goto("about:blank")
+    with suppress(AssertionError):  # then the comparison below shows the states
+        until(lambda: states(proxy, ids) == list(expected))
     time.sleep(0.5)
-    return states(proxy, ids)
+    assert states(proxy, ids) == list(expected)
+
+
+def soon(page: Page, holds: Callable[[], object]) -> None:
+    """Waits for a condition, and lets the page's requests be handled meanwhile."""
+
+    def look() -> object:
+        page.wait_for_timeout(50)
+        return holds()
+
+    until(look, within_s=20)
 
 
 def hold_down(page: Page, key: str, for_s: float) -> None:
@@ -73,7 +88,7 @@ def test_a_key_that_is_held_down_approves_one_text(
     ids = held_texts(proxy, 4)
     look_at(page, ids[0])
     hold_down(page, "a", for_s)
-    assert decided(page, proxy, ids) == ["released", "held", "held", "held"]
+    leave_with(page, proxy, ids, "released", "held", "held", "held")
 
 
 @pytest.mark.parametrize("key", ["a", "c", "Enter"])
@@ -82,7 +97,7 @@ def test_a_key_that_is_held_down_approves_no_call(proxy: LiveProxy, page: Page, 
     ids = held_calls(proxy, 3)
     look_at(page, ids[0])
     hold_down(page, key, 2.0)
-    assert decided(page, proxy, ids) == ["held"] * 3
+    leave_with(page, proxy, ids, "held", "held", "held")
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.25, 0.6])
@@ -93,7 +108,7 @@ def test_a_double_press_decides_once(proxy: LiveProxy, page: Page, pause_s: floa
     page.keyboard.press("a")
     time.sleep(pause_s)
     page.keyboard.press("a")
-    assert decided(page, proxy, ids) == ["released", "held", "held"]
+    leave_with(page, proxy, ids, "released", "held", "held")
 
 
 def test_the_next_reply_takes_a_decision_once_it_was_looked_at(
@@ -108,7 +123,26 @@ def test_the_next_reply_takes_a_decision_once_it_was_looked_at(
     expect(page.get_by_text("A new reply has appeared")).to_be_visible()
     look_at(page)
     page.keyboard.press("a")
-    assert decided(page, proxy, ids) == ["released", "released"]
+    leave_with(page, proxy, ids, "released", "released")
+
+
+def test_a_verdict_on_its_way_survives_the_page(proxy: LiveProxy, visit: Visit, page: Page) -> None:
+    """A page that goes ends its requests; what was decided on it is sent once more."""
+    ids = held_texts(proxy, 1)
+    sent: list[Route] = []
+
+    def stop_the_first(route: Route) -> None:
+        sent.append(route)
+        if len(sent) > 1:
+            route.continue_()
+
+    visit.context.route(VERDICT, stop_the_first)
+    look_at(page, ids[0])
+    page.keyboard.press("a")
+    soon(page, lambda: sent)  # nothing can be undone any more
+    assert states(proxy, ids) == ["held"]
+    page.goto("about:blank")
+    soon(page, lambda: states(proxy, ids) == ["released"])
 
 
 def test_a_call_takes_a_key_of_its_own(proxy: LiveProxy, page: Page) -> None:
@@ -128,7 +162,7 @@ def test_a_call_takes_a_key_of_its_own(proxy: LiveProxy, page: Page) -> None:
     page.keyboard.press("a")
     page.keyboard.press("c")
     page.wait_for_url(f"**/{ids[1]}*")
-    assert decided(page, proxy, ids) == ["released", "held"]
+    leave_with(page, proxy, ids, "released", "held")
 
 
 def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> None:
@@ -140,7 +174,7 @@ def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> No
     expect(page.get_by_text("out of sight")).to_be_visible()
     assert states(proxy, [id]) == ["held"]
     expect(page.locator(".reply h2").first).to_be_in_viewport()
-    assert decided(page, proxy, [id]) == ["held"]
+    leave_with(page, proxy, [id], "held")
     page.goto(f"/console/reviews/{id}")
     time.sleep(1.2)
     page.locator(".reply h2").first.scroll_into_view_if_needed()
@@ -148,7 +182,7 @@ def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> No
     page.keyboard.press("End")
     look_at(page)
     page.keyboard.press("a")
-    assert decided(page, proxy, [id]) == ["released"]
+    leave_with(page, proxy, [id], "released")
 
 
 def click_twice(page: Page) -> None:
@@ -171,7 +205,7 @@ def test_a_second_click_approves_nothing_else(
     ids = held_texts(proxy, 3)
     look_at(page, ids[0])
     act(page)
-    assert decided(page, proxy, ids) == ["released", "held", "held"]
+    leave_with(page, proxy, ids, "released", "held", "held")
 
 
 @pytest.mark.parametrize("act", [click_twice, click_in_a_row])
@@ -182,7 +216,7 @@ def test_a_second_click_confirms_no_call(
     ids = held_calls(proxy, 2)
     look_at(page, ids[0])
     act(page)
-    assert decided(page, proxy, ids) == ["held", "held"]
+    leave_with(page, proxy, ids, "held", "held")
 
 
 def test_a_button_that_has_just_moved_takes_no_click(proxy: LiveProxy, page: Page) -> None:
@@ -197,12 +231,12 @@ def test_a_button_that_has_just_moved_takes_no_click(proxy: LiveProxy, page: Pag
     page.evaluate(swap)
     page.mouse.click(*middle)
     expect(page.get_by_text("The button has just moved")).to_be_visible()
-    assert decided(page, proxy, ids) == ["held", "held"]
+    leave_with(page, proxy, ids, "held", "held")
     look_at(page, ids[0])
     page.evaluate(swap)
     time.sleep(0.7)
     page.mouse.click(*middle)
-    assert decided(page, proxy, ids) == ["released", "held"]
+    leave_with(page, proxy, ids, "released", "held")
 
 
 def test_on_a_slow_network_one_decision_is_one(browser: Browser, proxy: LiveProxy) -> None:
@@ -231,12 +265,12 @@ def test_on_a_slow_network_one_decision_is_one(browser: Browser, proxy: LiveProx
         page.wait_for_url(f"**/{ids[0]}*")
         time.sleep(2.0)  # nothing that was on its way takes the reply's place
         assert page.url.count(ids[0]) == 1
-        assert decided(page, proxy, ids) == ["held", "held", "held"]
+        leave_with(page, proxy, ids, "held", "held", "held")
         look_at(page, ids[0])
         page.keyboard.press("r")
         page.keyboard.press("a")
         page.wait_for_url(f"**/{ids[1]}*")
-        assert decided(page, proxy, ids) == ["rejected", "held", "held"]
+        leave_with(page, proxy, ids, "rejected", "held", "held")
 
 
 def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> None:
@@ -255,7 +289,9 @@ def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> 
         page.keyboard.press("r")  # sends the first, and is told
         until(lambda: "held" not in states(proxy, ids[:1]))
         other.goto("about:blank")
-        assert decided(page, proxy, ids)[2] == "held"
+        page.goto("about:blank")
+        time.sleep(0.5)
+        assert states(proxy, ids)[2] == "held"
         assert states(proxy, ids[:2]) in (["released", "rejected"], ["rejected", "rejected"])
         [(events,)] = execute(
             proxy.config.store,

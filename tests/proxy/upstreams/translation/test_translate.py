@@ -23,9 +23,6 @@ from proxy.upstreams.upstream import UpstreamRequest
 from tests.running.translation import HELLO, PATH, Json, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, SERVED, VERSION, AnthropicServer, serving
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 WEATHER: Json = {
     "type": "function",
     "function": {

@@ -36,11 +36,8 @@ from tests.servers.messages_upstream import MessagesUpstream
 
 Json = dict[str, Any]
 
-# litellm marks fields of its types as read-only, and reads them as pydantic will not have it
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning"),
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
-]
+# litellm reads fields of its types as pydantic will not have it
+pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
 
 KEYS = (
     "type",

@@ -24,9 +24,6 @@ from tests.running.translation import (
     request,
 )
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 ODD = b'{ "temperature":1.0,  "model" : "%b", "messages":[{"content":"\\u0048"}],"x":[1]}'
 
 

@@ -14,9 +14,6 @@ from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Listener, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, AnthropicServer, serving
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 # one of each kind: OpenAI's SDK, Azure's, litellm's own handler, and its client for streams
 PROVIDERS = ["openai", "azure", "groq", "anthropic", "gemini", "mistral", "cohere"]
 

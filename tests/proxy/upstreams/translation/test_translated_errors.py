@@ -16,9 +16,6 @@ from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Listener, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, RETRY_AFTER_S, AnthropicServer, serving
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 
 @pytest.fixture
 async def server() -> AsyncIterator[AnthropicServer]:

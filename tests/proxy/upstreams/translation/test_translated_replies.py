@@ -15,9 +15,6 @@ from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Json, Listener, answer, listening, opened, request
 from tests.servers.faulty_upstream import FaultyUpstream
 
-# litellm marks fields of its types as read-only, and pydantic doubts that
-pytestmark = pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")
-
 EVENTS = {"content-type": "text/event-stream"}
 
 
