@@ -114,7 +114,7 @@ def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
     return Reply(error.status, fields, body(error))
 
 
-def place(error: Exception) -> dict[str, str]:
+def place(error: BaseException) -> dict[str, str]:
     """What failed and where; never the message, which may hold what a client sent."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "never raised"
