@@ -56,7 +56,7 @@ class Gauges:
 
     def __init__(self, desk: Desk, parts: Parts, holder: Reloading) -> None:
         self._desk, self._parts, self._holder = desk, parts, holder
-        self._engine = parts.metrics.engine
+        self._engine, self._version = parts.metrics.engine, _version()
         self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
 
     def collect(self) -> Iterator[Metric]:
@@ -89,7 +89,7 @@ class Gauges:
 
     def _configuration(self) -> Iterator[Metric]:
         holder = self._holder
-        build = _version(), holder.current.scores.name or "", self._engine
+        build = self._version, holder.current.scores.name or "", self._engine
         yield _gauges(
             "pinocchio_build_info",
             "1; what runs here.",

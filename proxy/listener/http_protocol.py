@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.listener.connections import connections_of
 from proxy.listener.http_cycle import Cycle, Outlet
+from proxy.listener.open_files import FileWatch
 from proxy.listener.request_heads import check_head, read_target, refusal, without_upgrade
 from proxy.wire.headers import Headers
 from proxy.wire.http import CLIENT
@@ -42,6 +43,7 @@ MOST_PIPELINED = 100  # requests that wait for the reply before theirs
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
 log = structlog.get_logger(__name__)
+_files = FileWatch()
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -66,6 +68,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        _files.note(transport)
         self.outlet = Outlet(transport, self.loop)
         self.until = self.loop.time() + HEAD_S
         self._all = connections_of(self.server_state, self.limit_concurrency)

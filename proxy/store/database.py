@@ -134,6 +134,25 @@ def cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
+_PASSING = frozenset(
+    (
+        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY),
+        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    )
+)
+_PASSING_STATES = ("08", "25006", "53", "57")  # no connection, read-only, no resources, stopped
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether a database is away, locked, read-only or full: the same may be written later."""
+    found = getattr(error, "orig", None) or error.__cause__ or error
+    if isinstance(found, sqlite3.Error):
+        return getattr(found, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    if state := getattr(found, "sqlstate", None):
+        return str(state).startswith(_PASSING_STATES)
+    return any(each.__name__ == "OperationalError" for each in type(found).__mro__)
+
+
 def _no_driver() -> str:
     command = install_command("postgres")
     return f"PostgreSQL needs a driver that is not installed; it comes with: {command}"

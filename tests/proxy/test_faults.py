@@ -25,16 +25,18 @@ from structlog.testing import capture_logs
 
 from calibrator import Item, Score
 from tests.conftest import StartProxy
+from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, TOKEN, decide, scraped, value
 from tests.running.live_proxy import (
+    ROOT,
     LiveProxy,
     ProxyProcess,
     WordScorer,
     error_of,
-    free_port,
     question,
     until,
 )
+from tests.running.postgres import PostgresServer
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.raw_server import Peer, RawServer
 
@@ -120,6 +122,7 @@ def test_upstream_trickles(tmp_path: Path) -> None:
     with before(trickle, tmp_path) as proxy:
         got = proxy.ask()
         assert (got.status_code, got.json()["pinocchio"]["confidence"]) == (200, 0.4)
+        until(lambda: value(scraped(proxy.desk), "pinocchio_upstream_seconds_sum") > 1)
 
 
 def test_upstream_closes_in_a_chunk(tmp_path: Path) -> None:
@@ -270,7 +273,8 @@ def no_space(proxy: ProxyProcess) -> Iterator[None]:
 
 
 def test_the_disk_is_full(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """What may go out does; what has to be held is refused, and works again with space."""
+    """What may go out does, what has to be held is refused; with space both work again, and the
+    records that waited are written."""
     rules = "rules: [{name: m, when: {model: 'ok'}, then: deliver}]\n"
     policy = f"version: 1\nname: p\n{rules}default: {{hold: {{queue: q}}}}\n"
     with serving(tmp_path, upstream, policy) as proxy, desk_of(proxy) as desk:
@@ -281,12 +285,16 @@ def test_the_disk_is_full(tmp_path: Path, upstream: FaultyUpstream) -> None:
             refused = ask(proxy, model="say b")
             assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
             assert "b" not in refused.json()
-            until(lambda: value(scraped(desk), "pinocchio_store_dropped_total", what="records") > 0)
+            until(lambda: value(scraped(desk), "pinocchio_store_lag_seconds") > 0)
         again = ask(proxy, model="say c")
         assert again.headers["x-pinocchio-action"] == "hold"
+        until(lambda: value(scraped(desk), "pinocchio_store_lag_seconds") == 0)
+        assert value(scraped(desk), "pinocchio_store_dropped_total", what="records") == 0
         with closing(sqlite3.connect(tmp_path / "store.db")) as store:
             found = {id for (id,) in store.execute("select id from held_replies")}
+            recorded = store.execute("select status from exchanges order by status").fetchall()
         assert found == {each.headers["x-pinocchio-review-id"] for each in (held, again)}
+        assert recorded == [(200,), (200,), (200,), (503,)]
 
 
 def states_of(proxy: LiveProxy) -> dict[str, str]:
@@ -294,9 +302,9 @@ def states_of(proxy: LiveProxy) -> dict[str, str]:
         return dict(store.execute("select id, state from held_replies").fetchall())
 
 
-def test_the_store_cannot_be_written_to(start_proxy: StartProxy) -> None:
-    """It opens in read-only mode: nothing is held that is not stored, and nothing goes out."""
-    proxy = start_proxy(policy=HOLD.replace("desk", "readonly"), **DESK)
+def test_the_store_refuses_one_table(start_proxy: StartProxy) -> None:
+    """Nothing is held that is not stored, and nothing of it goes out."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "refusing"), **DESK)
     first = proxy.ask("p=0.5")
     assert first.headers["x-pinocchio-action"] == "hold"
     with closing(sqlite3.connect(proxy.store_path, isolation_level=None)) as store:
@@ -314,20 +322,126 @@ def test_the_store_cannot_be_written_to(start_proxy: StartProxy) -> None:
     assert states_of(proxy) == {review: "released"}
 
 
+MIXED = (
+    "version: 1\nname: mixed\nrules: [{name: sure, when: {confidence: {at_least: 0.5}}, "
+    "then: deliver}]\ndefault: {hold: {queue: q}}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server of these tests alone: they stop it."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def on_postgres(
+    own_postgres: PostgresServer, upstream: FaultyUpstream, tmp_path: Path
+) -> Iterator[LiveProxy]:
+    url = own_postgres.new_database()
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=MIXED, store=url, **DESK)
+    yield proxy
+    proxy.stop()
+
+
+def statuses(proxy: LiveProxy) -> list[Any]:
+    return sorted(execute(proxy.config.store, "select status from exchanges"))
+
+
+def test_the_store_is_slow(on_postgres: LiveProxy) -> None:
+    """A reply that goes out does not wait for it; one that is held does, and is there then."""
+    url = on_postgres.config.store
+    assert not is_told(on_postgres, "pinocchio_store_lag_seconds")
+    execute(
+        url,
+        "create function wait() returns trigger language plpgsql as "
+        "'begin perform pg_sleep(1); return new; end'",
+        "create trigger wait before insert on exchanges for each statement execute function wait()",
+        "create trigger wait before insert on held_replies "
+        "for each statement execute function wait()",
+    )
+    began = time.monotonic()
+    assert on_postgres.ask("p=0.9").status_code == 200
+    assert time.monotonic() - began < 0.9
+    until(lambda: is_told(on_postgres, "pinocchio_store_lag_seconds"))
+    began = time.monotonic()
+    held = on_postgres.ask("p=0.1")
+    assert held.headers["x-pinocchio-action"] == "hold"
+    assert time.monotonic() - began > 0.9
+    review = held.headers["x-pinocchio-review-id"]
+    assert execute(url, "select id, state from held_replies") == [(review, "held")]
+    until(lambda: statuses(on_postgres) == [(200,), (200,)])
+
+
+def test_the_store_can_only_be_read(on_postgres: LiveProxy) -> None:
+    """As a standby that took over: replies go out, none that had to be held; then all is well."""
+    url = on_postgres.config.store
+    held = on_postgres.ask("p=0.1").headers["x-pinocchio-review-id"]
+    until(lambda: statuses(on_postgres) == [(200,)])
+    set_to = "alter database {} set default_transaction_read_only = {}".format
+    cut = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+    name = url.rpartition("/")[2]
+    execute(url, set_to(name, "on"), f"{cut} and datname = '{name}'")
+    with capture_logs() as lines:
+        assert on_postgres.ask("p=0.9").status_code == 200
+        refused = on_postgres.ask("p=0.1")
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+        until(lambda: "records_wait" in {line["event"] for line in lines})
+        assert is_told(on_postgres, "pinocchio_store_lag_seconds")
+        execute(
+            url, "set transaction read write", set_to(name, "off"), f"{cut} and datname = '{name}'"
+        )
+        until(lambda: statuses(on_postgres) == [(200,), (200,), (503,)])
+        until(lambda: "records_written_again" in {line["event"] for line in lines})
+    assert not is_told(on_postgres, "pinocchio_store_dropped_total")
+    assert decide(on_postgres, held, verdict="approve").status_code == 200
+
+
+def test_the_store_is_gone_for_a_while(
+    on_postgres: LiveProxy, own_postgres: PostgresServer
+) -> None:
+    """Replies go out, none that had to be held; what was held and judged is there afterwards."""
+    judged, held = (on_postgres.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2))
+    assert decide(on_postgres, judged, verdict="approve").status_code == 200
+    own_postgres.stop()
+    try:
+        got = [on_postgres.ask("p=0.9") for _ in range(3)]
+        assert {each.status_code for each in got} == {200}
+        assert {each.headers["x-pinocchio-confidence"] for each in got} == {"0.9000"}
+        refused = on_postgres.ask("p=0.3")
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+        until(lambda: is_told(on_postgres, "pinocchio_store_lag_seconds"))
+    finally:
+        own_postgres.start_again()
+    until(lambda: statuses(on_postgres) == [*[(200,)] * 5, (503,)], 20)
+    assert not is_told(on_postgres, "pinocchio_store_dropped_total")
+    url = on_postgres.config.store
+    states = dict(execute(url, "select id, state from held_replies"))
+    assert states == {judged: "released", held: "held"}
+
+
 # --- the machine ---------------------------------------------------------------------------------
 
 
 def test_descriptors_run_out(tmp_path: Path, upstream: FaultyUpstream) -> None:
-    """Who is connected is answered; the others are once there are descriptors again."""
-    with serving(tmp_path, upstream, WATCH) as proxy:
+    """Who is connected is answered; the others are once there are descriptors again. The figures
+    show it come, a line says that it is there."""
+    with serving(tmp_path, upstream, WATCH) as proxy, desk_of(proxy) as desk:
         assert ask(proxy).status_code == 200
+        scraped(desk)
         open_now = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir()))
         old = resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (open_now + 4, old[1]))
+        found = scraped(desk)
+        left = value(found, "process_max_fds") - value(found, "process_open_fds")
+        assert 0 <= left <= 4
         place = ("127.0.0.1", httpx.URL(proxy.base_url).port or 0)
         crowd = [socket.create_connection(place, timeout=5) for _ in range(24)]
         with pytest.raises(httpx.TransportError):
             httpx.get(proxy.base_url.replace("/v1", "/livez"), timeout=1, trust_env=False)
+        assert proxy.lines("files_run_out") != []
+        assert desk.get("/metrics").status_code == 200  # whose connection was there before
         for each in crowd:
             each.close()
         until(lambda: is_alive(proxy))
@@ -373,4 +487,20 @@ def test_nobody_listens_any_more(start_proxy: StartProxy, upstream: FaultyUpstre
         asyncio.run(leave())
         assert upstream.last.is_cut_off(within_s=5)
         until(lambda: any(line.get("error") == "client_left" for line in lines))
-    assert free_port()
+    until(lambda: is_told(proxy, "pinocchio_requests_total", status="4xx"))
+
+
+def test_the_table_names_figures_and_lines_that_are_there() -> None:
+    """Figures are those of the page for operators, events those that the code logs."""
+    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    rows = [row.strip("|").split("|") for row in page.splitlines() if row.startswith("| ")]
+    figures = {name for row in rows[1:] for name in re.findall(r"`([a-z_]+)", row[3])}
+    events = {name for row in rows[1:] for name in re.findall(r"`([a-z]+_[a-z_]+)`", row[4])}
+    known = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert figures
+    for name in figures - {"process_open_fds", "process_max_fds"}:
+        assert f"| `pinocchio_{name}` |" in known, name
+    code = "".join(each.read_text(encoding="utf-8") for each in (ROOT / "proxy").rglob("*.py"))
+    assert events
+    for name in events:
+        assert f'"{name}"' in code, name

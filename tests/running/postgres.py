@@ -54,11 +54,19 @@ class PostgresServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        process: subprocess.Popen[bytes] | None = self.__dict__.get("_process")
-        if process is not None:
-            process.send_signal(signal.SIGINT)  # "fast": connections are cut
-            process.wait(WITHIN_S)
+        self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def stop(self) -> None:
+        """Cuts connections and ends; what is stored stays for `start_again`."""
+        process: subprocess.Popen[bytes] | None = self.__dict__.pop("_process", None)
+        if process is not None:
+            process.send_signal(signal.SIGINT)
+            process.wait(WITHIN_S)
+
+    def start_again(self) -> None:
+        """Starts it on the port that it had."""
+        self._start(self.port)
 
     def new_database(self, like: str | None = None) -> str:
         """The URL of an empty database, or of a copy of one that nobody is connected to."""
@@ -92,8 +100,8 @@ class PostgresServer:
         )
         assert done.returncode == 0, done.stderr
 
-    def _start(self) -> None:
-        self.port = free_port()
+    def _start(self, port: int | None = None) -> None:
+        self.port = port or free_port()
         told = [*self._options, "listen_addresses=127.0.0.1"]
         told.append(f"unix_socket_directories={self._folder}")
         command = [_program("postgres"), "-D", str(self._folder / "data"), "-p", str(self.port)]

@@ -212,6 +212,8 @@ def message_of(request: Received, text: str) -> Json:
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     if request.behaviour == "reasoning":
         message["reasoning_content"] = "Let me think about it. p=0.33"
+    if request.behaviour == "refusing":
+        message |= {"content": None, "refusal": "I will not say."}
     if request.behaviour in ("tools", "parallel-tools"):
         message["content"] = None
         count = 2 if request.behaviour == "parallel-tools" else 1

@@ -1,7 +1,7 @@
 """The record of exchanges: one row each, written in batches by a thread of its own.
 
-A reply never waits for its row. The queue is bounded: rows beyond it, and rows that the database
-refuses, are shed and counted.
+A reply never waits for its row. While the database is away, rows wait in a queue. It is bounded:
+rows beyond it, and rows that the database refuses, are shed and counted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from types import NoneType
 from typing import Any, Final
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.chain.chain import note_rows
-from proxy.store.database import cause, open_engine, storable
+from proxy.store.database import cause, may_pass, open_engine, storable
 from proxy.store.reviews.polls import Poll, put_polls
 from proxy.store.tables import metadata
 from proxy.wire.worker_threads import ShedCounter, Worker
+
+log = structlog.get_logger(__name__)
 
 exchanges = sa.Table(
     "exchanges",
@@ -75,6 +78,7 @@ def first_id(at: float) -> str:
     return f"req_{max(0, int(at * 1_000)):012x}"
 
 
+AWAY_S: Final = 1.0  # until a database that is away is asked again
 ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
 _STARTED_AT, _TOTAL_MS = COLUMNS.index("started_at"), COLUMNS.index("total_ms")
 _NAMES = tuple(f'"{name}"' for name in COLUMNS)
@@ -148,6 +152,7 @@ class Records:
         self._worker = Worker("records", self._write_all, gather_s=every_s)
         self._engine: sa.Engine | None = None
         self._shed = ShedCounter("records_shed")
+        self._why_away = ""
         self._written_of: Row | Poll | None = None  # the first of the batch that is being written
 
     @property
@@ -186,14 +191,30 @@ class Records:
             self._engine = None
 
     def _write_all(self) -> None:
+        """Writes what waits; while the database is away it goes on to wait, until the end."""
+        is_last, was_away = self._worker.pause(0), False
         while self._rows:
             batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
             self._written_of = batch[0]
-            self._write(batch)
+            if not (left := self._write(batch)):
+                continue
+            self._rows.extendleft(reversed(left))
+            if is_last:
+                self._shed.add(len(self._rows), self._why_away)
+                self._rows.clear()
+            elif not was_away:
+                was_away = True
+                log.warning("records_wait", count=len(self._rows), reason=self._why_away)
+            is_last = is_last or self._worker.pause(AWAY_S)
         self._written_of = None
+        if was_away and not is_last:
+            log.info("records_written_again")
 
-    def _write(self, batch: list[Row | Poll]) -> None:
-        """Writes a batch; when the database refuses it, each row alone, so that one is lost."""
+    def _write(self, batch: list[Row | Poll]) -> list[Row | Poll]:
+        """Writes a batch; when the database refuses it, each row alone, so that one is lost.
+
+        Returns what is left to be written because the database is away.
+        """
         assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]
         rows = [tuple(map(storable, each)) for each in batch if not isinstance(each, Poll)]
@@ -205,11 +226,16 @@ class Records:
                     _put(connection, rows)
                     note_rows(connection, "recorded", exchanges, rows)
         except (SQLAlchemyError, StoreError, ValueError) as error:
+            if may_pass(error):
+                self._why_away = cause(error)
+                return batch
             if len(batch) == 1:
                 self._shed.add(1, cause(error))
-                return
-            for row in batch:
-                self._write([row])
+                return []
+            for at, row in enumerate(batch):
+                if self._write([row]):
+                    return batch[at:]
+        return []
 
 
 def _ended_at(row: Row | Poll) -> float:

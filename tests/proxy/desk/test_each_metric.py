@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -145,6 +146,35 @@ def test_fallbacks_and_open_breakers_show(
     assert now(proxy, "pinocchio_requests_total", upstream="spare") == 2
 
 
+def test_a_judges_calls_are_counted_by_what_came_of_them(start_proxy: StartProxy) -> None:
+    """A word that counts, one that refuses, one that nobody can read, and none at all."""
+    judges = {
+        "judged": "judge 0.9",
+        "refused": "refusing",
+        "unreadable": "say True",
+        "failed": "status-500",
+    }
+    name = "pinocchio_judgements_total"
+    for outcome, judge in judges.items():
+        section = json.dumps({"model": judge})
+        policy = f"version: 1\nname: {outcome}\njudge: {section}\ndefault: deliver\n"
+        proxy = start_proxy(policy=policy, **DESK)
+        proxy.ask("Paris p=0.6")
+        until(lambda p=proxy, outcome=outcome: now(p, name, outcome=outcome) == 1)
+        assert now(proxy, name) == 1
+
+
+def test_whoever_asks_again_is_counted_apart(start_proxy: StartProxy) -> None:
+    """An agent that polls for a held call is no further request."""
+    rules = "rules: [{name: calls, when: {tools: ['*']}, then: {hold: {expires: 1h}}}]\n"
+    proxy = start_proxy(policy=f"version: 1\nname: polls\n{rules}default: deliver\n", **DESK)
+    asked = {"text": "p=0.2", "model": "tools", "tools": [TOOL]}
+    ids = {proxy.ask(**asked).headers["x-pinocchio-review-id"] for _ in range(3)}
+    assert len(ids) == 1
+    until(lambda: now(proxy, "pinocchio_polls_total") == 2)
+    assert now(proxy, "pinocchio_requests_total") == 1
+
+
 def test_the_scorers_queue_and_batches_show(start_proxy: StartProxy) -> None:
     """What arrives while a batch is computed waits, and is the next batch."""
     scorer = SlowScorer()
@@ -198,7 +228,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def test_a_store_that_lags_or_refuses_shows(start_proxy: StartProxy) -> None:
     """Rows wait while another process writes, and are counted where they cannot be written."""
-    proxy = start_proxy(**watching("lag"))
+    proxy = start_proxy(audit={"share": 1.0}, **watching("lag"))
     assert now(proxy, "pinocchio_store_lag_seconds") == 0
     with writing(proxy.store_path):
         proxy.ask("p=0.5")
@@ -210,6 +240,10 @@ def test_a_store_that_lags_or_refuses_shows(start_proxy: StartProxy) -> None:
     proxy.ask("p=0.5")
     until(lambda: now(proxy, "pinocchio_store_dropped_total", what="records") == 1)
     assert now(proxy, "pinocchio_store_dropped_total", what="audits") == 0
+    with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
+        connection.execute("ALTER TABLE held_replies RENAME TO also_moved")
+    proxy.ask("p=0.5")
+    until(lambda: now(proxy, "pinocchio_store_dropped_total", what="audits") == 1)
 
 
 def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
@@ -222,15 +256,17 @@ def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
         for calibrator in ("words@1", "gone@1")
         for model in ("gpt-a", "gpt-b")
     ]
+    keys += [MonitorKey("calibration", "words@1"), MonitorKey("calibration", "words@1+platt@1")]
     rows = [Monitor(key, 9, {}, time.time(), "req_1") for key in keys[1:]]
     calm = Monitor(keys[0], 9, {})
     assert write_monitors(findings.engine, [calm, *rows], Position(), Position("req_1", 0))
     findings.close()
     found = scraped(proxy.desk)
-    labels = {"kind": "scores", "calibrator": "words@1"}
-    assert value(found, "pinocchio_drift", **labels) == 1
+    in_use = [{"kind": kind, "calibrator": "words@1"} for kind in ("scores", "calibration")]
+    for labels in in_use:
+        assert value(found, "pinocchio_drift", **labels) == 1
     assert {key for key in found if key[0] == "pinocchio_drift"} == {
-        ("pinocchio_drift", frozenset(labels.items()))
+        ("pinocchio_drift", frozenset(labels.items())) for labels in in_use
     }
 
 

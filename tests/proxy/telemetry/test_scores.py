@@ -115,9 +115,10 @@ def test_with_spans_of_ours_the_score_is_the_spans(
 
 def test_phoenix_gets_annotations_of_the_clients_span(start: Start, phoenix: PhoenixServer) -> None:
     """Marked as ours, so that the same span is never annotated twice."""
-    proxy = start(phoenix)
+    proxy = start(phoenix, **DESK)
     reply = proxy.ask("p=0.6", headers=parent(9))
-    until(lambda: phoenix.annotations)
+    name = "pinocchio_telemetry_sent_total"
+    until(lambda: value(scraped(proxy.desk), name, to="phoenix") == 1)
     [annotation] = phoenix.annotations.values()
     assert annotation["span_id"] == f"{9:016x}"
     assert (annotation["name"], annotation["annotator_kind"]) == ("confidence", "CODE")
