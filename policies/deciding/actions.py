@@ -17,8 +17,8 @@ from policies.reading.reading import Node, shown
 
 ActionName: TypeAlias = Literal["deliver", "annotate", "clarify", "escalate", "hold", "block"]
 
-Reply: TypeAlias = Literal["placeholder", "error", "wait", "async"]
-Otherwise: TypeAlias = Literal["placeholder", "error"]
+Reply: TypeAlias = Literal["placeholder", "refusal", "error", "wait", "async"]
+Otherwise: TypeAlias = Literal["placeholder", "refusal", "error"]
 OnExpiry: TypeAlias = Literal["reject", "deliver", "block"]
 Keep: TypeAlias = Literal["best", "last"]
 Ask: TypeAlias = Literal["template", "generate"]
@@ -44,8 +44,8 @@ CLARIFY_TEXT: Final = (
     "Could you rephrase your question or add some detail?"
 )
 
-REPLIES: Final[tuple[Reply, ...]] = ("placeholder", "error", "wait", "async")
-OTHERWISE: Final[tuple[Otherwise, ...]] = ("placeholder", "error")
+REPLIES: Final[tuple[Reply, ...]] = ("placeholder", "refusal", "error", "wait", "async")
+OTHERWISE: Final[tuple[Otherwise, ...]] = ("placeholder", "refusal", "error")
 ON_EXPIRY: Final[tuple[OnExpiry, ...]] = ("reject", "deliver", "block")
 KEEPS: Final[tuple[Keep, ...]] = ("best", "last")
 ASKS: Final[tuple[Ask, ...]] = ("template", "generate")
@@ -92,6 +92,8 @@ class Hold:
 
     `reply` is what the client gets meanwhile. None leaves it to the kind of completion: a
     placeholder for plain text, an error for tool calls and for requests with a response_format.
+    A `refusal` is an ordinary message of the assistant's that calls nothing and says what is held,
+    so that an agent's run goes on; a rejection is told in the same way.
     `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
     one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
     After `expires_s` without a verdict, `on_expiry` is done.

@@ -94,7 +94,7 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
         postpone(answer, request.format, held.id)
     elif refusal is not None:
         _raise_in_time(job, outcome, refusal, answer)
-    return replacements.withheld(standing, answer, request.format, held)
+    return replacements.withheld(standing, hold, answer, request, held)
 
 
 def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:

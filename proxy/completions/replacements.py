@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from policies import Action, Block, Clarify, Deliver, Hold
 from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, RejectedError
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import CompletionRequest
-from proxy.formats import Format, Json
+from proxy.formats import Ending, Format, Json
+from proxy.formats.called import tool_calls
 from proxy.holds.held import placeholder_for
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, HeldReply
 from proxy.wire.headers import REVIEW_ID
@@ -17,14 +20,25 @@ BLOCKED_TEXT = "A policy blocks this reply."
 REJECTED_TEXT = "A reviewer rejected this reply"
 NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
 EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
+_PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # any other may be meant to be read as a sentence
+REFUSED_CALLS = (
+    "Not done: {calls}. A reviewer has to approve it first (review {id}). "
+    "Do not try it again meanwhile; go on with what does not need it, or say that it waits."
+)
+REFUSED_TEXT = "This reply is held for review ({id}). A reviewer has to approve it first."
 
 
-def wants_error(hold: Hold, answer: Answer, asked: CompletionRequest) -> bool:
-    """Prose in place of a tool call or of JSON would be read as one; such holds are errors."""
+def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
+    """What a client gets in place of a held reply.
+
+    Prose in place of a tool call or of JSON would be read as one: where the policy says nothing,
+    such holds are errors.
+    """
     reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
     if reply is not None:
-        return reply == "error"
-    return answer.has_tool_calls or asked.format.wants_schema(asked.payload)
+        return reply
+    is_read_by_program = answer.has_tool_calls or asked.format.wants_schema(asked.payload)
+    return "error" if is_read_by_program else "placeholder"
 
 
 def withheld_error(
@@ -32,24 +46,40 @@ def withheld_error(
 ) -> ProxyError | None:
     """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
 
-    None where a placeholder stands for it.
+    None where a placeholder or a refusal stands for it.
     """
-    if standing == HELD:
-        return held_error(held, asked.format) if wants_error(hold, answer, asked) else None
     if standing == BLOCKED:
         return _about(held, blocked_error())
+    reply = reply_to(hold, answer, asked)
+    if reply == "refusal":
+        return None
+    if standing == HELD:
+        return held_error(held, asked.format) if reply == "error" else None
     if standing == REJECTED:
         return rejected_error(held)
     return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
 
 
-def withheld(standing: str, answer: Answer, format: Format, held: HeldReply) -> Json:
+def withheld(
+    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
+) -> Json:
     """What stands for it, also where an error can no longer be told."""
-    if standing == HELD:
-        return placeholder_for(answer, format, held.id)
-    texts = {BLOCKED: BLOCKED_TEXT, REJECTED: rejected_text(held)}
+    is_refusal = reply_to(hold, answer, asked) == "refusal"
+    if standing == HELD and not is_refusal:
+        return placeholder_for(answer, asked.format, held.id)
+    texts = {BLOCKED: BLOCKED_TEXT, HELD: refused_text(answer, held)}
+    texts[REJECTED] = _rejection(held) if is_refusal else rejected_text(held)
     text = texts.get(standing, EXPIRED_TEXT)
-    return format.restated(answer.completion, text, "content_filter")
+    ending: Ending = "stop" if is_refusal and standing != BLOCKED else "content_filter"
+    return asked.format.restated(answer.completion, text, ending)
+
+
+def refused_text(answer: Answer, held: HeldReply) -> str:
+    """What an agent's model reads in the place of its calls; their arguments are not repeated."""
+    called = [call.name for choice in answer.choices for call in tool_calls(choice.message)]
+    shown = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in called)
+    calls = ", ".join(dict.fromkeys(shown))
+    return (REFUSED_CALLS if calls else REFUSED_TEXT).format(calls=calls, id=held.id)
 
 
 def held_error(held: HeldReply, format: Format) -> ProxyError:
@@ -70,8 +100,12 @@ def held_error(held: HeldReply, format: Format) -> ProxyError:
 
 def rejected_error(held: HeldReply) -> ProxyError:
     """Says who asked why a reviewer said no, and how an agent goes on."""
-    text = f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
-    return _about(held, RejectedError(text))
+    return _about(held, RejectedError(_rejection(held)))
+
+
+def _rejection(held: HeldReply) -> str:
+    """The sentence for an agent, which has to take another step."""
+    return f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
 
 
 def rejected_text(held: HeldReply) -> str:

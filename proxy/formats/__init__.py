@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from proxy.formats.chat import ChatFormat
 from proxy.formats.completions import CompletionsFormat
-from proxy.formats.format import MEMBER, Assembler, Choice, Format, Json, NoAnswerError, Sight
+from proxy.formats.format import (
+    MEMBER,
+    Assembler,
+    Choice,
+    Ending,
+    Format,
+    Json,
+    NoAnswerError,
+    Sight,
+)
 from proxy.formats.messages import MessagesFormat
 from proxy.formats.responses import ResponsesFormat
 
@@ -23,6 +32,7 @@ __all__ = [
     "RESPONSES",
     "Assembler",
     "Choice",
+    "Ending",
     "Format",
     "Json",
     "NoAnswerError",

@@ -44,6 +44,7 @@ def default_action(action: str) -> Action:
         ("{hold: }", Hold()),
         ("{hold: {queue: oncall, reply: error, expires: 30m}}", Hold("oncall", "error", 1800.0)),
         ("{hold: {reply: placeholder, expires: 45s}}", Hold("review", "placeholder", 45.0)),
+        ("{hold: {reply: refusal}}", Hold(reply="refusal")),
         ("{hold: {expires: 2h}}", Hold(expires_s=7200.0)),
         ("{hold: {expires: 365d}}", Hold(expires_s=365 * 86400.0)),
         ("{hold: {reply: wait}}", Hold(reply="wait", wait_s=30.0)),
@@ -112,7 +113,7 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         ),
         (
             "{hold: {reply: wait, otherwise: wait}}",
-            "default.hold.otherwise must be placeholder or error, not 'wait'",
+            "default.hold.otherwise must be placeholder, refusal or error, not 'wait'",
         ),
         (
             "{hold: {on_expiry: release}}",
@@ -120,7 +121,7 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         ),
         (
             "{hold: {reply: eror}}",
-            "default.hold.reply must be placeholder, error, wait or async, not 'eror'; "
+            "default.hold.reply must be placeholder, refusal, error, wait or async, not 'eror'; "
             "did you mean 'error'?",
         ),
         (

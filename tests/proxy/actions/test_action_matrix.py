@@ -33,6 +33,7 @@ ACTIONS = {
     "escalate, ladder": "{escalate: {to: [say weak p=0.2, say strong p=0.8]}}",
     "hold": "hold",
     "hold placeholder": "{hold: {reply: placeholder}}",
+    "hold refusal": "{hold: {reply: refusal}}",
     "hold error": "{hold: {reply: error}}",
     "hold wait, released": "{hold: {reply: wait, wait: 20s}}",
     "hold wait, over": "{hold: {reply: wait, wait: 1s}}",
@@ -129,6 +130,7 @@ def expected(action: str, way: str, kind: str) -> str:
         "escalate, ladder": "weak reply" if way == "calls withheld" else "strong reply",
         "hold": by_kind,
         "hold placeholder": "placeholder",
+        "hold refusal": "refusal",
         "hold error": "held_for_review",
         "hold wait, released": "reply",
         "hold wait, over": by_kind,
@@ -171,6 +173,11 @@ def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool)
     elif must in ("weak reply", "strong reply"):
         other = "strong p=0.8" if must == "strong reply" else "weak p=0.2"
         parts = ([other] * n, no_calls, ["stop"] * n)
+    elif must == "refusal":
+        assert all(got.member["review_id"] in each for each in got.texts)
+        assert all(("Not done: get_weather." in each) is (kind == "call") for each in got.texts)
+        assert (got.calls, got.reasons, got.status) == (no_calls, ["stop"] * n, 200)
+        return
     elif must in ("placeholder", "later"):
         assert got.member["review_id"] in got.texts[0]
         assert (got.calls[0], got.reasons[0]) == ("", "content_filter")

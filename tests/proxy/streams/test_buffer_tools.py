@@ -230,6 +230,7 @@ def test_a_held_call_is_stored_whole(start: StartProxy, upstream: ScriptedUpstre
     ("then", "said", "reason"),
     [
         ("{hold: {reply: placeholder}}", "held for review", "content_filter"),
+        ("{hold: {reply: refusal}}", "Not done: send_email.", "stop"),
         ("{clarify: {text: Which Ann}}", "Which Ann", "stop"),
     ],
 )
@@ -242,7 +243,7 @@ def test_words_stand_for_the_call(
     got = streamed(proxy, asked(stream_options={"include_usage": True}))
     body = bytes(got.seen)
     assert body.startswith(SEEN)
-    assert has_no_call(body)
+    assert has_no_call(body.replace(b"Not done: send_email.", b""))
     assert body.endswith(b"data: [DONE]\n\n")
     assert body.count(b"[DONE]") == body.count(b'"role"') == 1
     assert [m["action"] for m in members_in(body)] == [then[1:].split(":")[0]]
