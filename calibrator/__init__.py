@@ -54,11 +54,16 @@ from calibrator.text.transcript import (
 )
 
 if TYPE_CHECKING:
+    from calibrator.benchmarks.answered import Answered
+    from calibrator.benchmarks.registry import Benchmark, known_benchmarks
+    from calibrator.benchmarks.splits import CollectedSplit, split_collected
+    from calibrator.benchmarks.tasks import Task, load_tasks
     from calibrator.calls.reasons import call_doubts
     from calibrator.commands.app import cli
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
+    from calibrator.grading.rubric import rubric_messages, verdict_in
     from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
@@ -106,7 +111,10 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "Agreement": "calibrator.metrics.agreement",
+    "Answered": "calibrator.benchmarks.answered",
+    "Benchmark": "calibrator.benchmarks.registry",
     "By": "calibrator.recalibration.curves",
+    "CollectedSplit": "calibrator.benchmarks.splits",
     "Gain": "calibrator.metrics.gains",
     "IMAGE_REASONS": "calibrator.text.images",
     "ImageLimits": "calibrator.text.images",
@@ -128,6 +136,7 @@ _LAZY = {
     "SignalWeights": "calibrator.recalibration.signals",
     "Stratum": "calibrator.metrics.sampling",
     "TUNING_STEPS": "calibrator.tuning.trial",
+    "Task": "calibrator.benchmarks.tasks",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
     "Trial": "calibrator.recalibration.trial",
     "TunableCheckpoint": "calibrator.tuning.fine_tuning",
@@ -155,8 +164,10 @@ _LAZY = {
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.installing",
     "keeping": "calibrator.rows.kept_scores",
+    "known_benchmarks": "calibrator.benchmarks.registry",
     "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
+    "load_tasks": "calibrator.benchmarks.tasks",
     "load_token_prompts": "calibrator.llm.serving.token_prompts",
     "locate_images": "calibrator.text.images",
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
@@ -165,10 +176,13 @@ _LAZY = {
     "recalibration_files": "calibrator.recalibration.versions",
     "refuse": "calibrator.commands.terminal",
     "resolve_recalibrations": "calibrator.recalibration.versions",
+    "rubric_messages": "calibrator.grading.rubric",
     "score_items": "calibrator.rows.scores",
+    "split_collected": "calibrator.benchmarks.splits",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
     "unseen": "calibrator.recalibration.trial",
+    "verdict_in": "calibrator.grading.rubric",
     "version_of": "calibrator.loading",
     "versions_named": "calibrator.recalibration.versions",
     "weighed": "calibrator.recalibration.signals",
@@ -194,10 +208,13 @@ __all__ = [
     "TUNING_STEPS",
     "WITH_OTHERS",
     "Agreement",
+    "Answered",
     "Batcher",
+    "Benchmark",
     "By",
     "CalibratorError",
     "CheckpointError",
+    "CollectedSplit",
     "FakeScorer",
     "Gain",
     "HubError",
@@ -230,6 +247,7 @@ __all__ = [
     "SignalWeights",
     "Signals",
     "Stratum",
+    "Task",
     "Ticket",
     "TokenPrompts",
     "ToolUse",
@@ -266,10 +284,12 @@ __all__ = [
     "is_call",
     "is_tool_use",
     "keeping",
+    "known_benchmarks",
     "knows_others",
     "knows_signals",
     "load_labelled",
     "load_scorer",
+    "load_tasks",
     "load_token_prompts",
     "locate_images",
     "message_text",
@@ -284,12 +304,15 @@ __all__ = [
     "recalibration_files",
     "refuse",
     "resolve_recalibrations",
+    "rubric_messages",
     "score_items",
     "score_tickets",
+    "split_collected",
     "tool_call",
     "trial",
     "try_tuning",
     "unseen",
+    "verdict_in",
     "version_of",
     "versions_named",
     "weighed",

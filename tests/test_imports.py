@@ -98,6 +98,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.text": {"errors", "scorer"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
     "calibrator.corruptions": {"rows"},
+    "calibrator.grading": {"corruptions"},
     "calibrator.recalibration": {"errors", "metrics", "rows", "scorer"},
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
@@ -144,6 +145,7 @@ ROOMS: dict[str, set[str]] = {
         "scorer",
         "sensitivity",
     },
+    "calibrator.benchmarks": {"errors", "evaluation", "grading", "metrics", "rows", "text"},
     "calibrator.loading": {"checkpoints", "embedded", "errors", "llm", "recalibration", "scorer"},
     "calibrator.training": {
         "calls",
@@ -200,6 +202,7 @@ ROOMS: dict[str, set[str]] = {
         "studies",
     },
     "calibrator.commands": {
+        "benchmarks",
         "checkpoints",
         "cluster",
         "embedded",
@@ -228,6 +231,7 @@ ROOMS: dict[str, set[str]] = {
     "proxy.config": {"errors", "store", "wire"},
     "proxy.listener": {"config", "errors", "wire"},
     "proxy.upstreams": {"config", "errors", "formats", "store", "wire"},
+    "proxy.collecting": {"errors", "upstreams", "wire"},
     "proxy.gate": {"errors", "listener", "wire"},
     "proxy.policy_context": {"config", "errors", "store", "upstreams"},
     "proxy.learning": {"errors", "formats", "policy_context", "store", "wire"},
@@ -337,6 +341,7 @@ ROOMS: dict[str, set[str]] = {
         "upstreams",
     },
     "proxy.commands": {
+        "collecting",
         "config",
         "desk",
         "errors",

@@ -6,9 +6,10 @@ import typer
 
 from calibrator.commands.advise import advise
 from calibrator.commands.evaluate import card, evaluate
+from calibrator.commands.labelled.labels import cli as labels
+from calibrator.commands.labelled.survey import survey
 from calibrator.commands.score import score
 from calibrator.commands.study import study
-from calibrator.commands.survey import survey
 from calibrator.commands.train import Train, train
 from calibrator.commands.train_encoder import train_encoder
 from calibrator.commands.train_llm import train_llm
@@ -17,3 +18,4 @@ cli = typer.Typer(no_args_is_help=True)
 for command in (advise, card, evaluate, score, study, survey, train_encoder, train_llm):
     cli.command()(command)
 cli.command(cls=Train)(train)
+cli.add_typer(labels, name="labels")

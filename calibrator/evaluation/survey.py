@@ -24,6 +24,7 @@ class Surveyed:
     models: int
     image_rows: int  # C09
     accuracy: float
+    answer_formats: tuple[str, ...] = ()  # C09, as far as rows say it, the most frequent first
 
     @property
     def is_in_band(self) -> bool:
@@ -41,6 +42,7 @@ def survey(rows: Sequence[Row]) -> list[Surveyed]:
 
 def _surveyed(name: str, rows: Sequence[Row]) -> Surveyed:
     domains = Counter(row.domain for row in rows if row.domain)
+    formats = Counter(str(row.raw["answer_format"]) for row in rows if row.raw.get("answer_format"))
     return Surveyed(
         name,
         tuple(domain for domain, _ in domains.most_common()),
@@ -49,6 +51,7 @@ def _surveyed(name: str, rows: Sequence[Row]) -> Surveyed:
         len({row.model for row in rows if row.model}),
         sum(bool(row.images) or row.lacks_images for row in rows),
         sum(row.correct or 0 for row in rows) / len(rows),
+        tuple(format for format, _ in formats.most_common()),
     )
 
 

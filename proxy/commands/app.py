@@ -6,6 +6,7 @@ import typer
 
 from proxy.commands import audit, export, keys, recalibrate, tune
 from proxy.commands.check import check
+from proxy.commands.collect import collect
 from proxy.commands.doctor import doctor
 from proxy.commands.drift import drift
 from proxy.commands.policies.certify import certify
@@ -26,6 +27,7 @@ for command in (
     init,
     serve,
     check,
+    collect,
     doctor,
     top,
     migrate,

@@ -26,6 +26,7 @@ without `stream: true`:
     spoofed             header fields of one connection, and of the proxy's own names
     html, endless-html, broken-json   200, and no completion
     always-stream       a stream, whatever was asked for
+    flaky-BEHAVIOUR     to the first request with this body that behaviour, then ok
     slow                nothing at all until `proceed()`
     gated               the first part, the rest after `proceed()`
     gated-cut           the first part; after `proceed()` the connection breaks off
@@ -138,6 +139,7 @@ class Received:
     body: bytes
     loop: asyncio.AbstractEventLoop = field(repr=False)
     number: int = 0  # of those before it since `forget`
+    tries: int = 0  # of those before it with the same body
     at: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -170,7 +172,10 @@ class Received:
 
     @property
     def behaviour(self) -> str:
-        return self.header("x-faulty") or str(self.json().get("model") or "ok")
+        named = self.header("x-faulty") or str(self.json().get("model") or "ok")
+        if not named.startswith("flaky-"):
+            return named
+        return "ok" if self.tries else named.removeprefix("flaky-")
 
     @property
     def is_stream(self) -> bool:
@@ -553,6 +558,8 @@ class FaultyUpstream:
             while request := await self._read(reader):
                 with self._arrived:
                     request.number = len(self.requests)
+                    if b'"flaky-' in request.body:
+                        request.tries = sum(r.body == request.body for r in self.requests)
                     self.requests.append(request)
                     self._arrived.notify_all()
                 if not await self._answer(request, reader, writer):

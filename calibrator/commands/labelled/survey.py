@@ -66,6 +66,7 @@ def _print(found: Sequence[Surveyed], as_json: bool) -> None:
         for one in found:
             typer.echo(json_line({**asdict(one), "is_in_band": one.is_in_band}), nl=False)
         return
+    has_formats = any(one.answer_formats for one in found)
     rows = [
         [
             shown(one.benchmark),
@@ -76,8 +77,9 @@ def _print(found: Sequence[Surveyed], as_json: bool) -> None:
             figure(one.accuracy),
             "" if one.is_in_band else "too easy" if one.accuracy > 0.5 else "too hard",
             ", ".join(map(shown, one.domains[:3])),
+            *([", ".join(map(shown, one.answer_formats[:3]))] if has_formats else []),
         ]
         for one in found
     ]
     head = ["", "rows", "questions", "models", "with images", "right", "20-80 %", "domains"]
-    print_table(head, rows)
+    print_table([*head, "answers"] if has_formats else head, rows)

@@ -1,0 +1,54 @@
+"""How many labels are wrong: a random sample that a person looks at (D06).
+
+The rate has Wilson's interval; a sample without an error still says how many there may be at most.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calibrator.errors import JudgingError
+from calibrator.metrics.intervals import Interval
+from calibrator.metrics.sampling import wilson
+
+Json = dict[str, Any]
+ANSWER: Final = "label_is_right"  # the field that a person fills in: true or false
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAudit:
+    """What a looked-at sample says; `wrong_by` counts wrong labels by what gave them."""
+
+    looked_at: int
+    wrong: int
+    rate: Interval
+    wrong_by: Mapping[str, int]
+    left: int  # rows that nobody has looked at yet
+
+
+def drawn(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
+    """Rows to look at, each with the same chance, the empty field in front."""
+    chosen = random.Random(seed).sample(range(len(rows)), min(count, len(rows)))
+    return [{ANSWER: None, **rows[at]} for at in sorted(chosen)]
+
+
+def audit(rows: Sequence[Mapping[str, Any]]) -> LabelAudit:
+    """The share of wrong labels in a sample that was looked at; raises JudgingError for none."""
+    for row in rows:
+        if row.get(ANSWER) not in (None, True, False):
+            raise JudgingError(f"{ANSWER!r} must be true, false or null, not {row[ANSWER]!r}")
+    looked_at = [row for row in rows if row.get(ANSWER) is not None]
+    if not looked_at:
+        raise JudgingError(f"no row says {ANSWER!r}: true where the label holds, false where not")
+    wrong = [row for row in looked_at if not row[ANSWER]]
+    return LabelAudit(
+        len(looked_at),
+        len(wrong),
+        wilson(len(wrong) / len(looked_at), len(looked_at)),
+        dict(sorted(Counter(str(row.get("graded_by") or "") for row in wrong).items())),
+        len(rows) - len(looked_at),
+    )

@@ -1,0 +1,87 @@
+"""Whether judges prefer replies of their own model, told by two judges of the same replies (D07).
+
+For each judge that answered too: how much more often it calls its own model's replies correct than
+the other judge does, beyond how much more often it does so of other models' replies. 0 is fair. The
+other judge's verdicts on the same replies take out how good the replies are, and the replies of
+others how lenient the judge is. The interval resamples questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.metrics.metrics import Floats
+
+RESAMPLES: Final = 2_000
+SEED: Final = 20_261_124
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What one judge's verdicts say beside the other's; nan where it judged no reply of its own."""
+
+    judge: str
+    other: str
+    replies: int  # that both judged
+    own: int  # of them by the judge's model
+    agreement: float  # share of replies on which both say the same
+    preference: float
+    low: float
+    high: float
+
+
+def self_preference(rows: Sequence[Mapping[str, Any]]) -> list[Preference]:
+    """One entry for each of two judges; raises JudgingError where no row has the verdicts of two.
+
+    Rows have `verdicts`, by judge, as `pinocchio collect --judge A --judge B` writes them.
+    """
+    judged = [row for row in rows if len(row.get("verdicts") or {}) >= 2]
+    if not judged:
+        raise JudgingError("no row has the `verdicts` of two judges; collect with --judge twice")
+    first, second = list(judged[0]["verdicts"])[:2]
+    both = [row for row in judged if {first, second} <= set(row["verdicts"])]
+    return [_preference(both, first, second), _preference(both, second, first)]
+
+
+def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Preference:
+    gaps = np.array([row["verdicts"][judge] - row["verdicts"][other] for row in rows], dtype=float)
+    own = np.array([_is_own(row["model"], judge) for row in rows])
+    value = _gap(gaps, own, np.ones(len(rows)))
+    drawn = _resampled(rows, gaps, own) if math.isfinite(value) else np.array([math.nan])
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
+    agreement = float(np.mean(gaps == 0))
+    return Preference(
+        judge, other, len(rows), int(own.sum()), agreement, value, float(low), float(high)
+    )
+
+
+def _is_own(model: str | None, judge: str) -> bool:
+    """Whether both names are one model, whatever routes stand before them."""
+    return (model or "").rpartition("/")[2].lower() == judge.rpartition("/")[2].lower()
+
+
+def _gap(gaps: Floats, own: Any, weights: Floats) -> float:
+    mine, others = weights * own, weights * ~own
+    if not mine.sum() or not others.sum():
+        return math.nan
+    return float((gaps * mine).sum() / mine.sum() - (gaps * others).sum() / others.sum())
+
+
+def _resampled(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) -> Floats:
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        places[str(row["question_id"])].append(at)
+    question = np.empty(len(rows), dtype=np.int64)
+    for number, listed in enumerate(places.values()):
+        question[listed] = number
+    rng = np.random.default_rng(SEED)
+    counts = rng.multinomial(len(places), [1 / len(places)] * len(places), RESAMPLES)
+    return np.array([_gap(gaps, own, each[question].astype(float)) for each in counts])

@@ -1,0 +1,434 @@
+"""Whether two formulas are the same value, whichever way LaTeX or plain text sets them (D01).
+
+A formula is read into a tree and computed at a few points for its variables: what is equal at all
+of them is equal. No text is executed, no symbolic rewriting can hang, and every step is bounded by
+the formula's length. What cannot be read is compared as text, without spaces and layout.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MAX_CHARACTERS: Final = 400
+MAX_DEPTH: Final = 40
+MAX_PARTS: Final = 40  # of a set, a tuple or a matrix
+CLOSE: Final = 1e-9  # relative, of two values computed in other ways
+ROUNDED: Final = 1e-4  # of a rounded decimal beside an exact value
+POINTS: Final = (0.7390851332, 1.3247179572, 2.2360679775)  # where variables are looked at
+
+_SPACING = re.compile(
+    r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|,|;|:|!|quad|qquad|ldots|dots)(?![a-zA-Z])"
+    r"|(?<!\\)\\ |~|\$|\\\(|\\\)|\\\[|\\\]|`"
+)
+_TEXT = re.compile(
+    r"\\(?:text|mathrm|mathbf|mathit|textbf|textit|operatorname|mbox|boxed)\s*\{([^{}]*)\}"
+)
+_UNIT = re.compile(
+    r"(?<=[\d}\s])(?:\\?%|\^?\{?\\circ\}?|\u00b0|degrees?|units?|(?:square |cubic )?"
+    r"(?:cent|inche?|meter|metre|mile|feet|foot|dollar|hour|minute|second|day|year|cm|km|mm|kg|m|g)s?"
+    r"(?:\^\{?\d\}?)?)\.?\s*$",
+    re.IGNORECASE,
+)
+_JOINED = re.compile(r"\b(?:and|or)\b")
+_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|\\,)(?=\d{3}(?!\d))")
+_TOKEN = re.compile(
+    r"\s*(?:(\d+\.?\d*(?:[eE][-+]?\d{1,3})?|\.\d+)|\\([a-zA-Z]+|[{}|])|(\*\*|<=|>=|!=)|(.))"
+)
+_PLAIN_SIGNS = {"\u2212": "-", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u221e": "\\infty "}
+_PLAIN_SIGNS |= {"\u03c0": "\\pi ", "\u221a": "\\sqrt ", "\u00b1": "\\pm ", "\u222a": "\\cup "}
+_FUNCTIONS: Final[dict[str, Callable[[complex], complex]]] = {
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "cot": lambda z: 1 / cmath.tan(z),
+    "sec": lambda z: 1 / cmath.cos(z),
+    "csc": lambda z: 1 / cmath.sin(z),
+    "arcsin": cmath.asin,
+    "arccos": cmath.acos,
+    "arctan": cmath.atan,
+    "ln": cmath.log,
+    "log": cmath.log,
+    "exp": cmath.exp,
+    "sqrt": cmath.sqrt,
+}
+_CONSTANTS: Final = {"pi": math.pi, "infty": math.inf, "i": 1j, "e": math.e}
+_TIMES: Final = {"*", "cdot", "times"}
+_OVER: Final = {"/", "div"}
+_OPENING: Final = {"(": ")", "[": "]", "{": "}"}
+
+
+class UnreadableError(Exception):
+    """The formula uses something that is not read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number at each point, or parts in brackets; `kind` is empty for a number."""
+
+    numbers: tuple[complex, ...] = ()
+    parts: tuple[Value, ...] = ()
+    kind: str = ""
+    is_rounded: bool = False  # written as a decimal fraction
+
+
+def same_formula(one: str, other: str) -> bool:
+    """Whether both say the same; the order of a set's parts does not matter."""
+    first, second = bare(one), bare(other)
+    if not first or not second:
+        return False
+    if _letters(first) == _letters(second):
+        return True
+    try:
+        return _same(read(first), read(second))
+    except (UnreadableError, ArithmeticError, ValueError):
+        return False
+
+
+def bare(text: str) -> str:
+    """A formula without what only sets it, its unit, and what it is said to be equal to."""
+    plain = text.strip()[:MAX_CHARACTERS]
+    for sign, written in _PLAIN_SIGNS.items():
+        plain = plain.replace(sign, written)
+    plain = _TEXT.sub(r"\1", plain.replace("\\\\$", "$").replace("\\$", ""))
+    plain = _JOINED.sub(",", plain).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    plain = _SPACING.sub(" ", _THOUSANDS.sub("", plain)).strip(" .,;:*\u20ac\u00a3")
+    plain = _UNIT.sub("", plain).strip(" .,;:")
+    sides = re.split(r"(?<![<>!])=", plain)
+    if len(sides) > 1 and re.fullmatch(r"\s*[a-zA-Z](?:_\{?\w+\}?)?(?:\([a-z]\))?\s*", sides[0]):
+        plain = sides[-1].strip()
+    return plain
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"\s+|\\left|\\right", "", text)
+
+
+def read(text: str) -> Value:
+    """The value of a bare formula; raises UnreadableError."""
+    reader = _Reader(_tokens(text))
+    value = reader.listed()
+    reader.end()
+    return value
+
+
+def _tokens(text: str) -> list[str]:
+    """Numbers, names of commands without their backslash, and signs."""
+    found = []
+    at = 0
+    while at < len(text) and text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise UnreadableError(text)
+        at = match.end()
+        number, command, sign, character = match.groups()
+        if command is not None:
+            found.append(f"\\{command}")
+        else:
+            found.append(number or sign or character)
+    return found
+
+
+def _same(one: Value, other: Value) -> bool:
+    if one.kind != other.kind:
+        return False
+    if not one.kind:
+        close = ROUNDED if one.is_rounded != other.is_rounded else CLOSE
+        pairs = zip(one.numbers, other.numbers, strict=True)
+        return all(_close(first, second, close) for first, second in pairs)
+    if len(one.parts) != len(other.parts):
+        return False
+    if one.kind not in ("set", "list"):
+        return all(map(_same, one.parts, other.parts))
+    left = list(other.parts)
+    for part in one.parts:
+        found = next((each for each in left if _same(part, each)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _close(one: complex, other: complex, share: float) -> bool:
+    if one == other:
+        return True
+    if not (cmath.isfinite(one) and cmath.isfinite(other)):
+        return False
+    return abs(one - other) <= share * max(abs(one), abs(other))
+
+
+def _number(value: complex, *, is_rounded: bool = False) -> Value:
+    return Value((value,) * len(POINTS), is_rounded=is_rounded)
+
+
+class _Reader:
+    """Reads by descent: lists, sums, products, powers, and what stands alone."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    def end(self) -> None:
+        if self._at != len(self._tokens):
+            raise UnreadableError(self._next())
+
+    def _next(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self, wanted: str = "") -> str:
+        found = self._next()
+        if not found or (wanted and found != wanted):
+            raise UnreadableError(found or "it ends too early")
+        self._at += 1
+        return found
+
+    def listed(self) -> Value:
+        """Parts between commas; both signs of `\\pm` are two parts."""
+        parts = self._joined()
+        while self._next() in (",", ";", "\\cup"):
+            sign = self._take()
+            more = self._joined()
+            if sign == "\\cup":
+                parts = [Value(parts=(*parts, *more), kind="list")]
+            else:
+                parts += more
+            if len(parts) > MAX_PARTS:
+                raise UnreadableError("too many parts")
+        return parts[0] if len(parts) == 1 else Value(parts=tuple(parts), kind="list")
+
+    def _joined(self) -> list[Value]:
+        """One part, or both that a `\\pm` stands for."""
+        value = self._product() if self._next() != "\\pm" else None
+        while self._next() in ("+", "-", "\\pm"):
+            sign = self._take()
+            more = self._product()
+            zero = _number(0) if value is None else value
+            if sign == "\\pm":
+                return [_of(lambda a, b: a + b, zero, more), _of(lambda a, b: a - b, zero, more)]
+            add = sign == "+"
+            value = _of((lambda a, b: a + b) if add else (lambda a, b: a - b), zero, more)
+        if value is None:
+            raise UnreadableError("nothing follows a sign")
+        return [value]
+
+    def _product(self) -> Value:
+        if self._next() in ("+", "-"):
+            negative = self._take() == "-"
+            value = self._product()
+            return _of(lambda a, _: -a, value, value) if negative else value
+        value = self._power()
+        while True:
+            sign = self._next().lstrip("\\")
+            if sign in _TIMES:
+                self._take()
+                value = _of(lambda a, b: a * b, value, self._signed())
+            elif sign in _OVER:
+                self._take()
+                value = _of(lambda a, b: a / b, value, self._signed())
+            elif self._begins_factor():
+                add = self._is_mixed()  # a number before a fraction, as in `2 \\frac{1}{2}`
+                further = self._power()
+                value = _of((lambda a, b: a + b) if add else (lambda a, b: a * b), value, further)
+            else:
+                return value
+
+    def _signed(self) -> Value:
+        if self._next() == "-":
+            self._take()
+            value = self._power()
+            return _of(lambda a, _: -a, value, value)
+        return self._power()
+
+    def _begins_factor(self) -> bool:
+        following = self._next()
+        ends = ("", "cup", "pm", "}", "|", "end")
+        return bool(following) and (
+            following[0].isalnum()
+            or following in ("(", "{")
+            or (following[0] == "\\" and following[1:] not in ends)
+        )
+
+    def _is_mixed(self) -> bool:
+        return self._next() == "\\frac" and self._tokens[self._at - 1].isdigit()
+
+    def _power(self) -> Value:
+        value = self._alone()
+        while self._next() in ("^", "**", "!"):
+            if self._take() == "!":
+                value = _of(lambda a, _: _factorial(a), value, value)
+                continue
+            negative = self._next() == "-"
+            if negative:
+                self._take()
+            raised = self._alone()
+            value = _of(lambda a, b: _raised(a, -b if negative else b), value, raised)  # noqa: B023
+        return value
+
+    def _alone(self) -> Value:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnreadableError("nested too deeply")
+        try:
+            return self._read_alone(self._take())
+        finally:
+            self._depth -= 1
+
+    def _read_alone(self, token: str) -> Value:
+        if token[0].isdigit() or token[0] == ".":
+            return _number(float(token), is_rounded="." in token)
+        if token in _OPENING:
+            return self._bracketed(token)
+        if token == "\\{":
+            return self._enclosed("\\}", "set")
+        if token == "|":
+            inner = self.listed()
+            self._take("|")
+            return _of(lambda a, _: abs(a), inner, inner)
+        if token[0] == "\\" and len(token) > 1:
+            return self._command(token[1:])
+        if token in ("e", "i"):
+            return _number(_CONSTANTS[token])
+        if token.isalpha():
+            return self._variable(token)
+        raise UnreadableError(token)
+
+    def _variable(self, name: str) -> Value:
+        """A letter's value at each point, another for each letter, and for each index of one."""
+        if self._next() == "_":
+            self._take()
+            inner = self._take()
+            name += inner
+            if inner == "{":
+                while self._next() != "}":
+                    name += self._take()
+                self._take("}")
+        shift = sum((n + 1) * ord(letter) for n, letter in enumerate(name)) % 997 / 997
+        return Value(tuple(complex(point + shift) for point in POINTS))
+
+    def _bracketed(self, opening: str) -> Value:
+        inner = self.listed()
+        closing = self._take()
+        if closing not in (")", "]", "}"):
+            raise UnreadableError(closing)
+        if inner.kind == "list" and opening in "([":
+            return Value(parts=inner.parts, kind=f"{opening}{closing}")  # a point, or an interval
+        if closing != _OPENING[opening]:
+            raise UnreadableError(closing)
+        return inner
+
+    def _enclosed(self, closing: str, kind: str) -> Value:
+        inner = self.listed()
+        self._take(closing)
+        return Value(parts=inner.parts if inner.kind == "list" else (inner,), kind=kind)
+
+    def _command(self, name: str) -> Value:
+        if name == "frac":
+            above, below = self._argument(), self._argument()
+            return _of(lambda a, b: a / b, above, below)
+        if name == "sqrt":
+            root = self._root()
+            inner = self._argument()
+            return _of(lambda a, b: _raised(a, 1 / b), inner, root)
+        if name in ("binom", "dbinom", "tbinom"):
+            above, below = self._argument(), self._argument()
+            return _of(_binomial, above, below)
+        if name == "begin":
+            return self._matrix()
+        if name in _CONSTANTS:
+            return _number(_CONSTANTS[name])
+        if name in _FUNCTIONS:
+            return self._function(name)
+        if name in ("cdot", "times", "div", "cup", "pm", "mp", "end"):
+            raise UnreadableError(name)
+        return self._variable(name)
+
+    def _root(self) -> Value:
+        if self._next() != "[":
+            return _number(2)
+        self._take()
+        root = self.listed()
+        self._take("]")
+        return root
+
+    def _argument(self) -> Value:
+        """In braces, or one digit or letter: `\\frac12` is a half."""
+        token = self._next()
+        if token.isdigit() and len(token) > 1:
+            digits = list(token)
+            self._tokens = [*self._tokens[: self._at], *digits, *self._tokens[self._at + 1 :]]
+        return self._alone()
+
+    def _function(self, name: str) -> Value:
+        base: Value | None = None
+        exponent: Value | None = None
+        while self._next() in ("_", "^"):
+            if self._take() == "_":
+                base = self._alone()
+            else:
+                exponent = self._alone()
+        inner = self._power()
+        function = _FUNCTIONS[name]
+        value = _of(lambda a, _: function(a), inner, inner)
+        if base is not None:
+            value = _of(lambda a, b: a / cmath.log(b), value, base)
+        return value if exponent is None else _of(_raised, value, exponent)
+
+    def _matrix(self) -> Value:
+        """`\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}`, row by row; all rows are parts."""
+        self._name()
+        parts = [self.listed()]
+        while self._next() != "\\end":
+            token = self._take()
+            if token == "&" or (token == "\\" and self._next() == "\\"):
+                if token == "\\":
+                    self._take()
+                if self._next() == "\\end":
+                    break
+                parts.append(self.listed())
+                if len(parts) > MAX_PARTS:
+                    raise UnreadableError("too many parts")
+            else:
+                raise UnreadableError(token)
+        self._take("\\end")
+        self._name()
+        return Value(parts=tuple(parts), kind="matrix")
+
+    def _name(self) -> None:
+        self._take("{")
+        while self._take() != "}":
+            pass
+
+
+def _of(operation: Callable[[complex, complex], complex], one: Value, other: Value) -> Value:
+    if one.kind or other.kind:
+        raise UnreadableError("brackets with several parts are no number")
+    pairs = zip(one.numbers, other.numbers, strict=True)
+    rounded = one.is_rounded or other.is_rounded
+    return Value(tuple(operation(a, b) for a, b in pairs), is_rounded=rounded)
+
+
+def _raised(base: complex, exponent: complex) -> complex:
+    if base.real < 0 and base.imag == 0 and exponent.imag == 0:  # the real root of an odd one
+        inverse = 1 / exponent.real if exponent.real else 0.0
+        if abs(inverse - round(inverse)) < CLOSE and round(inverse) % 2 == 1:
+            return complex(-((-base.real) ** exponent.real))
+    return complex(base**exponent)
+
+
+def _factorial(value: complex) -> complex:
+    whole = round(value.real)
+    if value.imag or abs(whole - value.real) > CLOSE or not 0 <= whole <= 170:
+        raise UnreadableError("no factorial")
+    return complex(math.factorial(whole))
+
+
+def _binomial(above: complex, below: complex) -> complex:
+    first, second = round(above.real), round(below.real)
+    if not 0 <= second <= first <= 1_000:
+        raise UnreadableError("no binomial")
+    return complex(float(math.comb(first, second)))

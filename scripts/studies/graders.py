@@ -1,0 +1,60 @@
+"""How often a grader's label is the label that stands in rows with a right answer, `gold`.
+
+    python scripts/studies/graders.py choice ROWS.jsonl.gz .. [--show 5]
+
+Rows are asked as they stand, so a prompt for the form of the answer may be missing in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from calibrator.benchmarks.answered import Answered  # noqa: E402
+from calibrator.benchmarks.tasks import Task  # noqa: E402
+from calibrator.grading.graders import GraderName  # noqa: E402
+from calibrator.rows.selection import load_labelled  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("grader", choices=get_args(GraderName))
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--show", type=int, default=0, help="show so many of each disagreement")
+    given = parser.parse_args()
+    for path in given.files:
+        counts: Counter[tuple[bool, bool]] = Counter()
+        shown: list[str] = []
+        for row in load_labelled([path], "ignore")[0]:
+            gold = row.raw.get("gold")
+            if not gold:
+                continue
+            task = Task("", "", None, [], row.question, (str(gold),), given.grader)
+            grade = Answered(task, "", {"content": row.answer}).rule_grade
+            if grade is None:
+                continue
+            pair = grade.is_correct, bool(row.correct)
+            counts[pair] += 1
+            if pair[0] != pair[1] and counts[pair] <= given.show:
+                shown.append(f"  {grade.why}: {grade.answer!r} beside {gold!r}")
+        rows = sum(counts.values())
+        if rows:
+            same = (counts[True, True] + counts[False, False]) / rows
+            print(
+                f"{path.name}: {rows} rows, {same:.4f} the same label, {counts[True, False]} right "
+                f"here and wrong there, {counts[False, True]} the other way round",
+                *shown,
+                sep="\n",
+            )
+
+
+if __name__ == "__main__":
+    main()
