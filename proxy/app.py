@@ -20,6 +20,7 @@ from policies import Policy, load_policy
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
 from proxy.config.setup import Setup
+from proxy.desk.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, InvalidKeyError, NotFoundError, ProxyError
 from proxy.exchange.conversations import Conversations
@@ -28,13 +29,13 @@ from proxy.exchange.metrics import Metrics
 from proxy.exchange.stream_results import Results
 from proxy.gate.client_keys import masked
 from proxy.gate.live_work import GONE
-from proxy.gate.rate_limits import Buckets
+from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.generation import ALIVE, READY, Generation, Parts
 from proxy.holds.waiting import Verdicts
 from proxy.learning.drift_watch import DriftWatch
 from proxy.listener.endpoint import Endpoint, send_reply
 from proxy.policy_context.traffic import Traffic
-from proxy.reloading import Reloading
+from proxy.reloading import Reloading, Standing
 from proxy.routes import error_body_for
 from proxy.scoring.images import Images
 from proxy.scoring.loader import load_recalibrations, scorer_loader
@@ -62,6 +63,7 @@ from proxy.wire.http import (
     error_reply,
     request_of,
 )
+from proxy.workers.peers import Peers
 
 if TYPE_CHECKING:
     from proxy.desk.notify.webhooks import Courier
@@ -102,10 +104,14 @@ def create_app_of(
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
     admin: AdminSocket | None = None,
+    peers: Peers | None = None,
+    buckets: TakesRequests | None = None,
 ) -> App:
     """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
-    thread, and raises StartupError when it cannot be used."""
-    config = setup.config
+    thread, and raises StartupError when it cannot be used. One of several workers has `peers`, and
+    `buckets` that it shares with them."""
+    standing = Standing(setup) if peers is None else peers.standing
+    config = standing.setup.config
     scoring = Scoring(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
@@ -113,6 +119,7 @@ def create_app_of(
         images=Images(config.calibrator.images),
         on_ready=on_ready,
     )
+    ask = None if peers is None else partial(peers.find, "owners")
     records = Records(config.store) if config.records.keep_days else None
     store = Store(config.store, config.limits.max_held)
     traffic, verdicts = Traffic(config.store), Verdicts(store)
@@ -120,17 +127,18 @@ def create_app_of(
         scoring,
         store,
         records,
-        Results(),
+        Results(peers=peers),
         verdicts,
-        Conversations(owned=OwnedIds(config.store)),
-        Buckets(),
+        Conversations(owned=OwnedIds(config.store, ask), peers=peers),
+        buckets or Buckets(),
         traffic,
         AuditWriter(config.store),
         metrics := Metrics(config.calibrator.engine.kind),
         _telemetry(config, metrics),
         is_open,
+        peers,
     )
-    return App(setup, parts, reload, admin)
+    return App(standing, parts, reload, admin)
 
 
 def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
@@ -147,29 +155,47 @@ class App:
 
     def __init__(
         self,
-        setup: Setup,
+        standing: Standing,
         parts: Parts,
         reload: Callable[[], Setup] | None,
         admin: AdminSocket | None = None,
     ) -> None:
         self._parts = parts
-        self._reloading = Reloading(Generation(1, setup, parts), parts, reload)
-        self._desk = (
-            DeskServer(admin, setup.config, parts, self._reloading, self.drain) if admin else None
-        )
-        self.is_draining = False
-        self._admin_url = setup.config.admin.url or (admin.url if admin else None)
+        config, peers = standing.setup.config, parts.peers
+        self._reloading = Reloading(standing, parts, reload)
+        self._leads = peers is None or peers.leads  # and does what is to be done once
+        self._desk: DeskServer | None = None
+        self._admin_url = config.admin.url or (admin.url if admin else None)
+        if admin is not None and self._leads:
+            self._desk = DeskServer(admin, config, parts, self._reloading, self.drain)
+        elif admin is not None:
+            admin.listening.close()
+        self.is_draining = standing.is_draining
         self._courier: Courier | None = None
         self._telemetry = parts.telemetry
         self._counts: Counts = parts.telemetry or parts.metrics
-        store, kept = setup.config.store, setup.config.records
-        self._drift = DriftWatch(store) if parts.records is not None else None
+        store, kept = config.store, config.records
+        has_drift = parts.records is not None and self._leads
+        self._drift = DriftWatch(store) if has_drift else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)
-        probe = partial(Endpoint, max_body=setup.config.limits.max_body)
+        probe = partial(Endpoint, max_body=config.limits.max_body)
         live, ready = probe(self._live), probe(self._ready)
         self._probes = {**dict.fromkeys(ALIVE, live), **dict.fromkeys(READY, ready)}
+        if peers is not None:
+            self._join(peers)
+
+    def _join(self, peers: Peers) -> None:
+        """What this worker answers the others, and hears from them; on another thread."""
+        parts = self._parts
+        peers.on("result", lambda key: parts.results.kept(*key))
+        peers.on("response", lambda key: parts.conversations.answer_for(*key))
+        peers.on("owners", parts.conversations.owned.known)
+        peers.on("figures", lambda _: figures_of(parts, self._reloading))
+        peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
+        peers.on("drain", lambda _: self._begin_to_drain())
+        self._reloading.join(peers)
 
     def reload(self) -> None:
         """Reads the configuration anew, soon; may be called by the handler of a signal."""
@@ -177,6 +203,11 @@ class App:
 
     def drain(self) -> None:
         """Says at `/readyz` from now on that it will end; everything is answered as before."""
+        if self._parts.peers is not None and not self.is_draining:
+            self._parts.peers.tell("drain")  # which comes back to all
+        self._begin_to_drain()
+
+    def _begin_to_drain(self) -> None:
         if not self.is_draining:
             self.is_draining = True
             log.info("draining", in_flight=self._reloading.in_flight)
@@ -298,14 +329,18 @@ class App:
 
     async def _ready(self, _: Request) -> Reply:
         scoring, current = self._parts.scoring, self._reloading.current
-        refusal = self._reloading.refusal
-        status = "draining" if self.is_draining else "ok" if scoring.is_ready else "loading"
+        refusal, peers = self._reloading.refusal, self._parts.peers
+        is_ready = scoring.is_ready if peers is None else peers.board.is_ready
+        status = "draining" if self.is_draining else "ok" if is_ready else "loading"
         facts: dict[str, object] = {
             "status": status,
             "calibrator": current.scores.name,
             "generation": current.number,
             "configuration": "current" if refusal is None else "refused",
         }
+        if peers is not None:
+            facts["worker"] = peers.index
+            facts["workers"] = {"wanted": peers.board.wanted, "running": peers.board.running}
         if refusal is not None:  # the log and the desk say why: anybody may read this
             facts["configuration_refused_at"] = round(refusal.at, 3)
         return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())
@@ -326,6 +361,7 @@ class App:
                 return
 
     async def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._parts.scoring.start()
         await self._parts.store.open()
         if self._parts.records is not None:
@@ -334,7 +370,8 @@ class App:
             self._reloading.current.setup.book, self._reloading.current.router.route_of
         )
         await self._reloading.start()
-        self._retention.start()
+        if self._leads:
+            self._retention.start()
         if self._telemetry is not None:
             self._telemetry.start()
         if self._desk is not None:
@@ -342,7 +379,7 @@ class App:
         if self._drift is not None:
             self._drift.start()
         config = self._reloading.current.setup.config
-        if config.webhooks:
+        if config.webhooks and self._leads:
             from proxy.desk.notify.webhooks import Courier
 
             self._courier = Courier(config, self._admin_url)

@@ -26,7 +26,7 @@ from proxy.exchange.metrics import Metrics
 from proxy.exchange.stream_results import Results
 from proxy.gate.client_keys import ATTACH, UNKNOWN_KEY, digest_of, take_secret
 from proxy.gate.host_check import check_local
-from proxy.gate.rate_limits import Buckets, Rate
+from proxy.gate.rate_limits import Rate, TakesRequests
 from proxy.holds.waiting import Verdicts
 from proxy.passthrough.surfaces import Surfaces
 from proxy.policy_context.traffic import Traffic
@@ -42,6 +42,7 @@ from proxy.upstreams.router import Router, as_it_is
 from proxy.wire.caller import CALLER, TAKE, Caller
 from proxy.wire.http import ASGIApplication, Scope, raw_path_of
 from proxy.wire.spelling import names_in
+from proxy.workers.peers import Peers
 
 if TYPE_CHECKING:
     from proxy.telemetry.telemetry import Telemetry
@@ -56,7 +57,8 @@ NO_TEAM = TeamConfig()
 class Parts:
     """What lives as long as the proxy does, whatever its configuration becomes.
 
-    `is_loopback` says that only this machine should reach it.
+    `is_loopback` says that only this machine should reach it; `peers` are the other workers, where
+    there are several.
     """
 
     scoring: Scoring
@@ -65,12 +67,13 @@ class Parts:
     results: Results
     verdicts: Verdicts
     conversations: Conversations
-    buckets: Buckets
+    buckets: TakesRequests
     traffic: Traffic
     audits: AuditWriter
     metrics: Metrics
     telemetry: Telemetry | None
     is_loopback: bool
+    peers: Peers | None = None
 
 
 @dataclass(frozen=True, slots=True)

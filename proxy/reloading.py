@@ -3,15 +3,20 @@
 What has changed is read and checked on another thread. What cannot be used is told in the log, and
 the old configuration stays. Otherwise the new one holds from the next request on; the old one's
 connections are closed when its last request has ended.
+
+Of several workers the supervisor looks at the files, and each worker prepares what they say when it
+is asked to: only when all have, all swap (`proxy/workers/agreement.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -25,10 +30,14 @@ from proxy.gate.live_work import LiveWork
 from proxy.generation import Generation, Parts
 from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.wire.http import place
+from proxy.workers.peers import Peers
 
 log = structlog.get_logger(__name__)
 
-NEEDS_RESTART = ("calibrator", "store", "records", "limits", "admin", "webhooks", "telemetry")
+NEEDS_RESTART = (
+    *("calibrator", "store", "records", "limits", "admin", "webhooks", "telemetry"),
+    "workers",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +48,45 @@ class Refusal:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a proxy begins with: a worker that is started later, with what holds by then."""
+
+    setup: Setup
+    number: int = 1
+    refusal: Refusal | None = None
+    refusals: int = 0
+    taken_at: float = field(default_factory=time.time)
+    is_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A generation that nobody uses yet, and the keys that it was made with."""
+
+    generation: Generation
+    version: tuple[int, int] | None
+    keys: list[ClientKey]
+
+
 class Reloading:
     """Holds the `current` generation; `reload` gives the setup anew, or raises StartupError."""
 
-    def __init__(self, first: Generation, parts: Parts, reload: Callable[[], Setup] | None) -> None:
-        self.current = first
+    def __init__(
+        self, standing: Standing, parts: Parts, reload: Callable[[], Setup] | None
+    ) -> None:
+        self.current = first = Generation(standing.number, standing.setup, parts)
         self._parts = parts
         self._reload = reload
         self._retired: list[Generation] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._newest = first  # on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
-        self.refusal: Refusal | None = None  # of what the files say now
-        self.refusals = 0  # so many times since the start
-        self.taken_at = time.time()  # when the newest configuration that can be used was read
+        self.refusal = standing.refusal  # of what the files say now
+        self.refusals = standing.refusals  # so many times since the start
+        self.taken_at = standing.taken_at  # when the newest configuration that can be used was read
+        self._prepared: _Prepared | None = None  # for which the supervisor has to give the word
+        self._lock = threading.RLock()  # of what is the newest, where several threads change it
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
@@ -80,7 +114,14 @@ class Reloading:
         await self.current.router.aclose()
 
     def ask(self) -> None:
+        """As if a file had changed; may be called by the handler of a signal."""
         self._watch.ask()
+
+    def join(self, peers: Peers) -> None:
+        """From now on the supervisor says when to read the files, and when to use what they say."""
+        peers.on("prepare", lambda number: self._begin_to_prepare(peers, number))
+        peers.on("swap", self._swap_prepared)
+        peers.on("refused", self._hear_refusal)
 
     @property
     def in_flight(self) -> int:
@@ -90,19 +131,21 @@ class Reloading:
     # --- on the watch's thread ------------------------------------------------------------------
 
     def _files(self) -> frozenset[Path]:
-        return self._suspects | self._newest.setup.files if self._reload else frozenset()
+        if self._reload is None or self._parts.peers is not None:
+            return frozenset()
+        return self._suspects | self._newest.setup.files
 
     def _on_change(self) -> None:
+        if self._parts.peers is not None:
+            self._parts.peers.tell("reload")
+            return
         if self._reload is None:
             return
         before = self._newest
         try:
-            self._take(self._reload())
-            self.refusal, self.taken_at = None, time.time()
+            self._take(self._prepare(self._reload()))
         except (StartupError, StoreError) as error:
-            cause = error.__cause__
-            problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
-            self._suspects = frozenset(Path(problem.source) for problem in problems)
+            self._suspects = suspects_of(error)
             told = str(error).splitlines()
             self._refuse(tuple(told))
             log.error(
@@ -119,24 +162,68 @@ class Reloading:
         self.refusal = Refusal(time.time(), problems)
         self.refusals += 1
 
-    def _take(self, setup: Setup) -> None:
+    def _prepare(self, setup: Setup) -> _Prepared:
         """Makes the next generation of what was read; raises StartupError, StoreError."""
         before = self._newest
-        config, left = _with_what_stays(before.setup.config, setup.config)
-        if left:
+        setup, left = with_what_stays(before.setup, setup)
+        if left and self._leads:
             log.warning("restart_needed", sections=left, hint="these stay as they were at start")
-        setup = replace(setup, config=config)
-        if "calibrator" in left:  # what was read may be for another checkpoint
-            setup = replace(setup, recalibrations=before.setup.recalibrations)
         generation = Generation(before.number + 1, setup, self._parts, before)
-        version, keys = self._read_keys() if config.needs_keys else (None, [])
+        version, keys = self._read_keys() if setup.config.needs_keys else (None, [])
         generation.use_keys(keys)
-        self._newest, self._keys_version, self._suspects = generation, version, frozenset()
+        return _Prepared(generation, version, keys)
+
+    def _take(self, prepared: _Prepared) -> None:
+        generation, keys = prepared.generation, prepared.keys
+        with self._lock:
+            self._newest, self._keys_version = generation, prepared.version
+        self._suspects, self.refusal, self.taken_at = frozenset(), None, time.time()
         self._loop.call_soon_threadsafe(self._use_keys, generation, keys)
         self._loop.call_soon_threadsafe(self._swap, generation)
 
+    @property
+    def _leads(self) -> bool:
+        return self._parts.peers is None or self._parts.peers.leads
+
+    # --- where a supervisor gives the word --------------------------------------------------------
+
+    def _begin_to_prepare(self, peers: Peers, number: int) -> None:
+        """Reading may take a while, in which this worker has to go on answering the others."""
+        args = peers, number
+        threading.Thread(target=self._prepare_for, args=args, name="prepare", daemon=True).start()
+
+    def _prepare_for(self, peers: Peers, number: int) -> None:
+        digest: str | None = None
+        problems: tuple[str, ...] = ()
+        try:
+            assert self._reload is not None
+            setup = self._reload()
+            read, self._prepared = digest_of(setup), self._prepare(setup)
+            if self._prepared.generation.number == number:
+                digest = read
+        except (StartupError, StoreError) as error:
+            problems = tuple(str(error).splitlines())
+        except Exception as error:
+            log.error("configuration_refused", generation=self._newest.number, **place(error))
+        peers.tell("prepared", (digest, problems), number)
+
+    def _swap_prepared(self, number: int) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.generation.number == number:
+            self._take(prepared)
+
+    def _hear_refusal(self, refusal: Refusal) -> None:
+        self.refusal, self._prepared = refusal, None
+        self.refusals += 1
+
+    # --- keys -------------------------------------------------------------------------------------
+
     def _look_at_keys(self) -> None:
         """Hands the keys on when somebody has made or revoked one."""
+        with self._lock:
+            self._look_at_keys_of_newest()
+
+    def _look_at_keys_of_newest(self) -> None:
         if not self._newest.needs_keys:
             return
         try:
@@ -187,12 +274,13 @@ class Reloading:
         self._retired.append(before)
         self.close_unused()
         policy = generation.setup.policy
-        log.info(
-            "configuration_reloaded",
-            generation=generation.number,
-            policy=f"{policy.name}@{policy.digest}",
-            calibrator=generation.scores.name,
-        )
+        if self._leads:
+            log.info(
+                "configuration_reloaded",
+                generation=generation.number,
+                policy=f"{policy.name}@{policy.digest}",
+                calibrator=generation.scores.name,
+            )
 
     def close_unused(self) -> None:
         """Closes the upstreams of generations without requests that no other one needs."""
@@ -203,6 +291,31 @@ class Reloading:
             task = asyncio.create_task(generation.router.aclose(kept))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+
+def suspects_of(error: Exception) -> frozenset[Path]:
+    """The files in which a refused setup is wrong."""
+    cause = error.__cause__
+    problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
+    return frozenset(Path(problem.source) for problem in problems)
+
+
+def digest_of(setup: Setup) -> str:
+    """Of the files that it was read from; whoever reads the same has the same."""
+    digest = hashlib.sha256()
+    for path in sorted(setup.files):
+        text = path.read_bytes() if path.is_file() else b""
+        digest.update(b"%b\0%d\0%b" % (str(path).encode(), len(text), text))
+    return digest.hexdigest()
+
+
+def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
+    """The new setup with the sections that only a restart changes, and which have."""
+    config, left = _with_what_stays(before.config, after.config)
+    setup = replace(after, config=config)
+    if "calibrator" in left:  # what was read may be for another checkpoint
+        setup = replace(setup, recalibrations=before.recalibrations)
+    return setup, left
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:

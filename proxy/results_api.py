@@ -30,7 +30,7 @@ def create_api(results: Results, feedback: FeedbackStore) -> FastAPI:
     @api.get("/pinocchio/v1/results/{request_id}")
     async def result(request_id: str, request: Request) -> dict[str, Any]:
         """A stream's outcome, for the key that asked."""
-        return results.get(request_id, hash_key(request_of(request.scope)))
+        return await results.get(request_id, hash_key(request_of(request.scope)))
 
     @api.post("/pinocchio/v1/feedback")
     async def give_feedback(request: Request) -> dict[str, Any]:

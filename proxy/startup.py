@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
+from pydantic import ValidationError
 
 from policies import InvalidDocumentError, lint, load_document
 from proxy.app import create_app_of
@@ -24,14 +26,20 @@ from proxy.config.sections import (
     Config,
 )
 from proxy.config.setup import Setup, load_setup, problems_of, refusal_placed, unusable
-from proxy.desk.listening import bind_admin, check_admin
+from proxy.config.workers import WorkersConfig
+from proxy.desk.listening import AdminSocket, bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
 from proxy.listener.logs import configure_logs
 from proxy.listener.server import Server
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
-from proxy.scoring.loader import calibrator_refusal_placed, check_calibrator, load_recalibrations
+from proxy.scoring.loader import (
+    calibrator_refusal_placed,
+    check_calibrator,
+    load_recalibrations,
+    shares_scorer,
+)
 from proxy.store.chain.chain import KEY_VARIABLE, say_if_off
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine
@@ -50,7 +58,11 @@ PLACEHOLDER = "YOUR_KEY"  # for whoever pastes the invitation to fill in
 
 
 def reload_setup(
-    path: Path, policy: str | None, host: str, listening: tuple[str, int] | None = None
+    path: Path,
+    policy: str | None,
+    host: str,
+    listening: tuple[str, int] | None = None,
+    workers: int | None = None,
 ) -> Setup:
     """Reads the files of a proxy that is `listening` again; raises StartupError for what cannot be
     used."""
@@ -59,7 +71,7 @@ def reload_setup(
             raise StartupError(ExitStatus.UNUSABLE_INPUT, f"{path}: the file is empty")
     except InvalidDocumentError as error:
         raise unusable(error) from error
-    setup = load_setup(path, policy)
+    setup = with_workers(load_setup(path, policy), workers)
     check_exposure(setup, host)
     if listening is not None:
         check_upstreams(setup.config, path, *listening)
@@ -142,12 +154,30 @@ def check_models(setup: Setup) -> None:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
 
 
+def with_workers(setup: Setup, count: int | None) -> Setup:
+    """The setup with so many workers, where somebody said how many; raises StartupError."""
+    if count is None:
+        return setup
+    try:
+        workers = WorkersConfig(count=count, scorer=setup.config.workers.scorer)
+    except ValidationError as error:
+        raise StartupError(
+            ExitStatus.UNUSABLE_INPUT, f"--workers: {error.errors()[0]['msg']}"
+        ) from error
+    return replace(setup, config=setup.config.model_copy(update={"workers": workers}))
+
+
 def serve(
-    path: Path | None, host: str, port: int, policy: str | None, say: Callable[[str], None]
+    path: Path | None,
+    host: str,
+    port: int,
+    policy: str | None,
+    say: Callable[[str], None],
+    workers: int | None = None,
 ) -> None:
     """Runs one proxy until it is told to stop; raises StartupError before it listens."""
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
-    setup = load_setup(path, policy)
+    setup = with_workers(load_setup(path, policy), workers)
     check_setup(setup, host)
     setup = with_recalibration(setup)
     check_store(setup.config)
@@ -168,13 +198,9 @@ def serve(
             for warning in lint(each):  # only now: with a thousand rules it takes seconds
                 log.warning("policy_warning", policy=each.name, warning=str(warning))
 
-    reload = partial(reload_setup, setup.path, policy, host, place) if setup.path else None
-    app = create_app_of(
-        setup, on_ready=say_try, reload=reload, is_open=is_loopback(host), admin=admin
-    )
-    if reload is not None and hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: app.reload())
-    settings = server_settings(app, setup.config)
+    reload = None
+    if setup.path:
+        reload = partial(reload_setup, setup.path, policy, host, place, workers)
     for line in [
         *greeting(setup, url),
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
@@ -182,8 +208,50 @@ def serve(
         say(line)
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
+    started = Started(setup, listening, admin, reload, is_loopback(host), say_try)
+    if setup.config.workers.count > 1:
+        _run_several(started)
+    else:
+        _run_one(started)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What listens by now, and what it is to serve."""
+
+    setup: Setup
+    listening: socket.socket
+    admin: AdminSocket | None
+    reload: Callable[[], Setup] | None
+    is_open: bool
+    on_ready: Callable[[], None]
+
+
+def _run_one(started: Started) -> None:
+    app = create_app_of(
+        started.setup,
+        on_ready=started.on_ready,
+        reload=started.reload,
+        is_open=started.is_open,
+        admin=started.admin,
+    )
+    if started.reload is not None and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: app.reload())
+    config = started.setup.config
+    settings = server_settings(app, config)
     settle_memory()
-    Server(settings, app, setup.config.limits.drain_s).run(sockets=[listening])
+    Server(settings, app, config.limits.drain_s).run(sockets=[started.listening])
+
+
+def _run_several(started: Started) -> None:
+    """Raises SystemExit with the status of a worker that could not begin."""
+    from proxy.multiprocess import Shared, serve_workers
+
+    shared = Shared(
+        started.listening, started.admin, started.reload, started.is_open, started.on_ready
+    )
+    if status := serve_workers(started.setup, shared):
+        raise SystemExit(status)
 
 
 def check_folder(store: str) -> None:
@@ -213,8 +281,17 @@ def greeting(setup: Setup, url: str) -> list[str]:
         f"  calibrator {setup.config.calibrator.summary} (loading), "
         f"policy {setup.policy.name} ({setup.policy.mode}), "
         f"configuration {setup.path or 'built in'}",
+        *workers_line(setup.config),
         *(f"  {line}" for line in upstream_lines(setup.config, setup.path)),
     ]
+
+
+def workers_line(config: Config) -> list[str]:
+    """How many serve, where they are several, and where their scores are computed."""
+    if config.workers.count == 1:
+        return []
+    whose = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
+    return [f"  {config.workers.count} workers, {whose}"]
 
 
 def invitation(setup: Setup, url: str) -> list[str]:

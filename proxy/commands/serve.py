@@ -20,6 +20,10 @@ def serve(
     policy: Annotated[
         str | None, typer.Option(help="Use this pack or policy file, not the configured policy.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that serve, in place of `workers` of the configuration."),
+    ] = None,
     scorer_only: Annotated[
         bool,
         typer.Option("--scorer-only", help="Run only the scoring server, for other processes."),
@@ -28,11 +32,13 @@ def serve(
     """Run the proxy."""
     with errors_told():
         if scorer_only:
-            refuse(context, ["policy"], "is for the proxy; leave it out with --scorer-only")
+            refuse(
+                context, ["policy", "workers"], "is for the proxy; leave it out with --scorer-only"
+            )
             from proxy.scoring.server.app import serve_scorer
 
             serve_scorer(config, host, port, typer.echo)
             return
         from proxy.startup import serve as run
 
-        run(config, host, port, policy, typer.echo)
+        run(config, host, port, policy, typer.echo, workers)

@@ -2,7 +2,7 @@
 
 It is scored and decided on like the answer to its request would have been, so that a background
 response cannot be read past the policy, nor a held one under upstream's id. What was asked is
-remembered in this process (`conversations`); for what is not, the confidence is missing.
+remembered in memory (`conversations`); for what is not, the confidence is missing.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class UnknownRequest(CompletionRequest):
 async def fetch_response(services: Services, http: Request) -> Reply:
     """Answer a request that names a response by its id; raises ProxyError as its request would."""
     id, key_hash = fetched_id(http.method, names_in(http.path)) or "", hash_key(http)
+    await services.conversations.look_for(id, key_hash)
     held_id = services.conversations.held_id(id, key_hash)
     if not held_id and not id.startswith(RESPONSES.held_prefix):
         held_id = await services.ownership.fetched(http, id, is_stored=False)

@@ -11,4 +11,5 @@ __all__ = [
     "setup",
     "telemetry",
     "upstreams",
+    "workers",
 ]

@@ -36,11 +36,15 @@ class Watch:
         self._is_asked = False
         self._used: dict[Path, Sight] = {}  # how the files looked when they were read
         self._before: dict[Path, Sight] = {}
-        self._worker = Worker("watch", self._turn, every_s=EVERY_S)
+        self._worker = Worker("watch", self.turn, every_s=EVERY_S)
 
     def start(self) -> None:
-        self._used = self._before = self._look()
+        self.begin()
         self._worker.start()
+
+    def begin(self) -> None:
+        """Takes the files as they are for what is in use; then somebody else calls `turn`."""
+        self._used = self._before = self._look()
 
     def ask(self) -> None:
         """As if a file had changed; may be called by the handler of a signal."""
@@ -49,7 +53,8 @@ class Watch:
     def stop(self) -> None:
         self._worker.close()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Looks once."""
         used, now = self._used, self._look()
         # a file that is new here was read now
         has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())

@@ -31,6 +31,7 @@ from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
 from proxy.config.telemetry import TelemetryConfig
 from proxy.config.upstreams import ModelRoute, UpstreamConfig, fallback_problems
+from proxy.config.workers import Workers, WorkersConfig
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
@@ -287,6 +288,7 @@ class Config(Section):
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
     limits: LimitsConfig = LimitsConfig()
+    workers: Workers = WorkersConfig()
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     telemetry: TelemetryConfig = TelemetryConfig()
 

@@ -2,7 +2,7 @@
 
 `desk.py` is what can be done, without HTTP (`Desk.decide` releases a held reply); `access/` says
 who may; `api.py` is the way in for programs, `console/` for people. Until the desk's first request
-only `listening.py` is imported.
+only `listening.py` is imported, and `figures.py`, which every worker tells the desk at a scrape.
 """
 
-__all__ = ["desk", "listening", "waiting_calls"]
+__all__ = ["desk", "figures", "listening", "waiting_calls"]

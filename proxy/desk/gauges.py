@@ -1,6 +1,7 @@
 """Metrics of the desk, and of what stands elsewhere and is looked at when somebody asks.
 
-What cannot be read now has no series: the others are served all the same.
+What cannot be read now has no series: the others are served all the same. Of several workers each
+is asked for its figures (`figures.py`), which add up.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.desk.desk import Desk
-from proxy.errors import StoreError
+from proxy.desk.figures import Figures, Labels, added, figures_of
+from proxy.desk.process_figures import process_metrics
+from proxy.errors import ProxyError, StoreError
+from proxy.exchange.metrics import Metrics
 from proxy.exchange.series import Counter, Histogram, add_distribution, histogram_family
 from proxy.generation import Parts
 from proxy.learning.drift import alarms_now
 from proxy.reloading import Reloading
 
-Labels = tuple[str, ...]
 DISTRIBUTION: Final = "pinocchio-proxy"
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRIFT_FOR_S: Final = 15.0  # monitors are read on once a minute
@@ -60,25 +63,47 @@ class Gauges:
         self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._configuration()
+        if self._parts.peers is None:
+            yield from self._parts.metrics.collect()
+            yield from process_metrics()
+            yield from self._of(figures_of(self._parts, self._holder))
+            return
+        gathered = self._parts.peers.gather("figures")
+        if gathered is None:  # a scrape that failed, rather than counts that go back
+            raise ProxyError("the workers did not tell their figures in time")
+        dead = [] if gathered.of_dead is None else [gathered.of_dead]
+        total, facts = added([*gathered.of_living, *dead]), gathered.facts
+        counted = Metrics(self._engine)
+        counted.absorb(total.counted)
+        yield from counted.collect()
+        yield from process_metrics(facts["pids"], facts["dead_cpu_s"])
+        running = len(gathered.of_living)
+        yield _gauge("pinocchio_workers", "Workers that answer requests.", running)
+        yield _counter(
+            "pinocchio_worker_restarts",
+            "Workers and scorers that died and were started anew.",
+            (),
+            [((), facts["restarts"])],
+        )
+        yield from self._of(total)
+
+    def _of(self, figures: Figures) -> Iterator[Metric]:
+        yield from self._configuration(figures)
         yield _gauges(
             "pinocchio_upstream_breaker_open",
             "1 while an upstream that failed is not asked, of those with a breaker.",
             ("upstream",),
-            [
-                ((name,), float(breaker.state != "closed"))
-                for name, breaker in self._holder.current.router.breakers.items()
-            ],
+            [((name,), float(is_open)) for name, is_open in figures.breakers.items()],
         )
-        yield from self._scorer()
-        yield from self._store()
-        yield from self._told()
+        yield from self._scorer(figures)
+        yield from self._store(figures)
+        yield from self._told(figures)
         yield from self._held()
         yield _gauges(
             "pinocchio_certificate_valid",
             "1 where all that is certified for the calibrator in use counts.",
             ("policy", "certificate"),
-            self._certificates(),
+            [(labels, float(counts)) for labels, counts in figures.certificates.items()],
         )
         yield _gauges(
             "pinocchio_drift",
@@ -87,7 +112,7 @@ class Gauges:
             self._drifted(),
         )
 
-    def _configuration(self) -> Iterator[Metric]:
+    def _configuration(self, figures: Figures) -> Iterator[Metric]:
         holder = self._holder
         build = self._version, holder.current.scores.name or "", self._engine
         yield _gauges(
@@ -96,7 +121,7 @@ class Gauges:
             ("version", "calibrator", "engine"),
             [(build, 1)],
         )
-        yield _gauge("pinocchio_requests_in_flight", "Requests being answered.", holder.in_flight)
+        yield _gauge("pinocchio_requests_in_flight", "Requests being answered.", figures.in_flight)
         yield _gauge(
             "pinocchio_config_generation",
             "Number of the configuration in force, from 1.",
@@ -119,9 +144,9 @@ class Gauges:
             [((), holder.refusals)],
         )
 
-    def _scorer(self) -> Iterator[Metric]:
+    def _scorer(self, figures: Figures) -> Iterator[Metric]:
         engine = (self._engine,)
-        waiting, sizes = self._parts.scoring.load_figures()
+        waiting, sizes = figures.waiting, figures.batches
         queue = [(engine, waiting)]
         yield _gauges(
             "pinocchio_score_queue_depth", "Replies that wait to be scored.", ("engine",), queue
@@ -136,35 +161,31 @@ class Gauges:
         add_distribution(batches, engine, BATCHES, counts, total)
         yield batches
 
-    def _store(self) -> Iterator[Metric]:
-        records, audits = self._parts.records, self._parts.audits
-        shed: list[tuple[Labels, float]] = [(("audits",), audits.shed)]
-        if records is not None:
-            shed.append((("records",), records.shed))
+    def _store(self, figures: Figures) -> Iterator[Metric]:
+        if figures.lag_s is not None:
             lag = "How long the oldest record that is not in the store yet waits."
-            yield _gauge("pinocchio_store_lag_seconds", lag, records.lag_s())
+            yield _gauge("pinocchio_store_lag_seconds", lag, figures.lag_s)
         yield _counter(
             "pinocchio_store_dropped",
             "Rows that were not written: too many waited, or the store refused them.",
             ("what",),
-            shed,
+            [((what,), count) for what, count in figures.dropped.items()],
         )
 
-    def _told(self) -> Iterator[Metric]:
+    def _told(self, figures: Figures) -> Iterator[Metric]:
         """What others were told, where they are."""
-        telemetry = self._parts.telemetry
-        boxes = [] if telemetry is None else [*telemetry.outboxes]
+        told = figures.told.items()
         yield _counter(
             "pinocchio_telemetry_sent",
             "Spans, events and scores that others took.",
             ("to",),
-            [((box.to,), box.sent) for box in boxes],
+            [((to,), sent) for to, (sent, _) in told],
         )
         yield _counter(
             "pinocchio_telemetry_dropped",
             "Those that they did not take, or that were too many.",
             ("to",),
-            [((box.to,), box.dropped) for box in boxes],
+            [((to,), dropped) for to, (_, dropped) in told],
         )
 
     def _held(self) -> Iterator[Metric]:
@@ -192,14 +213,6 @@ class Gauges:
             labels,
             series(lambda row: row["time_used"] or 0.0),
         )
-
-    def _certificates(self) -> list[tuple[Labels, float]]:
-        scores = self._holder.current.scores
-        if scores.name is None:  # until the calibrator is there, nothing is for it
-            return []
-        in_use = {scores.name, scores.opinion}
-        found = self._parts.traffic.certificates(in_use)
-        return [((policy, file), float(counts)) for policy, file, counts in found]
 
     def _drifted(self) -> list[tuple[Labels, float]]:
         at, known = self._drift

@@ -215,6 +215,8 @@ class DeskServer:
             waited_s = time.time() - held.created_at
             noted = held.queue, verdict.verdict, waited_s
             loop.call_soon_threadsafe(parts.verdicts.hear, held.id)
+            if parts.peers is not None:
+                parts.peers.tell_others("decided", held.id)
             loop.call_soon_threadsafe(decided.note, *noted)
             feed.wake()
 
@@ -224,7 +226,7 @@ class DeskServer:
             Door(token, self._admin.login_code, KeyStore(config.store)),
             feed,
             [
-                metrics_route(parts.metrics, decided, Gauges(desk, parts, holder)),
+                metrics_route(decided, Gauges(desk, parts, holder)),
                 drain_route(lambda: loop.call_soon_threadsafe(self._drain)),
             ],
             is_loopback=is_loopback(admin.host),

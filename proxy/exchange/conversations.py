@@ -2,9 +2,9 @@
 
 `/v1/responses` keeps conversations upstream: a request may give the id of the response before it in
 place of the text, and a response made in the background is fetched by its id. To score these, the
-proxy remembers what it needs of them, in memory: bounded, the oldest go first, each process for
-itself. What nobody remembers has no confidence, and says so. Only the key that asked is remembered
-for.
+proxy remembers what it needs of them, in memory: bounded, the oldest go first. Of several workers
+each remembers what it was asked, and asks the others for what it was not. What nobody remembers has
+no confidence, and says so. Only the key that asked is remembered for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from proxy.formats.responses import ELSEWHERE
 from proxy.formats.responses_items import as_items, latest, recent
 from proxy.store.owned_ids import OwnedIds
 from proxy.wire.json_splice import compact, json_object, replace_member
+from proxy.workers.peers import Peers
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
 _Key = tuple[str, str]  # the response's id, and the hash of the key that asked
@@ -61,7 +62,9 @@ class Conversations:
         max_responses: int = 10_000,
         max_bytes: int = 32 * 2**20,
         owned: OwnedIds | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        self._peers = peers
         self._max_responses = max_responses
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -81,6 +84,28 @@ class Conversations:
     def get(self, id: str, key_hash: str) -> Remembered | None:
         return self._kept.get((id, key_hash))
 
+    async def look_for(self, id: str, key_hash: str) -> None:
+        """Takes over what another worker knows of a response, where this one knows nothing."""
+        if self._peers is None or self.known(id, key_hash) != (None, None):
+            return
+        found = await self._peers.find("response", (id, key_hash))
+        if found is None:
+            return
+        remembered, held_id = found
+        if remembered is not None:
+            self._put((id, key_hash), remembered)
+        if held_id is not None:
+            self.note_held(id, key_hash, held_id)
+
+    def known(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None]:
+        """What this process remembers of a response, and where it is held."""
+        return self._kept.get((id, key_hash)), self._held.get((id, key_hash))
+
+    def answer_for(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None] | None:
+        """What another worker is told; None for nothing. May be called from any thread."""
+        found = self.known(id, key_hash)
+        return None if found == (None, None) else found
+
     def keep(
         self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
     ) -> None:
@@ -97,8 +122,11 @@ class Conversations:
             compact(latest(_list(response.get("output")))),
             asked.conversation,
         )
-        self._drop((id, key_hash))
-        self._kept[id, key_hash] = remembered
+        self._put((id, key_hash), remembered)
+
+    def _put(self, key: _Key, remembered: Remembered) -> None:
+        self._drop(key)
+        self._kept[key] = remembered
         self._bytes += remembered.size
         while len(self._kept) > self._max_responses or self._bytes > self._max_bytes:
             self._drop(next(iter(self._kept)))

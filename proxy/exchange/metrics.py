@@ -9,11 +9,11 @@ surfaces, upstreams, policies, rules, queues and reasons are ours or the operato
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
@@ -47,8 +47,6 @@ class Metrics:
 
     def __init__(self, engine: str = "in_process") -> None:
         self.engine = engine
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
         self._requests = Counter(
             "pinocchio_requests",
             "Requests answered, without polls.",
@@ -149,12 +147,24 @@ class Metrics:
         if (decision := outcome.decision) is not None:
             self._decisions.add(decision.policy, decision.rule, decision.action.name, decision.mode)
 
-    def collect(self) -> Iterator[Metric]:
-        """What was counted, and the process's own figures."""
-        for each in vars(self).values():
+    def state(self) -> dict[str, Any]:
+        """What was counted, as a value for `absorb`; may be called from any thread."""
+        return {name: each.state() for name, each in self._series()}
+
+    def absorb(self, state: Mapping[str, Any]) -> None:
+        """Adds what another process counted."""
+        for name, each in self._series():
+            each.absorb(state.get(name, {}))
+
+    def _series(self) -> Iterator[tuple[str, Counter | Histogram]]:
+        for name, each in vars(self).items():
             if isinstance(each, Counter | Histogram):
-                yield from each.collect()
-        yield from self._process.collect()
+                yield name, each
+
+    def collect(self) -> Iterator[Metric]:
+        """What was counted."""
+        for _, each in self._series():
+            yield from each.collect()
 
 
 class _Together:

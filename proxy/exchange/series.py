@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import add
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -36,6 +37,18 @@ class Counter:
             known = values if len(self._counts) < MOST_SERIES else self._beyond
             count = self._counts.setdefault(known, [0.0, time.time()])
         count[0] += 1.0
+
+    def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
+        """What was counted, as a value that `absorb` of another process's counter takes."""
+        return {values: (count, since) for values, (count, since) in [*self._counts.items()]}
+
+    def absorb(self, state: Mapping[tuple[str, ...], tuple[float, float]]) -> None:
+        """Adds what another one counted."""
+        for values, (number, since) in state.items():
+            known = values if len(self._counts) < MOST_SERIES else self._beyond
+            count = self._counts.get(values) or self._counts.setdefault(known, [0.0, since])
+            count[0] += number
+            count[1] = min(count[1], since)
 
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(*self._about, labels=self._labels)
@@ -70,6 +83,19 @@ class Histogram:
     def _new(self, values: tuple[str, ...]) -> _Distribution:
         known = values if len(self._distributions) < MOST_SERIES else self._beyond
         return self._distributions.setdefault(known, _Distribution(len(self._bounds) + 1))
+
+    def state(self) -> dict[tuple[str, ...], tuple[list[int], float, float]]:
+        """What was observed, as a value that `absorb` of another process's histogram takes."""
+        found = [*self._distributions.items()]
+        return {values: (each.counts.copy(), each.sum, each.since) for values, each in found}
+
+    def absorb(self, state: Mapping[tuple[str, ...], tuple[list[int], float, float]]) -> None:
+        """Adds what another one observed, in the same buckets."""
+        for values, (counts, total, since) in state.items():
+            found = self._distributions.get(values) or self._new(values)
+            found.counts = [*map(add, found.counts, counts)]
+            found.sum += total
+            found.since = min(found.since, since)
 
     def collect(self) -> Iterable[Metric]:
         family = histogram_family(*self._about, self._labels)

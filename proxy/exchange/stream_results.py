@@ -1,6 +1,7 @@
 """The outcomes of live streams, for clients that ask for them afterwards.
 
-In memory and bounded: the oldest go first. Only the key that asked may read.
+In memory and bounded: the oldest go first. Only the key that asked may read. Of several workers the
+one that was asked by the client has it, and the others find it there.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Any
 
 from proxy.errors import NotFoundError
 from proxy.wire.json_splice import compact, json_object
+from proxy.workers.peers import Peers
 
 
 class Results:
-    def __init__(self, max_results: int = 10_000) -> None:
+    def __init__(self, max_results: int = 10_000, peers: Peers | None = None) -> None:
         self._max_results = max_results
+        self._peers = peers
         self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     def keep(self, request_id: str, key_hash: str, member: dict[str, Any]) -> None:
@@ -24,11 +27,18 @@ class Results:
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)
 
-    def get(self, request_id: str, key_hash: str) -> dict[str, Any]:
+    async def get(self, request_id: str, key_hash: str) -> dict[str, Any]:
         """The `pinocchio` object of one request; raises NotFoundError, for a foreign key too."""
-        owner, member = self._kept.get(request_id, ("", b"{}"))
-        if not hmac.compare_digest(owner, key_hash):
+        member = self.kept(request_id, key_hash)
+        if member is None and self._peers is not None:
+            member = await self._peers.find("result", (request_id, key_hash))
+        if member is None:
             raise NotFoundError(
                 f"there is no result for request {request_id!r}", code="result_not_found"
             )
         return json_object(member) or {}
+
+    def kept(self, request_id: str, key_hash: str) -> bytes | None:
+        """What this process keeps for this key, as JSON; may be called from any thread."""
+        owner, member = self._kept.get(request_id, ("", None))
+        return member if hmac.compare_digest(owner, key_hash) else None

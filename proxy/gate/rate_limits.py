@@ -1,19 +1,28 @@
 """Limits on requests: a bucket for each key and each team, filled evenly over a minute.
 
-A full bucket holds what a minute gives, so that a burst of so many passes at once.
+A full bucket holds what a minute gives, so that a burst of so many passes at once. The buckets of
+several workers are in memory that they share (`shared_buckets.py`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 Rate = tuple[str, int]
 """Whose bucket, and how many requests a minute."""
 
 MINUTE_S: Final = 60.0
 MOST_OWNERS: Final = 100_000  # with a bucket that is not known to be full
+
+
+class TakesRequests(Protocol):
+    """Buckets, wherever their levels are."""
+
+    def take(self, rates: Sequence[Rate]) -> float:
+        """As `Buckets.take`."""
+        ...
 
 
 class Buckets:

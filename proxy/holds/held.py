@@ -213,6 +213,8 @@ async def resumed(
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
         theirs = await released_id(store, previous, key_hash)
         asked = asked if theirs is None else going_on_with(asked, theirs)
+    if isinstance(previous := asked.payload.get("previous_response_id"), str):
+        await conversations.look_for(previous, key_hash)
     return conversations.resumed(asked, key_hash)
 
 

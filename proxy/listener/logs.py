@@ -32,6 +32,20 @@ def configure_logs(level: str = "info") -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
 
+def note_worker(index: int) -> None:
+    """From now on each line of this process says which of several workers wrote it.
+
+    Loggers in use keep their list of processors, so that it is changed in place.
+    """
+
+    def add_worker(
+        _: object, __: str, event: structlog.types.EventDict
+    ) -> structlog.types.EventDict:
+        return {"worker": index, **event}
+
+    structlog.get_config()["processors"].insert(0, add_worker)
+
+
 class _Unfailing:
     """A file for log lines: one that cannot be written, on a full disk, ends nobody's request."""
 

@@ -8,6 +8,7 @@ import gc
 import socket
 import sys
 from contextlib import suppress
+from math import ceil
 
 import uvicorn
 
@@ -49,9 +50,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def server_settings(
-    app: ASGIApplication, config: Config, grace_s: int | None = None
+    app: ASGIApplication, config: Config, grace_s: int | None = None, share: int = 1
 ) -> uvicorn.Config:
-    """How uvicorn runs the application: it adds no header, no log line and no limit of its own."""
+    """How uvicorn runs the application: it adds no header, no log line and no limit of its own.
+
+    Of so many workers that `share` the configured connections, each has as many.
+    """
+    most = config.limits.max_connections
     return uvicorn.Config(
         app,
         log_config=None,
@@ -60,7 +65,7 @@ def server_settings(
         proxy_headers=False,
         date_header=False,
         timeout_graceful_shutdown=config.limits.grace_s if grace_s is None else grace_s,
-        limit_concurrency=config.limits.max_connections or connections_for(raise_file_limit()),
+        limit_concurrency=ceil(most / share) if most else connections_for(raise_file_limit()),
         http=HttpProtocol,
         **websocket_settings(config.limits.max_body),
     )

@@ -115,6 +115,8 @@ class Surfaces:
     async def upstream_of(self, request: Request) -> str:
         """By the response in the path or the model in a JSON body, else the default route's."""
         part = request.path.removeprefix("/v1/responses/").partition("/")[0]
+        if part and request.path.startswith("/v1/responses/"):
+            await self.conversations.look_for(part, hash_key(request))
         if (response := self.conversations.get(part, hash_key(request))) is not None:
             return response.upstream
         is_json = (request.header(b"content-type") or JSON_TYPE).lower().startswith(JSON_TYPE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calibrator import CheckpointError, HubError, Scorer, load_scorer
 from proxy.config.engines import InProcess
-from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig
+from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config
 from proxy.config.setup import refusal_placed
 from proxy.errors import ExitStatus, StartupError
 
@@ -35,6 +35,26 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
         threads=threads,
         dtype=None if config.dtype == "auto" else config.dtype,
     )
+
+
+def shares_scorer(config: Config) -> bool:
+    """Whether one process computes the scores of all workers.
+
+    The embedded calibrator takes a core for what it computes and little memory, so each worker has
+    its own; a language model would fill the memory, or the GPU, once for each of them.
+    """
+    calibrator, wanted = config.calibrator, config.workers.scorer
+    is_here = isinstance(calibrator.engine, InProcess) and calibrator.checkpoint != NO_CALIBRATOR
+    if not is_here or wanted == "each" or config.workers.count == 1:
+        return False
+    return wanted == "shared" or _is_large(calibrator)
+
+
+def _is_large(calibrator: CalibratorConfig) -> bool:
+    from calibrator import checkpoint_card
+
+    card = checkpoint_card(calibrator.checkpoint)
+    return card is not None and card.get("architecture", "embedded") != "embedded"
 
 
 def load_recalibrations(config: CalibratorConfig) -> Recalibrations | None:

@@ -11,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeGuard
 
 import sqlalchemy as sa
@@ -48,11 +48,16 @@ class Owner(NamedTuple):
     withheld: str | None = None
 
 
+AskOthers = Callable[[list[str]], Awaitable[dict[str, Owner] | None]]
+
+
 class OwnedIds:
     """The ids in the store at `url`; `note` may be called from the event loop and never waits."""
 
-    def __init__(self, url: str | None) -> None:
-        """Without a `url`, what is known lasts as long as the process."""
+    def __init__(self, url: str | None, ask_others: AskOthers | None = None) -> None:
+        """Without a `url`, what is known lasts as long as the process; `ask_others` asks the other
+        workers for what they know by `known`, and may not have written yet."""
+        self._ask_others = ask_others
         self._known: OrderedDict[str, Owner] = OrderedDict()
         self._unwritten: dict[str, Owner] = {}
         self._lock = threading.Lock()
@@ -86,7 +91,18 @@ class OwnedIds:
                     asked.append(id)
         if asked and self._engine is not None:
             found |= await asyncio.to_thread(self._read, asked)
+        while self._ask_others and (missing := [id for id in asked if id not in found]):
+            told = await self._ask_others(missing)
+            if not told:
+                break
+            found |= told
         return found
+
+    def known(self, ids: Iterable[str]) -> dict[str, Owner] | None:
+        """What this process itself has noted of these ids; None for nothing. From any thread."""
+        with self._lock:
+            every = ((id, self._unwritten.get(id) or self._known.get(id)) for id in ids)
+            return {id: owner for id, owner in every if owner is not None} or None
 
     def close(self) -> None:
         """Writes what is not written yet."""

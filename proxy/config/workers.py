@@ -1,0 +1,38 @@
+"""`workers` of proxy.yaml: how many processes serve, and where their scores are computed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from proxy.config.section import Section
+
+MOST_WORKERS = 64
+
+
+class WorkersConfig(Section):
+    """`scorer` is `each` for a calibrator in every worker, `shared` for one in a process of its own
+    that all ask, `auto` for what suits the calibrator: a language model is shared."""
+
+    count: int = Field(default=1, ge=1, le=MOST_WORKERS)
+    scorer: Literal["auto", "each", "shared"] = "auto"
+
+    @field_validator("count")
+    @classmethod
+    def _can_fork(cls, value: int) -> int:
+        if value > 1 and sys.platform == "win32":
+            raise ValueError(
+                "several workers need fork, which Windows has not; run several proxies"
+            )
+        return value
+
+
+def _workers(value: Any) -> Any:
+    """`workers: 4` is `{count: 4}`."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return {"count": value} if is_number else value
+
+
+Workers = Annotated[WorkersConfig, BeforeValidator(_workers)]
