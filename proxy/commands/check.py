@@ -28,7 +28,7 @@ def check(
     from proxy.config.problems import located
     from proxy.config.setup import load_setup
     from proxy.scoring.loader import load_recalibrations
-    from proxy.startup import check_setup, check_stored_keys, without_domains
+    from proxy.startup import check_setup, check_stored_keys, without_domains, workers_line
     from proxy.upstreams.loops import address_of, is_at
     from proxy.upstreams.upstream_lines import upstream_lines
 
@@ -49,6 +49,8 @@ def check(
     for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
         typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
+    for line in workers_line(setup.config):
+        typer.echo(line.strip())
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")

@@ -66,6 +66,7 @@ class Gauges:
         if self._parts.peers is None:
             yield from self._parts.metrics.collect()
             yield from process_metrics()
+            yield from _workers(1, 0)
             yield from self._of(figures_of(self._parts, self._holder))
             return
         gathered = self._parts.peers.gather("figures")
@@ -77,14 +78,7 @@ class Gauges:
         counted.absorb(total.counted)
         yield from counted.collect()
         yield from process_metrics(facts["pids"], facts["dead_cpu_s"])
-        running = len(gathered.of_living)
-        yield _gauge("pinocchio_workers", "Workers that answer requests.", running)
-        yield _counter(
-            "pinocchio_worker_restarts",
-            "Workers and scorers that died and were started anew.",
-            (),
-            [((), facts["restarts"])],
-        )
+        yield from _workers(len(gathered.of_living), facts["restarts"])
         yield from self._of(total)
 
     def _of(self, figures: Figures) -> Iterator[Metric]:
@@ -229,6 +223,16 @@ def _readable(read: Callable[[], list[Any]]) -> list[Any]:
         return read()
     except StoreError:
         return []
+
+
+def _workers(running: int, restarts: int) -> Iterator[Metric]:
+    yield _gauge("pinocchio_workers", "Processes that answer requests.", running)
+    yield _counter(
+        "pinocchio_worker_restarts",
+        "Workers, and scorers of several workers, that died and were started anew.",
+        (),
+        [((), restarts)],
+    )
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -15,12 +15,12 @@ import os
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from proxy.gate.rate_limits import MINUTE_S, Rate
+from proxy.wire.bounded_cache import remembers
 
 SLOTS: Final = 2**17  # 4 MB, of which only what is used takes memory
 LOOKED_AT: Final = 16  # slots in which a bucket may be
@@ -47,7 +47,8 @@ class SharedBuckets:
 
     def take(self, rates: Sequence[Rate]) -> float:
         """As `Buckets.take`: from all of them, and 0, or from none, and the seconds until then."""
-        with self._locked():
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        try:
             now = self._clock()
             found: list[_Slot] = []
             for owner, rate in rates:
@@ -61,6 +62,8 @@ class SharedBuckets:
             for slot in found:
                 _SLOT.pack_into(self._table, slot.at, slot.owner, slot.level - 1, now)
             return 0.0
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
 
     def _slot(self, whose: str, rate: int, now: float, taken: set[int]) -> _Slot:
         """The slot of a bucket with its level now, or one for it, in which it is full.
@@ -68,7 +71,7 @@ class SharedBuckets:
         After a minute every bucket is full, and its slot free; of too many that are not, the one
         that was taken from longest ago gives way.
         """
-        owner = blake2b(whose.encode(), digest_size=16).digest()
+        owner = _digest(whose)
         first = int.from_bytes(owner[:4], "little")
         oldest = _Slot(-1, owner, float(rate), float("inf"))
         for number in range(LOOKED_AT):
@@ -81,10 +84,7 @@ class SharedBuckets:
                 oldest = _Slot(at, owner, float(rate), since)
         return oldest
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        fcntl.lockf(self._lock, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+@remembers(1_024)
+def _digest(whose: str) -> bytes:
+    return blake2b(whose.encode(), digest_size=16).digest()

@@ -205,8 +205,8 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, audit, keys, surfaces, shared_ids, teams, admin, webhooks, limits, scorer, "
-        "telemetry",
+        "records, audit, keys, surfaces, shared_ids, teams, admin, webhooks, limits, workers, "
+        "scorer, telemetry",
     ),
     (
         "calibrator:\n  engine:\n    kind: scorr\n    base_url: http://x",

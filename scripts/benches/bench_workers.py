@@ -1,0 +1,199 @@
+"""What a second worker gives: CPU, memory and throughput with 1 and 2, beside LiteLLM's proxy.
+
+    scripts/bench workers [--quick] [--json]
+
+All targets answer the same requests from one canned upstream, by turns in every round. "A core for
+each" is what the busiest process of a target allows: so many requests for each second of its CPU
+time. It needs no idle machine, takes what workers cost each other and how unevenly connections fell
+to them into account, and does not depend on how much CPU load and upstream take from the same
+cores. "Here" is the throughput that was seen, with load and upstream on the same cores where there
+are fewer than four. Memory is proportional (shared pages counted once, PSS), after the load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench_install import PINS, MissingPeerError
+from bench_launches import EMBEDDED, FAKE, SCRIPTS, ours, peer
+from bench_load import ClosedLoop
+from bench_process import cpu_s, free_port, launched, pin, share_cores, tree
+from bench_table import say, shown, table
+from bench_targets import Launch, Place, Target, running
+
+CLIENTS = {"off": 64, "on": 16}  # more scores at once would come too late
+FIGURES = {
+    "cpu_ms": "CPU ms a request, all processes",
+    "each_per_s": "requests/s, a core for each",
+    "here_per_s": "requests/s here",
+    "memory_mb": "memory MB",
+    "busiest": "share of the busiest worker",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One target; `scored` says whether its replies get a number, and so with whom it compares."""
+
+    name: str
+    scored: str
+    workers: int
+    launch: Launch
+
+
+def entries(place: Place) -> Iterator[Entry]:
+    for workers in (1, 2):
+        yield Entry(f"off, {workers}", "off", workers, several(place, FAKE, workers))
+    for workers, scorer in ((1, "each"), (2, "each"), (2, "shared")):
+        name = f"on, {workers}" + (" each" if workers > 1 and scorer == "each" else "")
+        name += " shared" if scorer == "shared" else ""
+        yield Entry(name, "on", workers, several(place, EMBEDDED, workers, scorer))
+    for workers in (1, 2):
+        try:
+            launch = peer("litellm", place)
+        except MissingPeerError as error:
+            say(f"litellm is left out: {error}")
+            return
+        command = [*launch.command]
+        command[command.index("--num_workers") + 1] = str(workers)
+        yield Entry(f"litellm, {workers}", "litellm", workers, replace(launch, command=command))
+
+
+def several(place: Place, what: str, workers: int, scorer: str = "each") -> Launch:
+    """`pinocchio serve` with so many workers; without a calibrator it is a number that costs
+    nothing, so that everything but the scoring is as with one."""
+    launch = ours("ours-embedded" if what == EMBEDDED else "ours", place)
+    assert launch.records is not None
+    path = launch.records.parent / "proxy.yaml"
+    config = json.loads(path.read_text())
+    config["workers"] = {"count": workers, "scorer": scorer}
+    config["admin"] = False
+    if what == EMBEDDED:
+        config["calibrator"]["timeout_s"] = 60.0
+    path.write_text(json.dumps(config))
+    return launch
+
+
+def measure(target: Target, entry: Entry, for_s: float) -> dict[str, float]:
+    """One run of the load."""
+    pids = tree(target.pid)
+    before, at = {pid: own_cpu_s(pid) for pid in pids}, time.monotonic()
+    loop = ClosedLoopOf(target)
+    sample = asyncio.run(loop.run(CLIENTS["on" if entry.scored == "on" else "off"], for_s))
+    took_s = time.monotonic() - at
+    used = sorted((own_cpu_s(pid) - was for pid, was in before.items()), reverse=True)
+    workers = used[: entry.workers]
+    return {
+        "cpu_ms": 1_000 * sum(used) / sample,
+        "each_per_s": sample / used[0],
+        "here_per_s": sample / took_s,
+        "memory_mb": sum(map(memory_mb, pids)),
+        "busiest": workers[0] / sum(workers),
+    }
+
+
+class ClosedLoopOf:
+    """The load on one target; gives how many were served."""
+
+    def __init__(self, target: Target) -> None:
+        self._job = target.job()
+
+    async def run(self, clients: int, for_s: float) -> int:
+        sample = await ClosedLoop(self._job).run(clients, for_s)
+        return sample.served
+
+
+def own_cpu_s(pid: int) -> float:
+    """CPU time of this process alone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(text.partition("Pss:")[2].split()[0]) / 1_000
+
+
+def run_all(place: Place, rounds: int, for_s: float) -> dict[str, dict[str, float]]:
+    """The medians of all rounds, by target and figure."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    everywhere = frozenset(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        targets = []
+        for entry in entries(place):
+            say(f"starting {entry.name} ...")
+            started = running(entry.name.replace(" ", "-"), place, entry.launch, everywhere)
+            targets.append((entry, stack.enter_context(started)))
+        for number in range(1, rounds + 1):
+            for entry, target in targets:
+                say(f"round {number} of {rounds}: {entry.name} ...")
+                for figure, value in measure(target, entry, for_s).items():
+                    found[entry.name][figure].append(value)
+    return {
+        name: {figure: statistics.median(values) for figure, values in figures.items()}
+        for name, figures in found.items()
+    }
+
+
+def gains(found: dict[str, dict[str, float]]) -> Iterator[str]:
+    """How much more several workers allow than one, each with a core of its own."""
+    for one, several_ in (
+        ("off, 1", "off, 2"),
+        ("on, 1", "on, 2 each"),
+        ("on, 1", "on, 2 shared"),
+        ("litellm, 1", "litellm, 2"),
+    ):
+        if one in found and several_ in found:
+            ratio = found[several_]["each_per_s"] / found[one]["each_per_s"]
+            yield f"{several_}: {ratio:.2f} times {one}, a core for each"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench workers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 3 s, not 7 of 6")
+    parser.add_argument("--json", action="store_true", help="one JSON object in place of the table")
+    parser.add_argument("--peers-folder", type=Path, default=SCRIPTS.parent / ".bench")
+    options = parser.parse_args()
+    rounds, for_s = (3, 3.0) if options.quick else (7, 6.0)
+    cores, port = share_cores(), free_port()
+    command = [sys.executable, str(SCRIPTS / "benches/peers/bench_upstream.py"), str(port)]
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
+        scratch = Path(folder)
+        with launched(command, stdout=log, stderr=log) as upstream:
+            place = Place(SCRIPTS.parent, options.peers_folder.resolve(), scratch, cores, port)
+            if len(cores.all) >= 4:  # workers then have cores of their own
+                pin(cores.load)
+            found = run_all(place, rounds, for_s)
+            assert cpu_s(upstream.pid) > 0
+    load = f"load average {os.getloadavg()[0]:.1f}"
+    about = f"{os.cpu_count()} CPUs, {load}, {rounds} rounds of {for_s:g} s, {PINS['litellm']}"
+    if options.json:
+        print(json.dumps({"about": about, "values": found, "gains": [*gains(found)]}, indent=1))
+        return 0
+    rows = [["", *found]]
+    for figure, label in FIGURES.items():
+        rows.append([label, *(shown(found[name][figure]) for name in found)])
+    print("\n\n".join([about, table(rows), "\n".join(gains(found))]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
