@@ -13,7 +13,7 @@ from proxy.upstreams.demo.demo import EMBEDDED_AUROC
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 README = ROOT / "README.md"
-PAGES = {path: path.read_text(encoding="utf-8") for path in (README, *ROOT.glob("docs/*.md"))}
+PAGES = {path: path.read_text(encoding="utf-8") for path in (README, *ROOT.glob("docs/**/*.md"))}
 CHANGES = PAGES[ROOT / "docs" / "changes.md"]
 _TEST = re.compile(r"`(?:tests/[\w/]*)?(test_\w+\.py)(?:::(\w+))?`")
 NAMED = sorted({named for text in PAGES.values() for named in _TEST.findall(text)})
@@ -54,11 +54,13 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert len(text.encode()) <= 8_000
     table = text[text.index("## What it does") : text.index("## How good")]
     assert len([line for line in table.splitlines() if line.startswith("| **")]) <= 10
-    index = PAGES[ROOT / "docs" / "README.md"]
+    index_page = ROOT / "docs" / "README.md"
+    index = PAGES[index_page]
     assert [
         path.name
         for path in PAGES
-        if path not in (README, ROOT / "docs" / "README.md") and f"({path.name})" not in index
+        if path not in (README, index_page)
+        and f"({path.relative_to(index_page.parent).as_posix()})" not in index
     ] == []
 
 

@@ -15,6 +15,7 @@ from calibrator.rows.rows import Row, parse_row, read_rows
 from tests.running.live_proxy import ROOT, run_cli
 
 PAGE = ROOT / "examples" / "labelled" / "README.md"
+TO_BEGIN_WITH = ROOT / "docs" / "start" / "research.md"
 READERS = ("evaluate", "score", "survey", "advise", "study", "train", "recalibrate", "certify")
 QUESTION = "What is 17 times 6?"
 GOOD = {"question": QUESTION, "response": "102", "correct": 1}
@@ -44,12 +45,26 @@ def test_the_sample_is_rows() -> None:
     assert len({row.raw["id"] for row in good}) == len(good)
 
 
-@pytest.mark.parametrize("arguments", re.findall(r"^    pinocchio (.*)$", PAGE.read_text(), re.M))
-def test_the_commands_of_the_page_work(arguments: str, tmp_path: Path) -> None:
-    """Each line of the page runs on the sample, as far as 46 rows allow."""
-    scored = tmp_path / "scored.jsonl"
-    done = pinocchio("score", SAMPLE, "-o", str(scored))
+def commands_of(page: Path) -> list[str]:
+    return re.findall(r"^    pinocchio (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_page_to_begin_with_has_the_same_commands() -> None:
+    """So they need not be run twice."""
+    assert sorted(commands_of(TO_BEGIN_WITH)) == sorted(commands_of(PAGE))
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scored") / "scored.jsonl"
+    done = pinocchio("score", SAMPLE, "-o", str(path))
     assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.mark.parametrize("arguments", commands_of(PAGE))
+def test_the_commands_of_the_page_work(arguments: str, scored: Path, tmp_path: Path) -> None:
+    """Each line of the page runs on the sample, as far as 46 rows allow."""
     placed = arguments.replace("report.html", str(tmp_path / "report.html"))
     placed = re.sub(r"(?<!-o )scored\.jsonl", str(scored), placed)
     placed = placed.replace("-o scored.jsonl", f"-o {tmp_path / 'again.jsonl'}")

@@ -1,0 +1,154 @@
+"""The pages to begin with are followed: their files are written, their commands run in order."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from policies import load_policy
+from proxy import errors
+from proxy.config.sections import Config, load_config
+from proxy.generation import ALIVE, READY
+from proxy.reloading import NEEDS_RESTART
+from tests.running.live_proxy import ROOT, ProxyProcess, environment
+from tests.running.warm_cli import Program, run_warm, shell_command
+
+DOCS = ROOT / "docs"
+IMPORTED = ("httpx", "openai", "openai.resources.chat")
+BLOCK = re.compile(r"^```\w+\n(# (\S+)\n(?:.*\n)*?)```$|^((?:    .*\n)+)", re.MULTILINE)
+
+
+@dataclass
+class Reader:
+    """Somebody who follows a page in an empty folder, with a calibrator that is sure of nothing."""
+
+    folder: Path
+    proxy: ProxyProcess | None = None
+    config: str = ""
+    printed: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # what stands for ID and KEY
+
+    def follow(self, text: str) -> None:
+        for file, name, commands in BLOCK.findall(text):
+            if name:
+                self._write(name, file)
+            for command in re.split(r"(?<!\\)\n", commands.replace("\\\n    ", "\\\n").strip()):
+                if command:
+                    self._run(command.strip())
+
+    def _write(self, name: str, text: str) -> None:
+        if name == "proxy.yaml":
+            text = self.config = f"{text}{self._apart()}"
+        elif self.proxy is not None:
+            text = text.replace("http://127.0.0.1:8000/v1", self.proxy.base_url)
+        (self.folder / name).write_text(text)
+
+    def _apart(self) -> str:
+        """What keeps the reader's proxy apart from others on this machine."""
+        store = f"sqlite:///{self.folder}/held.db"
+        return f'admin: {{port: 0}}\ncalibrator: {{checkpoint: "fake:0.4"}}\nstore: {store}\n'
+
+    def _run(self, command: str) -> None:
+        if command.startswith("pinocchio serve"):
+            self.close()
+            self.proxy = ProxyProcess(self.folder, self.config or self._apart())
+            return
+        for name, value in self.names.items():
+            command = re.sub(rf"\b{name}\b", value, command)
+        if self.proxy is not None:
+            command = command.replace("http://127.0.0.1:8000/v1", self.proxy.base_url)
+        done = self._python(command) if command.startswith("python ") else self._shell(command)
+        assert done.returncode == 0, (command, done.stderr)
+        self.printed.setdefault(command.split(" -H ")[0], []).append(done.stdout)
+        if id := re.search(r"chatcmpl-held-\w+", done.stdout):
+            self.names["ID"] = id[0]
+        if key := re.match(r"sk-pinocchio-\w+", done.stdout):
+            self.names.setdefault("KEY", key[0])
+
+    def _python(self, command: str) -> subprocess.CompletedProcess[str]:
+        program = Program(self.folder / command.split()[1], IMPORTED)
+        return run_warm((), cwd=self.folder, env=environment(), timeout_s=60, program=program)
+
+    def _shell(self, command: str) -> subprocess.CompletedProcess[str]:
+        script = f'pinocchio() {{ {shell_command()} "$@"; }}\n{command}\n'
+        return subprocess.run(
+            ["bash", "-c", script], cwd=self.folder, env=environment() | {"PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    def said(self, command: str) -> list[str]:
+        """What each run of the command printed."""
+        return next(texts for line, texts in self.printed.items() if line.startswith(command))
+
+    def close(self) -> None:
+        if self.proxy is not None:
+            self.proxy.__exit__()
+            self.proxy = None
+
+
+def follow(page: str, folder: Path) -> Reader:
+    reader = Reader(folder)
+    try:
+        reader.follow((DOCS / "start" / page).read_text(encoding="utf-8"))
+    finally:
+        reader.close()
+    return reader
+
+
+def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Path) -> None:
+    reader = follow("apps.md", tmp_path)
+    assert "x-pinocchio-action: deliver" in reader.said("curl -si")[0]
+    assert reader.said("python ask.py") == ["reply: 0.4\nstream: 0.4\n"]
+    assert "policy careful@" in reader.said("pinocchio check")[0]
+    assert "content_filter" in reader.said("curl -s ")[0]
+    *_, [released] = reader.printed.values()
+    assert "Yes, 91 is a prime number" in released
+
+
+def test_an_agent_gets_its_call_once_it_is_released(tmp_path: Path) -> None:
+    held, released = follow("agents.md", tmp_path).said("python refund.py")
+    assert re.fullmatch(r"error: held_for_review chatcmpl-held-\w+\n", held)
+    assert released.startswith("call: refund_order {")
+
+
+def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
+    reader = follow("teams.md", tmp_path)
+    assert '"invalid_api_key"' in reader.said("curl -s ")[0]
+    assert "x-pinocchio-policy: helpdesk/" in reader.said("curl -si ")[0]
+    listed = reader.said("pinocchio keys list")[0]
+    assert "shop" in listed
+    assert "notebook" in listed
+    assert (tmp_path / "record.jsonl").exists()
+
+
+def test_the_page_of_the_configuration_has_every_section(tmp_path: Path) -> None:
+    """And its example is a configuration."""
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    rows = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", rows)) == set(Config.model_fields)
+    restarts = text[text.index("The sections") : text.index("need a restart")]
+    assert set(re.findall(r"`(\w+)`", restarts)) == set(NEEDS_RESTART)
+    [example] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "proxy.yaml").write_text(example)
+    config = load_config(tmp_path / "proxy.yaml", {"OPENAI_API_KEY": "sk-x"})
+    assert load_policy(config.policies).name == "helpdesk"
+
+
+def test_the_page_of_the_api_has_every_error() -> None:
+    """With its status and code; and the paths that are no upstream's."""
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in text.splitlines() if re.match(r"\| \d", line)]
+    told = {(int(status), code) for numbers, codes in rows
+            for status in re.findall(r"\d+", numbers)
+            for code in re.findall(r"`(\w+)`", codes)}  # fmt: skip
+    kinds = _kinds(errors.ProxyError)
+    assert len(kinds) > 20
+    assert {(kind.status, kind.code) for kind in kinds} - {(503, "internal_error")} <= told
+    for path in (ALIVE[0], READY[0], "/pinocchio/v1/results/", "/pinocchio/v1/feedback"):
+        assert path in text
+
+
+def _kinds(kind: type[errors.ProxyError]) -> list[type[errors.ProxyError]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *_kinds(sub))]
