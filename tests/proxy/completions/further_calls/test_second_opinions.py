@@ -520,3 +520,51 @@ def test_the_pack_through_the_official_client(
         "London p=0.65": ("hold", 0.55, 2),
         "Paris p=0.97": ("deliver", 0.97, 0),
     }
+
+
+def asked_of_the_pack(text: str) -> dict[str, Json]:
+    """One question in all shapes: whole, streamed, with n > 1, and with tools."""
+    tools = {"tools": [TOOL]}
+    return {
+        "whole": question(text),
+        "stream": question(text, stream=True),
+        "n": question(f"{text}|{text}", n=2),
+        "tools": question(text, "tools", **tools),
+        "streamed tools": question(text, "tools", stream=True, **tools),
+    }
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (OTHER, "differ"),
+        ("say I'm sorry, but I can't help with that.", "differ"),
+        ("say 42", "untold"),
+        ("empty", "untold"),
+        ("status-500", "upstream_status_500"),
+        ("slow", "upstream_timeout"),
+    ],
+)
+def test_the_pack_with_a_second_model_that_disagrees_or_does_not_answer(
+    start_proxy: StartProxy, upstream: FaultyUpstream, other: str, told: str
+) -> None:
+    """In every shape: the first model's reply, one more call at most, and the stated deadline."""
+    text = (PACKS / "second-opinion.yaml").read_text()
+    text = text.replace("gpt-5-mini", json.dumps(other)).replace("within: 20s", "within: 1s")
+    proxy = start_proxy(policy=text, scorer=HearingScorer())
+    for shape, asked in asked_of_the_pack("Paris p=0.75").items():
+        upstream.forget()
+        began = time.monotonic()
+        got = proxy.post_raw(asked)
+        assert time.monotonic() - began < (4 if other == "slow" else 10), shape
+        assert models_asked(upstream) == [asked["model"], other], shape
+        assert b"Paris" in without_member(got.body), shape
+        assert b"London" not in without_member(got.body), shape
+        member = member_of(got)
+        [call] = [each for each in member["calls"] if each.get("purpose") == "second_opinion"]
+        if told in ("differ", "untold"):
+            [opinion] = member["evidence"][0]["opinions"]
+            seen = "untold" if "tools" in shape else told  # the scorer here compares no calls
+            assert (opinion["agreement"], "error" in call) == (seen, False), shape
+        else:
+            assert ("evidence" in member, call["error"]) == (False, told), shape
