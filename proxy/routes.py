@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from proxy.completions.fetched_responses import fetch_response, fetched_id
+from proxy.completions.fetched_responses import fetch_response, fetches
 from proxy.completions.flow import handle
 from proxy.completions.generated_images import PATH as GENERATIONS
 from proxy.completions.generated_images import score_generated
@@ -21,7 +21,7 @@ from proxy.wire.http import (
     Scope,
     raw_path_of,
 )
-from proxy.wire.spelling import ANY_ID, id_at, means, names_in
+from proxy.wire.spelling import ANY_ID, id_at, means, names_in, shows_answers
 
 
 class Routes:
@@ -82,7 +82,8 @@ class Routes:
         if not (self.is_enforced or self.needs_keys) or not scope["path"].startswith("/v1/"):
             return
         names = names_in(raw_path_of(scope))
-        if any(means(names, path) for path, *_ in self._scored):
+        is_scored = any(means(names, path) for path, *_ in self._scored)
+        if is_scored or (self.is_enforced and shows_answers(names)):
             why = "a policy decides on these answers"
             if not self.is_enforced:
                 why = "ids in these requests are checked"
@@ -93,7 +94,7 @@ class Routes:
 
     def _unscored(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
         is_anthropics = _is_anthropics(path)
-        if fetched_id(method, names):
+        if fetches(method, names, is_decided=self.is_enforced):
             return self._response
         if method == "GET" and any(
             id_at(names, [*at.strip("/").split("/"), ANY_ID]) for at in self._fetches

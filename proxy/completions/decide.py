@@ -23,7 +23,7 @@ from policies import (
     with_asked,
 )
 from proxy.errors import BadRequestError
-from proxy.exchange.request import CompletionRequest
+from proxy.exchange.request import DECISIVE, CompletionRequest
 from proxy.policy_context.traffic import Traffic
 from proxy.wire.bounded_cache import LONGEST
 
@@ -49,6 +49,8 @@ class Governing:
         self._asked = asked
         enforced = [policy for policy in policies if policy.is_enforced]
         self.is_enforced = bool(enforced)
+        goes_by_model = any("model" in policy.looks_at for policy in enforced)
+        self.decisive = (DECISIVE if goes_by_model else DECISIVE - {"model"}) if enforced else ()
         self.asking = next((each.ask for each in enforced if each.ask is not None), None)
         self.second_opinion = next(
             (each.second_opinion for each in enforced if each.second_opinion is not None), None

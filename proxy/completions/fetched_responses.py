@@ -25,16 +25,29 @@ from proxy.holds.held import fetch_held
 from proxy.wire.headers import DOMAIN, without
 from proxy.wire.http import Reply, Request
 from proxy.wire.json_splice import json_object
+from proxy.wire.named_ids import NO_IDS
 from proxy.wire.spelling import ANY_ID, id_at, names_in
 
+_RESPONSE = ("v1", "responses", ANY_ID)
+_CANCEL = (*_RESPONSE, "cancel")
+_WITHOUT_ANSWER = ("DELETE", "HEAD", "OPTIONS")
 
-def fetched_id(method: str, names: Sequence[str]) -> str | None:
-    """The id of the response that a request of this kind answers with, if it is of one.
 
-    `names` are those in its path (`spelling`).
+def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
+    """Whether a request is answered with a stored response; `names` are those in its path.
+
+    Where a policy decides, also by another method: some servers do not look at it.
     """
-    at = {"GET": ("v1", "responses", ANY_ID), "POST": ("v1", "responses", ANY_ID, "cancel")}
-    return id_at(names, at[method]) if method in at else None
+    if fetched_id(names) is None:
+        return False
+    usual = "GET" if len(names) == len(_RESPONSE) else "POST"
+    return method == usual or (is_decided and method not in _WITHOUT_ANSWER)
+
+
+def fetched_id(names: Sequence[str]) -> str | None:
+    """The id of the response that a path means."""
+    id = id_at(names, _RESPONSE) or id_at(names, _CANCEL)
+    return None if id is None or id.casefold() in NO_IDS else id
 
 
 @dataclass(slots=True)
@@ -47,7 +60,7 @@ class UnknownRequest(CompletionRequest):
 
 async def fetch_response(services: Services, http: Request) -> Reply:
     """Answer a request that names a response by its id; raises ProxyError as its request would."""
-    id, key_hash = fetched_id(http.method, names_in(http.path)) or "", hash_key(http)
+    id, key_hash = fetched_id(names_in(http.path)) or "", hash_key(http)
     await services.conversations.look_for(id, key_hash)
     held_id = services.conversations.held_id(id, key_hash)
     if not held_id and not id.startswith(RESPONSES.held_prefix):

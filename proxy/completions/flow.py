@@ -67,7 +67,8 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     Raises ProxyError for a request that cannot be read, or names what is not its key's.
     """
     http, holding = exchange.request, services.holding
-    request = await read_completion_request(http, format, services.config.limits.max_body)
+    max_body, decisive = services.config.limits.max_body, services.governing.decisive
+    request = await read_completion_request(http, format, max_body, decisive=decisive)
     request.domain = services.domains.fact(request.model, http.caller.team, request.domain)
     await services.ownership.check_body(http)
     digest = await request.apart(holding.request_digest, request, http)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Format, Sight
+from proxy.formats.events.readings import is_event_ambiguous
 from proxy.formats.events.uniform_events import LEARNT_FROM, parted
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
@@ -181,7 +182,7 @@ class LiveStream:
         for event in self._reader.split(ready):
             sight = self.assembler.add(event)
             self._events += 1
-            if self._gates_calls and (sight.is_unread or hides_data(event)):
+            if self._gates_calls and _is_unreadable(event, sight):
                 if passing:
                     yield b"".join(passing)
                 raise UnreadableReplyError(UNREADABLE_EVENT)
@@ -220,7 +221,7 @@ class LiveStream:
         wrong with it, and what of it goes on."""
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
-        if sight.is_unread or hides_data(event):
+        if _is_unreadable(event, sight):
             return UnreadableReplyError(UNREADABLE_EVENT), b""
         passing = self._sifted(event, sight)
         self._has_failed = self._has_failed or sight.is_error
@@ -234,3 +235,8 @@ class LiveStream:
         if any(choice.finish_reason is None for choice in choices):
             return UpstreamBrokenError("upstream's stream ended before its finish chunk")
         return None
+
+
+def _is_unreadable(event: Event, sight: Sight) -> bool:
+    """Whether clients might read something else in an event than we do."""
+    return sight.is_unread or hides_data(event) or is_event_ambiguous(event)

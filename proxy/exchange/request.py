@@ -6,11 +6,11 @@ large as it comes in `listener/endpoint.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from calibrator import NotScorableError, Question
 from policies import Facts
@@ -22,6 +22,7 @@ from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, dec
 from proxy.wire.headers import DOMAIN, TAGS
 from proxy.wire.http import Request
 from proxy.wire.json_splice import (
+    RepeatedMemberError,
     TooManyValuesError,
     _object,
     _parse_leniently,
@@ -30,7 +31,7 @@ from proxy.wire.json_splice import (
     replace_member,
     separators,
 )
-from proxy.wire.large_json import MAX_REQUEST_VALUES, has_many, loads_counted
+from proxy.wire.large_json import MAX_REQUEST_VALUES, check_members, has_many, loads_counted
 from proxy.wire.worker_threads import apart
 
 Given = ParamSpec("Given")
@@ -39,6 +40,13 @@ NO_TAGS: frozenset[str] = frozenset()
 BYTES_A_VALUE = 3  # of JSON, at least
 BYTES_A_KEPT_VALUE = 64  # in memory
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+DECISIVE: Final = frozenset(
+    {
+        *("model", "messages", "prompt", "input", "instructions", "system", "tools", "functions"),
+        *("n", "stream", "store", "background", "previous_response_id", "conversation"),
+        *("role", "content", "type", "text"),
+    }
+)  # members of a request by which scores, rules and bindings go
 LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
 
 
@@ -121,9 +129,10 @@ def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
 
 
 async def read_completion_request(
-    request: Request, format: Format, max_body: int
+    request: Request, format: Format, max_body: int, *, decisive: Collection[str] = ()
 ) -> CompletionRequest:
-    """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name.
+    """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name. Also
+    for members in which readers could find two things, where these are `decisive` for a policy.
 
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
@@ -142,7 +151,24 @@ async def read_completion_request(
     else:
         asked = _asked(request, format, parse_json_object(body, is_counted=True))
     asked.share = share
+    if decisive:
+        await _check_one_reading(asked, body, decisive)
     return asked
+
+
+async def _check_one_reading(
+    asked: CompletionRequest, body: bytes, decisive: Collection[str]
+) -> None:
+    """Raises BadRequestError for a member that stands twice, or that some readers, who do not tell
+    cases apart, would take for a decisive one."""
+    try:
+        await check_members(body, decisive, is_large=asked.is_large)
+    except RepeatedMemberError as error:
+        raise BadRequestError(f"the body has {error}", code="repeated_member") from error
+    for name in asked.payload:
+        if name not in DECISIVE and name.casefold() in decisive:
+            message = f"the member {name!r} is spelled {name.casefold()!r}"
+            raise BadRequestError(message, param=name, code="repeated_member")
 
 
 async def _share(request: Request, values: int) -> Share:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from proxy.errors import ProxyError
@@ -16,6 +17,9 @@ from proxy.wire.sse import DONE, Event, event_bytes, name_of
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")
 _WORDS = ("type", "code", "message", "param", "status")  # of an error
+_OF_CHUNKS = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
+)  # members of a chunk; none but the choices holds a part of an answer
 _OF_ERROR_OBJECTS = frozenset(
     {*_WORDS, "status_code", "metadata", "details", "innererror", "request_id", "error_type"}
 )
@@ -111,9 +115,12 @@ class ChunkAssembler(Assembler, ABC):
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         listed = chunk.get("choices")
+        beside = chunk.keys() - _OF_CHUNKS
+        is_stray = bool(beside) and has_call({key: chunk[key] for key in beside})
         if isinstance(listed, list):
-            return self.add_parts(listed)
-        return UNREAD if listed or has_call(chunk) else NOTHING
+            sight = self.add_parts(listed)
+            return replace(sight, is_unread=True) if is_stray else sight
+        return UNREAD if listed or is_stray else NOTHING
 
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> Sight:

@@ -71,7 +71,7 @@ def check_local(headers: Headers, reason: str = "while no client keys are config
 @remembers(256)
 def _is_local_page(origin: bytes) -> bool:
     try:
-        host = urlsplit(origin.decode("latin-1").strip().lower()).hostname
+        place = urlsplit(origin.decode("latin-1").strip()).netloc.encode("latin-1")
     except ValueError:
         return False
-    return host is not None and is_loopback(host)
+    return bool(place) and _is_allowed(place)

@@ -9,7 +9,7 @@ it (`shared_ids`); without keys upstream decides, but for stored completions.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any, Final
@@ -26,11 +26,12 @@ from proxy.wire.encoding import can_decode, decoded
 from proxy.wire.http import Request
 from proxy.wire.json_splice import json_object
 from proxy.wire.named_ids import Place, ids_in_body, ids_in_query, place_in
-from proxy.wire.spelling import names_in
+from proxy.wire.spelling import names_in, shows_answers
 from proxy.wire.sse import data_of
 
 _UNDECIDED_READS: Final = ((("conversations",), "items"), (("responses",), "input_items"))
 _BATCHES: Final = (("batches",), ("messages", "batches"))
+_IN_PLACE_OF_PATH: Final = (b"x-original-url", b"x-rewrite-url")
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _MADE_WITH: Final = ("id", "output_file_id", "error_file_id", "thread_id")
 _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -74,6 +75,7 @@ class Ownership:
         place = place_in(names)
         if self.is_enforced:
             _refuse_undecided(request.method, place)
+            _refuse_answers(request, names)
         is_lasting = names[:2] == ("v1", "models") and request.method not in _READS
         required = {place.id} if place.id is not None else set()
         if is_lasting:  # a model that was tuned may be deleted
@@ -247,6 +249,27 @@ def _refuse_undecided(method: str, place: Place) -> None:
             "fetch an answer by its own id",
             code="read_undecided",
         )
+
+
+def _refuse_answers(request: Request, names: Sequence[str]) -> None:
+    """Raises BadRequestError for a place of answers that is not scored, in the path, in a field by
+    which some servers go in its stead, or by what is asked for there."""
+    if request.method in ("DELETE", "HEAD", "OPTIONS"):
+        return
+    places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
+    if any(map(shows_answers, places)) or _converses(request.body, names):
+        raise BadRequestError(
+            "a policy decides on answers of models, which it cannot at this path; "
+            "ask at one that is scored",
+            code="surface_undecided",
+        )
+
+
+def _converses(body: bytes, names: Sequence[str]) -> bool:
+    """Whether a conversation is not kept but gone on with: then its answer comes back."""
+    if names[1:2] == () or names[1].casefold() != "conversations" or not body:
+        return False
+    return any(name.casefold() == "inputs" for name in json_object(body) or {})
 
 
 def _listed(value: Any) -> list[Any]:

@@ -343,9 +343,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write(words)
         self.flow.resume_reading()
         self.until = self.loop.time() + LINGER_S
-        if self.transport.can_write_eof():
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        try:
             self.transport.write_eof()
-        else:
+        except OSError:  # the client has reset the connection
             self.transport.close()
 
     def shutdown(self) -> None:

@@ -3,8 +3,9 @@
 Between a client and us there may be a proxy, and another one between us and upstream. What one of
 them could read in another way than we do is refused, so that nobody can hide a request in another:
 any transfer coding but `chunked` alone, a coding with HTTP/1.0, versions but 1.0 and 1.1, none or
-several `Host` fields, or one that is no host, a target that is no path, methods that turn the
-connection into something else, or have upstream tell what it was sent (TRACE), our key included.
+several `Host` fields, or one that is no host, a target that is no path or above the root, methods
+that turn the connection into something else, or have upstream tell what it was sent (TRACE), our
+key included.
 """
 
 from __future__ import annotations
@@ -44,7 +45,19 @@ def read_target(target: bytes) -> Target:
     raw = target if found[1] is None else b"/" + target.split(b"/", 3)[3]
     raw_path, _, query = raw.partition(b"?")
     path = raw_path.decode("ascii")
-    return unquote(path) if "%" in path else path, raw_path, query
+    path = unquote(path) if "%" in path else path
+    if ".." in path and _climbs_out(path):
+        raise _unreadable("its target lies above the root")
+    return path, raw_path, query
+
+
+def _climbs_out(path: str) -> bool:
+    depth = 0
+    for name in path.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(name, 1)
+        if depth < 0:
+            return True
+    return False
 
 
 def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import jiter
@@ -117,6 +119,42 @@ def json_object(data: bytes | str, *, is_counted: bool = False) -> dict[str, Any
     except ValueError:
         value = _lenient(data)
     return value if isinstance(value, dict) else None
+
+
+class RepeatedMemberError(ValueError):
+    """A member stands twice in an object of a JSON text."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the member {name[:80]!r} twice in one object")
+
+
+def check_repeated(data: bytes, decisive: Collection[str]) -> None:
+    """Raises RepeatedMemberError where a member stands twice in one object, and it is `decisive` or
+    holds others: some readers take the first, others the last. What is no JSON has none."""
+    try:
+        jiter.from_json(data, cache_mode="keys", catch_duplicate_keys=True)
+    except ValueError:  # some member, or what only the standard library reads
+        with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            hook = partial(each_once, decisive)
+            json.loads(data.decode("utf-8-sig"), object_pairs_hook=hook, parse_int=str)
+
+
+def each_once(decisive: Collection[str], members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its members; raises RepeatedMemberError as `check_repeated`."""
+    found = dict(members)
+    if len(found) < len(members):
+        for name, values in _values_by_name(members).items():
+            holds_others = any(isinstance(each, dict | list) for each in values)
+            if len(values) > 1 and (name in decisive or holds_others):
+                raise RepeatedMemberError(name)
+    return found
+
+
+def _values_by_name(members: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {}
+    for name, value in members:
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def beginning_of(data: bytes) -> dict[str, Any] | None:

@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
 from json import decoder, scanner
 from typing import Any, Final
 
 from proxy.wire.json_splice import (
     TooManyValuesError,
+    check_repeated,
+    each_once,
     json_object,
     may_have_more_values,
     separators,
@@ -55,6 +59,19 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+async def check_members(data: bytes, decisive: Collection[str], *, is_large: bool = False) -> None:
+    """As `check_repeated`, for a body; on a thread where it has many values, or `is_large`."""
+    if is_large or has_many(data):
+        await apart(_check_large, data, decisive)
+    else:
+        check_repeated(data, decisive)
+
+
+def _check_large(data: bytes, decisive: Collection[str]) -> None:
+    with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError, TooManyValuesError):
+        loads_large(data, object_pairs_hook=partial(each_once, decisive), parse_int=str)
 
 
 def loads_large(data: bytes, **options: Any) -> Any:

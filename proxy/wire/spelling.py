@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from urllib.parse import unquote_to_bytes
 
 from proxy.errors import BadRequestError
@@ -18,7 +19,12 @@ MOST_DECODINGS = 4  # a name that is encoded more often hides something
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _OVERLONG = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")  # never in UTF-8
 _ENCODED_UTF16 = re.compile(rb"%u[0-9a-f]{4}", re.IGNORECASE)
-_SLASHES = re.compile(r"[/\\]+")
+_SLASHES = re.compile(r"[/\\\u2044\u2215\u2216\u29f8\u29f9]+")  # and what is converted to one
+_NOT_OF_NAME = re.compile(r"[^a-z0-9_-]")
+_UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_ALONE = frozenset({"complete", "completion", "edits", "chat", "generate", "infill"})
+_BELOW = frozenset({"completions", "responses", "messages", "history", "output_items"})
+_CHATS = frozenset({("chat", "completions"), ("chat", "deferred-completion")})
 _CUT_OFF = " ."
 ANY_ID = "{id}"
 _PLAIN = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
@@ -37,12 +43,28 @@ def names_in(path: str) -> tuple[str, ...]:
 
 
 def means(names: Sequence[str], path: str) -> bool:
-    """Whether names are those of this path, cases and a suffix such as `.json` apart."""
+    """Whether names are those of this path, cases, signs that nobody sees and whatever is no name
+    behind the last of them apart, as in `.json`."""
     wanted = path.strip("/").split("/")
     if len(names) != len(wanted):
         return False
-    *folders, last = [name.casefold() for name in names]
-    return [*folders, last.partition(".")[0]] == wanted
+    *folders, last = map(_folded, names)
+    return [*folders, _NOT_OF_NAME.split(last, maxsplit=1)[0]] == wanted
+
+
+def shows_answers(names: Sequence[str]) -> bool:
+    """Whether a place that is not scored shows what models answered: that of a scored surface under
+    another folder, as in `/v1/engines/{model}/completions`, or one of another API."""
+    folded = [_folded(name) for name in names[1:]]
+    if not folded or folded[:2] == ["chat", "completions"]:
+        return False
+    if folded[0] == "models":  # names of models have slashes
+        return folded[-1].rpartition(":")[2].endswith("generatecontent")
+    last = _NOT_OF_NAME.split(folded[-1], maxsplit=1)[0]
+    is_alone = len(folded) == 1 and last in _ALONE
+    is_below = len(folded) > 1 and last in _BELOW
+    is_chat = not _CHATS.isdisjoint(pairwise(folded))
+    return is_alone or is_below or is_chat or (folded[0] == "threads" and "runs" in folded)
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
@@ -89,6 +111,11 @@ def _named(segment: str) -> str:
     if name.strip() in (".", ".."):
         raise _refused("the path may not have '.' or '..' segments")
     return name.strip().rstrip(_CUT_OFF)
+
+
+def _folded(name: str) -> str:
+    """A name as readers take it that do not tell cases apart, without signs that nobody sees."""
+    return (name if name.isascii() else _UNSEEN.sub("", name)).casefold()
 
 
 def _refused(message: str) -> BadRequestError:

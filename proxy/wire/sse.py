@@ -78,7 +78,11 @@ def hides_data(event: Event) -> bool:
     data_lines = event.data.split("\n") if event.data is not None else []
     if len(data_lines) > 1 and any(json_object(line) is not None for line in data_lines):
         return True  # some readers take each line by itself
-    lines = [line for line in re.split(rb"\r\n|\n|\r", raw) if not line.startswith(b"data")]
+    lines = [
+        line
+        for line in re.split(rb"\r\n|\n|\r", raw)
+        if line != b"data" and not line.startswith(b"data:")
+    ]
     return any(
         (b"data" in line or b"{" in line)
         and (not _KNOWN_LINE.fullmatch(line) or _OTHER_LINE_END.search(line))

@@ -83,6 +83,55 @@ def chat_calls() -> Iterator[tuple[str, Json]]:
     yield "call in the content", {"content": [{"type": "function_call", **_FUNCTION}]}
 
 
+def hidden_calls(kind: str) -> Iterator[tuple[str, str]]:
+    """Choices whose calls some JSON readers find and others do not; `kind` is `message` or `delta`.
+
+    Members stand twice, differ by their case, or stand where the format has none; given are the
+    members of an object beside `id` and `model`.
+    """
+    call = json.dumps([{"index": 0, "id": "c", "type": "function", "function": _FUNCTION}])
+    calls, plain = f'{{"tool_calls":{call}}}', '{"role":"assistant","content":"hm"}'
+
+    def choices(told: str) -> str:
+        return f'[{{"index":0,{told},"finish_reason":"stop"}}]'
+
+    bad, harmless = choices(f'"{kind}":{calls}'), choices(f'"{kind}":{plain}')
+    yield "choices twice", f'"choices":{bad},"choices":{harmless}'
+    yield "choices twice, the call last", f'"choices":{harmless},"choices":{bad}'
+    yield "an escaped name twice", f'"choices":{bad},"choice\\u0073":{harmless}'
+    for name in ("Choices", "CHOICES", "choice\u017f"):  # the last is an s to some
+        yield f"{name} behind choices", f'"choices":{harmless},"{name}":{bad}'
+        yield f"{name} before choices", f'"{name}":{bad},"choices":{harmless}'
+        yield f"{name} beside none", f'"choices":[],"{name}":{bad}'
+    for told in (
+        f'"{kind}":{calls},"{kind}":{plain}',
+        f'"{kind.title()}":{calls},"{kind}":{plain}',
+        f'"{kind}":{plain},"tool_calls":{call}',
+        f'"{kind}":{{"content":"hm","tool_calls":{call},"tool_calls":null}}',
+        f'"{kind}":{{"content":"hm","tool_calls":{call},"tool_calls":[]}}',
+        f'"{kind}":{{"content":"hm","Tool_Calls":{call}}}',
+    ):
+        yield told[:60], f'"choices":{choices(told)}'
+    for beside in ("tool_calls", "x"):
+        told = call if beside == "tool_calls" else f'{{"y":[{calls}]}}'
+        yield f"{beside} beside choices", f'"choices":{harmless},"{beside}":{told}'
+
+
+def hidden_streams() -> Iterator[Case]:
+    """Streams of chat whose second event has a call that only some readers find."""
+    opening, _ = chat_stream({"role": "assistant", "content": ""})
+    head = json.dumps({"id": "c", "object": "chat.completion.chunk", "model": "m"})[:-1]
+    for name, told in hidden_calls("delta"):
+        yield name, stream(written([(None, opening), (None, f"{head},{told}}}".encode())]))
+
+
+def hidden_answers() -> Iterator[Case]:
+    """Whole answers of chat of the same kind."""
+    head = json.dumps({"id": "c", "object": "chat.completion", "model": "m"})[:-1]
+    for name, told in hidden_calls("message"):
+        yield name, Response([f"{head},{told}}}".encode()], headers=JSON)
+
+
 def responses_calls() -> Iterator[tuple[str, Any]]:
     """Items that call something, or of which nobody knows what they do."""
     for kind in (

@@ -437,8 +437,22 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     return error
 
 
-def until(holds: Callable[[], object], within_s: float = 10) -> None:
-    """Waits for a condition; fails when it does not come true in time."""
+@contextmanager
+def left_behind(port: int, body: Json) -> Iterator[None]:
+    """Asks for a chat completion, and leaves at the end of the block; nothing has been read."""
+    sent = json.dumps(body).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        "authorization: Bearer sk-client\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(sent)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(head.encode() + sent)
+        yield
+
+
+def until(holds: Callable[[], object], within_s: float = 30) -> None:
+    """Waits for a condition; fails when it does not come true in time, other work apart."""
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "waited too long"

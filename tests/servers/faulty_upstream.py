@@ -521,7 +521,7 @@ class FaultyUpstream:
     def forget(self) -> None:
         self.requests.clear()
 
-    def wait_for_request(self, count: int = 1, within_s: float = 5) -> Received:
+    def wait_for_request(self, count: int = 1, within_s: float = 30) -> Received:
         """The request that was the `count`th to arrive since `forget`."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.requests) >= count, within_s)

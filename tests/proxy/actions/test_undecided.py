@@ -7,14 +7,25 @@ as a stream. Each test counts what it tried and what came through: none.
 from __future__ import annotations
 
 import http.client
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from functools import cache
 
+import httpx
 import pytest
 
-from tests.builders.undecided_replies import CALL_STREAMS, Case, calling, streams, whole
+from tests.builders.undecided_replies import (
+    CALL_STREAMS,
+    Case,
+    calling,
+    hidden_answers,
+    hidden_streams,
+    streams,
+    whole,
+)
 from tests.running.live_proxy import LiveProxy
+from tests.servers.faulty_upstream import JSON, Response
 from tests.servers.undecided import (
     ANSWERS,
     HOLD_ALL,
@@ -28,6 +39,12 @@ from tests.servers.undecided import (
 )
 
 CALLING = ("chat", "responses", "messages")
+BY_MODEL = """
+version: 1
+name: models
+rules: [{name: large, when: {model: large}, then: {hold: {queue: q}}}]
+default: deliver
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +74,11 @@ def received(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
     body = asking(surface, stream=is_stream)
     headers = {"content-type": "application/json", "authorization": "Bearer sk-client"}
     client = _client(proxy.port)
-    client.request("POST", PATHS[surface], body, headers)
+    try:
+        client.request("POST", PATHS[surface], body, headers)
+    except OSError:  # the proxy has closed it meanwhile, as idle
+        client.close()
+        client.request("POST", PATHS[surface], body, headers)
     response = client.getresponse()
     try:
         rest = response.read()
@@ -129,6 +150,71 @@ def test_no_call_passes(
     tried, found = through(proxy, upstream, surface, cases)
     assert found == []
     assert tried > 200
+
+
+@pytest.mark.parametrize("policy", ["holds_all", "holds_calls"])
+def test_no_call_passes_that_only_some_readers_find(
+    request: pytest.FixtureRequest, upstream: AnyUpstream, policy: str
+) -> None:
+    """Members that stand twice, differ by case, or stand where nobody looks are refused."""
+    proxy = request.getfixturevalue(policy)
+    tried, found = through(proxy, upstream, "chat", [*hidden_answers(), *hidden_streams()])
+    assert found == []
+    assert tried >= 80
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        '"x":1,"x":2',
+        '"usage":{"a":1},"Usage":{"a":2}',
+        '"x":{"name":"n"}',
+        '"tools":[{"name":"a"}]',
+    ],
+)
+def test_what_all_readers_find_the_same_in_is_delivered(
+    holds_calls: LiveProxy, upstream: AnyUpstream, beside: str
+) -> None:
+    """Other members may be whatever they are."""
+    body = json.dumps(ANSWERS["chat"])[:-1]
+    upstream.answer = Response([f"{body},{beside}}}".encode()], headers=JSON)
+    assert passed(received(holds_calls, "chat", is_stream=False))
+
+
+@pytest.mark.parametrize(
+    ("policy", "body", "is_refused"),
+    [
+        ("of models", '{"model":"small","model":"large","messages":[]}', True),
+        ("of models", '{"model":"small","Model":"large","messages":[]}', True),
+        ("of models", '{"model":"m","messages":[],"MESSAGES":[]}', True),
+        (
+            "of models",
+            '{"model":"m","messages":[{"role":"user","content":"a","content":"b"}]}',
+            True,
+        ),
+        ("of models", '{"model":"m","messages":[],"tools":[{"x":{},"x":{}}]}', True),
+        ("of models", '{"model":"m","messages":[],"seed":1,"seed":2,"Seed":3}', False),
+        ("of all", '{"model":"m","messages":[],"messages":[{}]}', True),
+        ("of all", '{"model":"small","model":"large","messages":[]}', False),
+    ],
+)
+def test_a_request_that_could_be_read_as_two_is_refused(
+    holds_all: LiveProxy,
+    upstream: AnyUpstream,
+    tmp_path_factory: pytest.TempPathFactory,
+    policy: str,
+    body: str,
+    is_refused: bool,
+) -> None:
+    """A score goes by one conversation; a model counts where a rule asks for it."""
+    upstream.answer = Response([json.dumps(ANSWERS["chat"]).encode()], headers=JSON)
+    with ExitStack() as stack:
+        proxy = holds_all
+        if policy == "of models":
+            proxy = stack.enter_context(holding(upstream, tmp_path_factory, BY_MODEL))
+        asked = httpx.post(f"{proxy.base_url}/chat/completions", content=body, trust_env=False)
+    code = asked.json().get("error", {}).get("code")
+    assert (asked.status_code, code) == ((400, "repeated_member") if is_refused else (200, None))
 
 
 def first(surface: str, answer: dict[str, object]) -> list[Case]:

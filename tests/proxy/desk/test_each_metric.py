@@ -49,6 +49,7 @@ def test_time_is_told_apart_by_whose_it_is(
     """Waiting for upstream is not the proxy's time; a request that nobody was asked for has
     neither."""
     proxy = start_proxy(**watching("time"))
+    began = time.monotonic()
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(proxy.ask, "p=0.5", "slow")
         until(lambda: len(upstream.requests) == 1)
@@ -56,18 +57,22 @@ def test_time_is_told_apart_by_whose_it_is(
         time.sleep(0.3)
         upstream.last.proceed()
         assert asked.result().status_code == 200
+    took_s = time.monotonic() - began
     proxy.ask("p=0.5", stream=True)
+    all_s = time.monotonic() - began
     proxy.post_raw(b"{")
     until(lambda: now(proxy, "pinocchio_requests_total") == 3)
     found = scraped(proxy.desk)
     assert value(found, "pinocchio_requests_in_flight") == 0
-    assert 0.3 <= value(found, "pinocchio_upstream_seconds_sum", **PLAIN) < 5
+    upstream_s = value(found, "pinocchio_upstream_seconds_sum", **PLAIN)
+    assert 0.3 <= upstream_s < took_s
     assert value(found, "pinocchio_upstream_seconds_bucket", le="0.2", **PLAIN) == 0
-    assert 0 < value(found, "pinocchio_overhead_seconds_sum", **PLAIN) < 0.3
+    assert 0 < value(found, "pinocchio_overhead_seconds_sum", **PLAIN) < took_s - upstream_s
     for name in ("pinocchio_overhead_seconds_count", "pinocchio_upstream_seconds_count"):
         assert (value(found, name, **PLAIN), value(found, name, **STREAMED)) == (1, 1)
     assert value(found, "pinocchio_score_seconds_count", engine="in_process") == 2
-    assert 0 < value(found, "pinocchio_score_seconds_sum", engine="in_process") < 0.6
+    score_s = value(found, "pinocchio_score_seconds_sum", engine="in_process")
+    assert 0 < score_s < all_s - upstream_s
 
 
 def test_waiting_for_a_reviewer_is_nobodys_overhead(start_proxy: StartProxy) -> None:

@@ -341,7 +341,7 @@ def test_many_schemas_take_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -
     began = time.monotonic()
     with pytest.raises(_Refused, match="could not be checked"):
         checks.run()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # one by one it would be a minute
 
 
 def test_the_first_value_that_does_not_fit_is_told() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -273,8 +272,11 @@ def test_a_background_stream_is_its_keys_from_its_first_event(
     ada, bob = client(proxy), client(proxy)
     asked = {"model": "split", "input": "p=0.9", "stream": True, "background": True}
     with ada.stream("POST", "/responses", json=asked) as stream:
-        next(stream.iter_raw())
-        time.sleep(0.05)
+        read = b""
+        for part in stream.iter_raw():
+            read += part
+            if b"\n\n" in read:
+                break
         id = [*responses_upstream.stored][-1]
     assert ada.get(f"/responses/{id}").status_code == 200
     assert bob.get(f"/responses/{id}").status_code == 404

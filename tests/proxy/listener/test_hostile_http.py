@@ -165,6 +165,8 @@ UNREADABLE = {
     "a fragment": b"GET /a#b HTTP/1.1\r\n" + HOST + b"\r\n",
     "a star": b"GET * HTTP/1.1\r\n" + HOST + b"\r\n",
     "no slash": b"GET a HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a path above the root": b"GET /a/../../b HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a path above the root, encoded": b"GET /%2e%2e/b HTTP/1.1\r\n" + HOST + b"\r\n",
     "another host in the target": b"GET http://other/ HTTP/1.1\r\n" + HOST + b"\r\n",
     "letters beyond ASCII": b"GET /caf\xc3\xa9 HTTP/1.1\r\n" + HOST + b"\r\n",
     "two lengths": PLAIN + b"content-length: 1\r\n\r\n",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -155,3 +158,36 @@ def test_a_field_with_a_line_end_is_never_sent(ports: dict[str, int]) -> None:
     said = told(ports["ours"], b"GET /split HTTP/1.1\r\nhost: x\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 500 ")
     assert b"x-b" not in said
+
+
+class GoneTransport(asyncio.Transport):
+    """The other end has reset the connection, and the socket tells so only when it is shut down.
+
+    That the system says it so late is chance.
+    """
+
+    is_closed = False
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> None:
+        """It goes nowhere."""
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
+    """They are for nobody, and the connection is closed."""
+    protocol = HttpProtocol.__new__(HttpProtocol)
+    protocol.transport = GoneTransport()
+    protocol.outlet = cast(Any, SimpleNamespace(flush=lambda: None))
+    protocol.flow = cast(Any, SimpleNamespace(resume_reading=lambda: None))
+    protocol.loop = asyncio.new_event_loop()
+    protocol._say(b"HTTP/1.1 400 \r\n\r\n")
+    protocol.loop.close()
+    assert protocol.transport.is_closed

@@ -640,7 +640,7 @@ async def test_clients_that_are_still_sending_can_read_why_they_are_refused(
         await session.receive(5)
         assert session.close_code == 1009
     assert await asyncio.to_thread(_refused_code, url) == 1009
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4.5  # neither waited until it gave up
 
 
 def _refused_code(url: str) -> int | None:

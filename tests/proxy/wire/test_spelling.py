@@ -65,6 +65,12 @@ def spellings(path: str) -> Iterator[str]:
     yield f"{folder}/{wide}{last[1:]}"
     yield f"{folder}%ef%bc%8f{last}"  # a wide slash
     yield f"{folder}/{last};jsessionid=1/"
+    for sign in (",x", "&x", "%26", ":", "!", "~", "*", "+", "%", "%2", "'", "::$DATA"):
+        yield path + sign  # which some cut off
+    for unseen in ("%E2%80%8B", "%C2%AD", "%EF%BB%BF"):
+        yield path + unseen
+    yield f"{folder}%E2%88%95{last}"  # a division sign, which some convert to a slash
+    yield f"{folder}/%E2%80%8B{last}"
     yield f"/%76%31{rest}"
     yield f"http://localhost{path}/"
     yield f"http://localhost{folder}//{last}"
@@ -122,6 +128,55 @@ def test_what_is_spelled_otherwise_goes_on_as_it_was_spelled(
     for other in ("/v1/embeddings", "/v1/files/a%2Fb", "/v1/models/x:free"):
         assert b"not_supported" in send(proxy.port, "POST", other, b"{}")
         assert upstream.last.target == other
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/engines/m/completions"),
+        ("POST", "/v1/engines/m/chat/completions"),
+        ("POST", "/v1/openai/deployments/m/chat/completions"),
+        ("POST", "/v1/fim/completions"),
+        ("POST", "/v1//Agents/Completions.json"),
+        ("PUT", "/v1/x/v1/chat/completions"),
+        ("POST", "/v1/async/chat/completions"),
+        ("GET", "/v1/async/chat/completions/1"),
+        ("GET", "/v1/chat/deferred-completion/1"),
+        ("POST", "/v1/complete"),
+        ("POST", "/v1/edits"),
+        ("POST", "/v1/chat"),
+        ("POST", "/v1/threads/runs"),
+        ("POST", "/v1/threads/t/runs"),
+        ("GET", "/v1/threads/t/messages"),
+        ("GET", "/v1/threads/t/runs/r/steps/s"),
+        ("GET", "/v1/evals/e/runs/r/output_items"),
+        ("GET", "/v1/conversations/c/history"),
+        ("POST", "/v1/conversations"),
+        ("POST", "/v1/models/m:generateContent"),
+        ("POST", "/v1/responses/resp_1"),
+        ("PUT", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses/resp_1/cancel"),
+    ],
+)
+def test_no_other_place_of_answers_passes(
+    proxy: LiveProxy, upstream: AnyUpstream, method: str, path: str
+) -> None:
+    """Scored surfaces under other folders, those of other APIs, and stored responses."""
+    upstream.answer = Response([json.dumps(ANSWERS["responses"]).encode()], headers=JSON)
+    answer = send(proxy.port, method, path, json.dumps({"model": "m", "inputs": "?"}).encode())
+    assert not passed(answer)
+    assert (b"surface_undecided" in answer) is ("/responses/" not in path)
+
+
+@pytest.mark.parametrize("name", ["X-Original-URL", "X-Rewrite-URL"])
+def test_no_field_in_place_of_the_path_passes(
+    proxy: LiveProxy, upstream: AnyUpstream, name: str
+) -> None:
+    """By which some servers go in its stead; other places may be named there."""
+    upstream.answer = Response([json.dumps(ANSWERS["chat"]).encode()], headers=JSON)
+    for value in ("/v1/chat/completions", "/openai/v1//responses", "/v1/%63ompletions"):
+        assert not passed(send(proxy.port, "POST", "/v1/embeddings", b"{}", f"{name}: {value}"))
+    assert passed(send(proxy.port, "POST", "/v1/embeddings", b"{}", f"{name}: /v1/embeddings"))
 
 
 def test_a_websocket_is_no_way_round(proxy: LiveProxy) -> None:
