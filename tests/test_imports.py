@@ -376,6 +376,10 @@ ROOMS: dict[str, set[str]] = {
     },
     "pinocchio.help": set(),
     "pinocchio.options": set(),
+    "pinocchio.calls": set(),
+    "pinocchio.langchain": {"calls"},
+    "pinocchio.openai_agents": {"calls"},
+    "pinocchio.pydantic_ai": {"calls"},
     "pinocchio.__main__": {"help", "options"},
 }
 

@@ -71,6 +71,7 @@ CLIENTS = {
     "agents": Client(PROGRAMS / "agents_cases.py", "newest"),
     "langchain": Client(PROGRAMS / "langchain_cases.py", "newest"),
     "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest"),
+    "approvals": Client(PROGRAMS / "approvals_cases.py", "newest"),
     "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor"),
     "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm"),
     "shown": Client(PROGRAMS / "shown_cases.py", "newest"),  # it changes the Agents SDK's defaults

@@ -1,0 +1,258 @@
+"""Native approvals of agent frameworks, by the confidence of the very call: `pinocchio.langchain`,
+`pinocchio.openai_agents`, `pinocchio.pydantic_ai`.
+
+The upstream's calls have the confidence 0.5: below 0.9, above 0.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    RunState,
+    function_tool,
+    set_default_openai_client,  # noqa: F401  # the page's
+    set_tracing_disabled,
+)
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient  # noqa: F401  # the page's
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, FunctionToolset, ToolDenied
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+import pinocchio.langchain
+import pinocchio.openai_agents
+import pinocchio.pydantic_ai
+from pinocchio.calls import SeenCalls
+from tests.clients.proxied import KEY, PROXY, QUESTION, RESULT, SENTENCE, named
+
+set_tracing_disabled(True)  # traces would go to OpenAI
+BEHAVIOURS = pytest.mark.parametrize(("behaviour", "cities"), [("tools", 1), ("parallel", 2)])
+streamed = pytest.mark.parametrize("is_stream", [False, True])
+SURE, UNSURE = 0.4, 0.9
+PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"^## (.*?)\n\n```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+MODULES = {
+    "LangChain": pinocchio.langchain,
+    "OpenAI Agents SDK": pinocchio.openai_agents,
+    "pydantic-ai": pinocchio.pydantic_ai,
+}
+
+
+@pytest.mark.parametrize("title", MODULES)
+def test_the_page_shows_lines_that_work(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block of `docs/frameworks.md` stops for a person, and goes on once they approve."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert set(BLOCKS) == set(MODULES)
+    called: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    names = globals() | {"model": named("tools"), "url": PROXY, "question": QUESTION}
+    own = {name: getattr(MODULES[title], name) for name in MODULES[title].__all__}
+    found: dict[str, Any] = names | own | {"get_weather": get_weather}
+    exec(compile(BLOCKS[title], title, "exec"), found)
+    assert len(found["waiting"]) == 1
+    assert (called, found["output"]) == (["Paris"], SENTENCE)
+
+
+# LangChain
+
+
+def langchain_agent(
+    name: str, saver: Any, seen: SeenCalls, called: list[str], *, below: float, is_stream: bool
+) -> Any:
+    """As a process makes it: nothing is shared with another one but the checkpoints."""
+
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    model = ChatOpenAI(
+        model=name,
+        base_url=PROXY,
+        api_key=KEY,
+        streaming=is_stream,
+        http_client=httpx2.Client(event_hooks=seen.hooks),
+    )
+    gate = {
+        "allowed_decisions": ["approve", "reject"],
+        "when": pinocchio.langchain.unsure(below=below),
+    }
+    return create_agent(
+        model,
+        [get_weather],
+        checkpointer=saver,
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"get_weather": gate}),
+            pinocchio.langchain.noting(seen),
+        ],
+    )
+
+
+@streamed
+@BEHAVIOURS
+def test_langchain_interrupts_below(behaviour: str, cities: int, is_stream: bool) -> None:
+    """Calls below the threshold interrupt; the run goes on in a process that has seen nothing."""
+    saver, called, name = InMemorySaver(), [], named(behaviour)
+    thread: Any = {"configurable": {"thread_id": name}}
+    options: Any = {"below": UNSURE, "is_stream": is_stream}
+    agent = langchain_agent(name, saver, SeenCalls(), called, **options)
+    stopped = agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    [interrupt] = stopped["__interrupt__"]
+    assert len(interrupt.value["action_requests"]) == cities
+    assert called == []
+    decisions = [{"type": "approve"}, {"type": "reject", "message": "not there"}][:cities]
+    again = langchain_agent(name, saver, SeenCalls(), called, **options)
+    done = again.invoke(Command(resume={"decisions": decisions}), thread)
+    assert "__interrupt__" not in done
+    assert called == ["Paris"]
+    assert done["messages"][-1].text == SENTENCE
+
+
+@streamed
+def test_langchain_lets_sure_calls_run(is_stream: bool) -> None:
+    """A call at or above the threshold is run without an interruption."""
+    called: list[str] = []
+    options: Any = {"below": SURE, "is_stream": is_stream}
+    agent = langchain_agent(named("tools"), InMemorySaver(), SeenCalls(), called, **options)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    done = agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    assert (called, done["messages"][-1].text) == (["Paris"], SENTENCE)
+
+
+def test_langchain_without_a_number_interrupts() -> None:
+    """Whose hooks nobody has set hears of no confidence, and every call counts as unsure."""
+    called: list[str] = []
+    agent = langchain_agent(
+        named("tools"), InMemorySaver(), SeenCalls(most=0), called, below=SURE, is_stream=False
+    )
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    assert "__interrupt__" in agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    assert called == []
+
+
+# OpenAI Agents SDK
+
+
+def agents_agent(surface: str, name: str, called: list[str], below: float) -> Agent[Any]:
+    seen = SeenCalls()
+
+    @function_tool(needs_approval=pinocchio.openai_agents.unsure(below=below, seen=seen))
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    http_client = httpx2.AsyncClient(event_hooks=seen.async_hooks)
+    client = AsyncOpenAI(base_url=PROXY, api_key=KEY, http_client=http_client)
+    kind: Any = OpenAIChatCompletionsModel if surface == "chat" else OpenAIResponsesModel
+    return Agent("helper", model=kind(model=name, openai_client=client), tools=[get_weather])
+
+
+async def run_agent(agent: Agent[Any], given: Any, *, is_stream: bool) -> Any:
+    if not is_stream:
+        return await Runner.run(agent, given)
+    result = Runner.run_streamed(agent, given)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+@streamed
+@pytest.mark.parametrize("surface", ["chat", "responses"])
+@BEHAVIOURS
+def test_agents_sdk_interrupts_below(
+    surface: str, behaviour: str, cities: int, is_stream: bool
+) -> None:
+    """The run stops before a call below the threshold, and is taken up from its JSON."""
+    called, name = list[str](), named(behaviour)
+
+    async def run() -> Any:
+        agent = agents_agent(surface, name, called, UNSURE)
+        stopped = await run_agent(agent, QUESTION, is_stream=is_stream)
+        kept = json.dumps(stopped.to_state().to_json())
+        assert (len(stopped.interruptions), called) == (cities, [])
+        other = agents_agent(surface, name, called, UNSURE)  # as another process has it
+        state = await RunState.from_json(other, json.loads(kept))
+        first, *rest = state.get_interruptions()
+        state.approve(first)
+        for each in rest:
+            state.reject(each)
+        return await run_agent(other, state, is_stream=is_stream)
+
+    done = asyncio.run(run())
+    assert (called, done.final_output) == (["Paris"], SENTENCE)
+
+
+@streamed
+@pytest.mark.parametrize("surface", ["chat", "responses"])
+def test_agents_sdk_lets_sure_calls_run(surface: str, is_stream: bool) -> None:
+    """A call at or above the threshold needs nobody."""
+    called: list[str] = []
+    agent = agents_agent(surface, named("tools"), called, SURE)
+    done = asyncio.run(run_agent(agent, QUESTION, is_stream=is_stream))
+    assert (called, done.final_output) == (["Paris"], SENTENCE)
+
+
+# pydantic-ai
+
+
+def pydantic_agent(name: str, called: list[str], below: float) -> Any:
+    seen = SeenCalls()
+
+    def get_weather(city: str) -> str:
+        """The weather in a city."""
+        called.append(city)
+        return RESULT
+
+    http_client = httpx2.AsyncClient(event_hooks=seen.async_hooks)
+    client = AsyncOpenAI(base_url=PROXY, api_key=KEY, http_client=http_client)
+    model = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
+    needs = pinocchio.pydantic_ai.unsure(below=below, seen=seen)
+    toolset: Any = FunctionToolset([get_weather]).approval_required(needs)
+    return PydanticAgent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+
+
+@BEHAVIOURS
+def test_pydantic_ai_defers_below(behaviour: str, cities: int) -> None:
+    """A call below the threshold is deferred, and run once its approval is handed in."""
+    called, name = list[str](), named(behaviour)
+    stopped = pydantic_agent(name, called, UNSURE).run_sync(QUESTION)
+    assert isinstance(stopped.output, DeferredToolRequests)
+    assert (len(stopped.output.approvals), called) == (cities, [])
+    first, *rest = stopped.output.approvals
+    results = DeferredToolResults()
+    results.approvals = {
+        first.tool_call_id: True,
+        **{each.tool_call_id: ToolDenied("not there") for each in rest},
+    }
+    other = pydantic_agent(name, called, UNSURE)
+    done = other.run_sync(message_history=stopped.all_messages(), deferred_tool_results=results)
+    assert (called, done.output) == (["Paris"], SENTENCE)
+
+
+def test_pydantic_ai_lets_sure_calls_run() -> None:
+    """A call at or above the threshold is run."""
+    called: list[str] = []
+    done = pydantic_agent(named("tools"), called, SURE).run_sync(QUESTION)
+    assert (called, done.output) == (["Paris"], SENTENCE)
