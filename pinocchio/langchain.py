@@ -18,6 +18,7 @@ before: so `noting` writes the confidences into the message, which the checkpoin
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from pinocchio.calls import SeenCalls
@@ -42,9 +43,9 @@ def noting(seen: SeenCalls) -> Any:
 
     Imports LangChain.
     """
-    from langchain.agents.middleware import AgentMiddleware
+    base: Any = import_module("langchain.agents.middleware").AgentMiddleware
 
-    class NotingMiddleware(AgentMiddleware):  # type: ignore[misc,type-arg,unused-ignore]
+    class NotingMiddleware(base):  # type: ignore[misc]  # whose class is known to LangChain alone
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
             return _with_confidences(state["messages"][-1], seen)
 
