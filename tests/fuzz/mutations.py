@@ -12,6 +12,7 @@ ODD: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**63, 10**30, 1.5, 1e308, "", "x", "\x00", "\u2028", "é" * 9),
     *([], {}, [[]], [None], {"": None}, {"type": "x"}, [{"type": ["x"]}], {"index": "0"}),
 )
+AGAIN = "\x01again"  # before a name that stands in its object already
 WORDS = (
     *("type", "index", "id", "role", "content", "delta", "message", "choices", "tool_calls"),
     *("function", "custom", "name", "arguments", "input", "function_call", "error", "usage"),
@@ -75,10 +76,29 @@ def _has(owner: Any, key: Any) -> bool:
 
 
 def dumped(chance: random.Random, value: Any) -> bytes:
-    """The value as JSON, written in one of several ways."""
+    """The value as JSON, written in one of several ways; now and then with a member twice."""
     is_ascii, indent = chance.random() < 0.5, chance.choice((None, None, 1))
-    text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
-    return text.encode("utf-8", "surrogatepass")
+    is_twice = chance.random() < 0.15
+    text = json.dumps(
+        _with_repeated(chance, value) if is_twice else value, ensure_ascii=is_ascii, indent=indent
+    )
+    return text.replace(json.dumps(AGAIN)[:-1], '"').encode("utf-8", "surrogatepass")
+
+
+def _with_repeated(chance: random.Random, value: Any) -> Any:
+    """A copy in which a member stands a second time, before or behind, perhaps in another case."""
+    value = copy.deepcopy(value)
+    places = [(owner, key) for owner, key in _places(value) if isinstance(owner, dict)]
+    if not places:
+        return value
+    owner, key = chance.choice(places)
+    other = chance.choice((key, key, key.title(), key.upper()))
+    members = [*owner.items()]
+    odd = copy.deepcopy(chance.choice((chance.choice(ODD), owner[key])))
+    members.insert(chance.choice((0, len(members))), (AGAIN + other, odd))
+    owner.clear()
+    owner.update(members)
+    return value
 
 
 def spoilt(chance: random.Random, data: bytes, times: int | None = None) -> bytes:

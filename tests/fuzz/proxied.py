@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,18 @@ default: deliver
 """
 POLICIES = {"all": BLOCK_ALL, "calls": BLOCK_CALLS, "watch": OBSERVE}
 OURS = ("internal_error", "scorer_failed", "calibrator_failed")
+
+
+def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(members))
+
+
+def _folded(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name.casefold(): value for name, value in members}
+
+
+READERS: tuple[Callable[[list[tuple[str, Any]]], dict[str, Any]], ...] = (dict, _first, _folded)
+"""Of a member that stands twice the last or the first counts; some do not tell cases apart."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +141,11 @@ def _values_in(got: bytes) -> Iterator[Any]:
     body = got[got.find(b")]") + 2 :]
     whole = [body, *(line[5:] for line in body.splitlines() if line.startswith(b"data:"))]
     for text in whole:
-        try:
-            yield json.loads(text)
-        except (ValueError, RecursionError):
-            continue
+        for reader in READERS:
+            try:
+                yield json.loads(text, object_pairs_hook=reader)
+            except (ValueError, RecursionError):
+                break
 
 
 def _calls(value: Any) -> bool:

@@ -66,7 +66,6 @@ def test_what_a_stream_takes(
     config = (
         f"upstreams: {{any: {{base_url: '{upstream.base_url}', api_key: sk-x}}}}\n"
         "models: [{match: '*', upstream: any}]\ncalibrator: {checkpoint: 'fake:0.7'}\n"
-        "limits: {stream_wait_ms: 60000}\n"  # all of them end at once
         f"policies: {policy}\nstore: sqlite:///{tmp_path}/store.db\nadmin: {{port: 0}}\n"
         "limits: {stream_wait_ms: 20000}\n"  # that all end at once, on a busy machine
     )
