@@ -16,6 +16,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
             "doctor",
             "top",
             "migrate",
+            "capacity",
             "explain",
             "export",
             "keys",

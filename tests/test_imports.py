@@ -278,6 +278,7 @@ ROOMS: dict[str, set[str]] = {
         "wire",
     },
     "proxy.routes": {"completions", "errors", "formats", "listener", "passthrough", "wire"},
+    "proxy.capacity": set(),
     "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
     "proxy.generation": {
         "completions",
@@ -358,6 +359,7 @@ ROOMS: dict[str, set[str]] = {
         "upstreams",
     },
     "proxy.commands": {
+        "capacity",
         "collecting",
         "config",
         "desk",

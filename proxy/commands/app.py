@@ -18,6 +18,7 @@ from proxy.commands.policies.test import run_fixtures
 from proxy.commands.reviews import feedback, fetch, figures, verdict
 from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
+from proxy.commands.starting.capacity import capacity
 from proxy.commands.starting.init import init
 from proxy.commands.starting.migrate import migrate
 from proxy.commands.top import top
@@ -31,6 +32,7 @@ for command in (
     doctor,
     top,
     migrate,
+    capacity,
     drift,
     certify,
     explain,

@@ -442,7 +442,10 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         yield Finding("skip", about, f"none at {patient.url}: pinocchio serve starts one")
         return
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
-        yield Finding("fail", about, f"what is at {patient.url} does not answer as a proxy does")
+        wrong = (
+            f"the desk or another server is at {patient.url}: it does not answer as a proxy does"
+        )
+        yield Finding("fail", about, wrong)
         return
     if files != "current":
         text = "it refuses what the files say, and goes on with the configuration before"

@@ -20,7 +20,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.exchange.request import CompletionRequest
@@ -41,11 +41,15 @@ class _Opening:
     """The requests with an opening that have the fewest turns, told apart by hashes."""
 
     turns: int
-    hashes: set[int] = field(default_factory=set)
+    hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
 
     @property
     def is_shared(self) -> bool:
         return len(self.hashes) >= SHARED_BY
+
+    def note(self, request: int) -> None:
+        if request not in self.hashes:
+            self.hashes = (*self.hashes, request)
 
 
 def conversation_under(id: str) -> str:
@@ -70,7 +74,7 @@ class Openings:
         opening = _digest(who, _framed(turns[0]))
         known = self._noted(opening, len(turns))
         if not known.is_shared and len(turns) == known.turns:
-            known.hashes.add(_hash(who, turns, payload))
+            known.note(_hash(who, turns, payload))
         if not known.is_shared:
             return opening.hex()
         if known.turns == len(turns):

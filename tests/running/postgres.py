@@ -64,6 +64,11 @@ class PostgresServer:
             process.send_signal(signal.SIGINT)
             process.wait(WITHIN_S)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that has all others below it."""
+        return self._process.pid
+
     def start_again(self) -> None:
         """Starts it on the port that it had."""
         self._start(self.port)

@@ -1,3 +1,3 @@
-"""`init` for a first start, `migrate` after an upgrade."""
+"""`init` for a first start, `migrate` after an upgrade, `capacity` before either."""
 
-__all__ = ["init", "migrate"]
+__all__ = ["capacity", "init", "migrate"]
