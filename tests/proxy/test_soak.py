@@ -46,7 +46,7 @@ rules:
 default: deliver
 """
 CONFIG = """
-upstreams: {{any: {{base_url: "{url}", api_key: sk-x, timeout_s: 2}}}}
+upstreams: {{any: {{base_url: "{url}", api_key: sk-x, timeout_s: 15}}}}
 models: [{{match: "*", upstream: any}}]
 calibrator: {{checkpoint: embedded, threads: 1}}
 policies: policy.yaml
