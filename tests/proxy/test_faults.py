@@ -13,6 +13,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,9 +31,11 @@ from tests.running.live_proxy import (
     ROOT,
     LiveProxy,
     ProxyProcess,
+    SlowScorer,
     WordScorer,
     error_of,
     left_behind,
+    members_in,
     question,
     until,
 )
@@ -419,6 +422,45 @@ def test_the_store_is_gone_for_a_while(
     url = on_postgres.config.store
     states = dict(execute(url, "select id, state from held_replies"))
     assert states == {judged: "released", held: "held"}
+
+
+# --- too much at once ----------------------------------------------------------------------------
+
+
+def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
+    """A stream's score is late, then replies go without one and say so, then what has to be held is
+    refused. Each is counted."""
+    rules = "rules: [{name: m, when: {model: 'say held*'}, then: {hold: {queue: q}}}]\n"
+    scorer = SlowScorer()
+    proxy = start_proxy(
+        policy=f"version: 1\nname: shed\n{rules}default: deliver\n",
+        scorer=scorer,
+        calibrator={"max_queue": 2, "timeout_s": 30},
+        limits={"stream_wait_ms": 50, "max_held": 1, "commit_after_s": 60},
+        **DESK,
+    )
+    late = proxy.ask("p=0.5", stream=True)
+    [member] = members_in(late.content)
+    assert (member["status"], member["confidence"]) == ("pending", None)
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(proxy.ask, "p=0.6") for _ in range(2)]
+        until(lambda: value(scraped(proxy.desk), "pinocchio_score_queue_depth") == 2)
+        beyond = proxy.ask("p=0.7")
+        assert beyond.status_code == 200
+        told = [beyond.headers.get(f"x-pinocchio-confidence{end}") for end in ("-reason", "")]
+        assert told == ["queue_full", None]
+        scorer.proceed.set()
+        scored = {each.result().headers["x-pinocchio-confidence"] for each in waiting}
+        assert scored == {"0.6000"}
+    id = late.headers["x-pinocchio-request-id"]
+    until(lambda: proxy.http.get(f"/pinocchio/v1/results/{id}").json().get("confidence") == 0.5)
+    assert proxy.ask("x", "say held 1").headers["x-pinocchio-action"] == "hold"
+    refused = proxy.ask("x", "say held 2")
+    assert (refused.status_code, error_of(refused)["code"]) == (503, "too_many_held")
+    assert refused.headers["x-should-retry"] == "false"  # people decide how long it lasts
+    until(lambda: is_told(proxy, "pinocchio_late_scores_total"))
+    until(lambda: is_told(proxy, "pinocchio_scores_total", reason="queue_full"))
+    until(lambda: is_told(proxy, "pinocchio_requests_total", status="5xx"))
 
 
 # --- the machine ---------------------------------------------------------------------------------

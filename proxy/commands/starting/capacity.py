@@ -62,7 +62,8 @@ def capacity(
     found = plan(known, load, given)
     waits = _waits(known, load, given, found) if simulate else {}
     if as_json:
-        told = {"load": asdict(load), "assumptions": asdict(given), "costs": known.as_dict()}
+        told: dict[str, Any] = {"load": asdict(load), "assumptions": asdict(given)}
+        told["costs"] = known.as_dict()
         told |= {"measured": source, "plan": asdict(found) | {"cores": found.cores}}
         typer.echo(json.dumps(told | ({"simulation": waits} if waits else {}), indent=1))
         return
