@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrator.commands.failures import show_failures
 from calibrator.commands.others import OthersOptions, study_others
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
@@ -37,7 +38,13 @@ if TYPE_CHECKING:
     from calibrator.scorer import Scorer
     from calibrator.studies.studies import Fit, Study
 
-ASKING = ("probes", "answer-swap", "opinion", "cascade")  # they ask a calibrator and train none
+ASKING = (
+    "probes",
+    "answer-swap",
+    "opinion",
+    "cascade",
+    "failures",
+)  # they ask a calibrator and train none
 
 Name = Annotated[
     Literal[
@@ -52,14 +59,15 @@ Name = Annotated[
         "calls",
         "opinion",
         "cascade",
+        "failures",
     ],
     typer.Argument(
         help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
         "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
         "models to a question while the name stays; read a language model in other ways than "
         "from its labels; leave sources, faults and domains out of the trees for calls; "
-        "read other models' replies to the same question beside each reply; or let a strong model "
-        "answer where a cheap one is unsure."
+        "read other models' replies to the same question beside each reply; let a strong model "
+        "answer where a cheap one is unsure; or show where the calibrator is most wrong."
     ),
 ]
 
@@ -116,27 +124,43 @@ def study(
         test, bad = load_labelled(files)
         if name == "opinion" or name == "cascade":
             study_others(name, test, others, output)
-            report_bad(bad, len(test) + len(bad))
-            return
-        if name == "probes":
-            found = _probe(test, rows or 2_000, _scorer(calibrator, device, rescore))
-        elif name == "answer-swap":
-            found = _swap(test, rows, _scorer(calibrator, device, rescore))
+        elif name == "failures":
+            show_failures(test, _scorer(calibrator, device, rescore), output)
         else:
-            training, _ = load_labelled(training_files(files, train))
-            if name == "elicitations":
-                found = _elicitations(training, test, rows, calibrator, device)
-            elif name == "calls":
-                found = _calls(training, test, rows)
-            else:
-                with tempfile.TemporaryDirectory() as scratch:
-                    folder = runs or Path(scratch)
-                    found = _leave_out(name, method, training, test, rows, folder, device, rescore)
-        if output:
-            with writer(output) as stream:
-                stream.write(study_json(found) + "\n")
-        _print(found)
+            given = [] if name in ASKING else training_files(files, train)
+            found = _entries(name, test, given, method, rows, others, runs)
+            if output:
+                with writer(output) as stream:
+                    stream.write(study_json(found) + "\n")
+            _print(found)
     report_bad(bad, len(test) + len(bad))
+
+
+def _entries(
+    name: str,
+    test: Sequence[Row],
+    files: Sequence[Path],
+    method: str,
+    rows: int | None,
+    others: OthersOptions,
+    runs: Path | None,
+) -> Study:
+    """The entries of a study that has some; those that train read `files`."""
+    from calibrator.rows.selection import load_labelled
+
+    calibrator, device, is_renewed = others.calibrator, others.device, others.is_renewed
+    if name == "probes":
+        return _probe(test, rows or 2_000, _scorer(calibrator, device, is_renewed))
+    if name == "answer-swap":
+        return _swap(test, rows, _scorer(calibrator, device, is_renewed))
+    training, _ = load_labelled(files)
+    if name == "elicitations":
+        return _elicitations(training, test, rows, calibrator, device)
+    if name == "calls":
+        return _calls(training, test, rows)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = runs or Path(scratch)
+        return _leave_out(name, method, training, test, rows, folder, device, is_renewed)
 
 
 def _check(

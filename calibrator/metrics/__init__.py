@@ -2,6 +2,7 @@
 
 __all__ = [
     "agreement",
+    "correlation",
     "disagreement",
     "gains",
     "intervals",

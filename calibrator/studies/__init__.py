@@ -7,6 +7,7 @@ __all__ = [
     "cascade_study",
     "elicitations",
     "embedded_fit",
+    "failures",
     "opinion_leave_out",
     "opinion_study",
     "probes",
