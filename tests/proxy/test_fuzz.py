@@ -32,7 +32,7 @@ def reports() -> Iterator[Mapping[str, Future[fuzzing.Report]]]:
 
 def _give_way() -> None:
     """Lets other tests have the CPU first, and warnings be findings, as in the suite."""
-    os.nice(5)
+    os.nice(10)
     configure_logs("warning")
     warnings.simplefilter("error")
 

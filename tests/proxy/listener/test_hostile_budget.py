@@ -27,7 +27,7 @@ def measured() -> dict[str, dict[str, Any]]:
     places = (BENCHES, BENCHES / "peers", BENCHES / "hostile")
     command = [sys.executable, str(BENCHES / "hostile" / "bench_hostile.py"), "--json"]
     done = subprocess.run(
-        [*command, "--rounds", "1", "--seconds", "2", "--only", *ATTACKS],
+        [*command, "--rounds", "1", "--seconds", "1", "--only", *ATTACKS],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
         capture_output=True,
         text=True,
