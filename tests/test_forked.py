@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     (folder / "conftest.py").write_text(CONFTEST)
     for name, text in (("dying", DYING), ("first", GOOD), ("second", GOOD)):
         (folder / f"test_{name}.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.running.forked", "--processes", "2"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.forked", "--processes", "2"]
     command += ["--rootdir", str(folder), "-p", "no:cacheprovider", "-p", "no:schemathesis"]
     done = subprocess.run(
         command, cwd=folder, env=environment() | {"PYTHONPATH": str(ROOT)},

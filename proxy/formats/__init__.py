@@ -1,4 +1,7 @@
-"""The formats that are scored, each in a module of its own; one in `FORMATS` has its routes."""
+"""The formats that are scored, each in a module of its own; one in `FORMATS` has its routes.
+
+A new surface is a class with the methods of `Format` in `format.py`, and its place in `FORMATS`.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,7 @@
-"""Calibrators that run elsewhere, asked over HTTP."""
+"""Calibrators that run elsewhere, asked over HTTP.
+
+A new engine is a section with its `kind` in `config/engines.py` and a case in `opening.py`. One
+that answers with log-probabilities is a dialect, as in `vllm.py` and `sglang.py`.
+"""
 
 __all__ = ["opening", "scorer_protocol"]
