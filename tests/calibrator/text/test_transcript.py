@@ -285,3 +285,13 @@ def test_a_role_of_any_kind_tells_of_no_tools(role: Any) -> None:
     spoken = [{"role": role, "content": "a"}, user("b")]
     for messages in (spoken, [*spoken, {"role": role, "name": "c", "content": "d"}]):
         assert Question("b", messages=messages).tool_use({"content": "yes"}) is None
+
+
+def test_two_ways_to_one_text_are_one_question() -> None:
+    """What the text was made of does not tell questions apart; images do."""
+    asked = [{"role": "user", "content": "Why?"}]
+    plain = Question("Why?")
+    assert plain == Question("Why?", messages=asked)
+    assert plain == Question("Why?", tools=[{"type": "function"}])
+    assert plain == Question("Why?", conversation=lambda: asked)
+    assert plain != Question("Why?", images=[{"type": "image_url"}])
