@@ -10,6 +10,7 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, Output, RetryError, generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
+import { seenCalls } from "../../examples/node/seen_calls.mjs";
 import {
   KEY, PROXY, QUESTION, RESULT, ROME, SENTENCE, THOUGHT, TIMEOUT_MS,
   arrived, checkLabel, checkMembers, failureOf, isScored, named, tries, wasLeft,
@@ -26,6 +27,12 @@ const PROVIDERS = {
     createOpenAICompatible({ ...settings, name: "proxied", supportsStructuredOutputs: true }),
   ],
   anthropic: ["messages", createAnthropic(settings)],
+};
+const LISTENING = {
+  "openai chat": (fetch) => createOpenAI({ ...settings, fetch }).chat,
+  "openai responses": (fetch) => createOpenAI({ ...settings, fetch }).responses,
+  compatible: (fetch) => createOpenAICompatible({ ...settings, fetch, name: "proxied" }),
+  anthropic: (fetch) => createAnthropic({ ...settings, fetch }),
 };
 const ERRORS = {
   400: "malformed", 401: "key", 404: "model", 422: "processed", 429: "many", 500: "broken",
@@ -104,6 +111,36 @@ test("tools are run from a stream, too", each(async (asked) => {
   const parts = await partsOf(asked("parallel", options).fields);
   assert.deepEqual(called, ["Paris", "Rome"]);
   assert.equal(textOf(parts).join(""), SENTENCE);
+}));
+
+test("a call below the threshold asks for an approval, and runs with it", each(async (_, surface, provider) => {
+  for (const below of [0.4, 0.9]) { // upstream's calls have 0.5
+    for (const isStream of [false, true]) {
+      const [seen, called] = [seenCalls(), []];
+      const name = named("tools");
+      const get_weather = {
+        ...weather(called),
+        needsApproval: (_, { toolCallId }) => seen.isUnsure(toolCallId, below),
+      };
+      const model = LISTENING[provider](seen.fetch)(name);
+      const fields = { model, maxRetries: 0, tools: { get_weather }, stopWhen: stepCountIs(3) };
+      const run = async (messages) => {
+        if (!isStream) return generateText({ ...fields, messages });
+        const result = streamText({ ...fields, messages, onError() {} });
+        await result.consumeStream();
+        return { content: await result.content, text: await result.text, response: await result.response };
+      };
+      const messages = [{ role: "user", content: QUESTION }];
+      const first = await run(messages);
+      const asked = first.content.filter((part) => part.type === "tool-approval-request");
+      assert.deepEqual(called, below === 0.9 ? [] : ["Paris"]);
+      assert.equal(asked.length, below === 0.9 ? 1 : 0);
+      if (!asked.length) continue;
+      const content = [{ type: "tool-approval-response", approvalId: asked[0].approvalId, approved: true }];
+      const done = await run([...messages, ...first.response.messages, { role: "tool", content }]);
+      assert.deepEqual([called, done.text], [["Paris"], SENTENCE]);
+    }
+  }
 }));
 
 test("a structured output is an object, whole or streamed", each(async (asked, surface) => {
