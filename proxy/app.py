@@ -41,6 +41,7 @@ from proxy.scoring.images import Images
 from proxy.scoring.loader import load_recalibrations, scorer_loader
 from proxy.scoring.scoring import Scoring
 from proxy.store.database import LazyEngine
+from proxy.store.notifications import DECIDED, KEYS, Notifications
 from proxy.store.owned_ids import OwnedIds
 from proxy.store.record.writer import Records
 from proxy.store.retention import Retention
@@ -178,6 +179,7 @@ class App:
         has_drift = parts.records is not None and self._leads
         self._drift = DriftWatch(store) if has_drift else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
+        self._notifications = Notifications(store, self._hear, self._note_told)
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)
         probe = partial(Endpoint, max_body=config.limits.max_body)
@@ -194,6 +196,8 @@ class App:
         peers.on("owners", parts.conversations.owned.known)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
+        peers.on("told", lambda told: self._hear(*told))
+        peers.on("is told", self._note_told)
         peers.on("drain", lambda _: self._begin_to_drain())
         self._reloading.join(peers)
 
@@ -379,11 +383,28 @@ class App:
         if self._drift is not None:
             self._drift.start()
         config = self._reloading.current.setup.config
+        if self._leads:
+            self._notifications.start()
         if config.webhooks and self._leads:
             from proxy.desk.notify.webhooks import Courier
 
             self._courier = Courier(config, self._admin_url)
             self._courier.start()
+
+    def _hear(self, kind: str, id: str) -> None:
+        """What happened in the store, by whomever; on a thread."""
+        if self._parts.peers is not None and self._leads:
+            self._parts.peers.tell_others("told", (kind, id))
+        if kind == KEYS:
+            self._reloading.look_at_keys()
+        elif kind == DECIDED:
+            self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
+
+    def _note_told(self, is_told: bool) -> None:
+        """Whether anything would be heard: then the store need not be asked so often."""
+        if self._parts.peers is not None and self._leads:
+            self._parts.peers.tell_others("is told", is_told)
+        self._reloading.is_told = self._parts.verdicts.is_told = is_told
 
     async def _stop(self) -> None:
         if self._desk is not None:
@@ -391,6 +412,7 @@ class App:
         if self._courier is not None:
             await self._courier.aclose()
         self._parts.scoring.close()
+        await asyncio.to_thread(self._notifications.close)
         await self._reloading.stop()
         if self._drift is not None:
             await asyncio.to_thread(self._drift.stop)

@@ -40,6 +40,9 @@ NEEDS_RESTART = (
 )
 
 
+TOLD_LOOK_EVERY_S = 2.0  # at keys whose changes are told
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why the files as they are cannot be used, since when (seconds since the epoch)."""
@@ -92,6 +95,8 @@ class Reloading:
         self._are_keys_readable = True
         self._known: list[ClientKey] = []
         self._next_end = math.inf  # when the next key expires
+        self.is_told = False  # whether keys that are made and revoked elsewhere are heard of
+        self._keys_looked_at = 0.0  # by time.monotonic
         self.live = LiveWork()
         self._watch = Watch(self._files, self._on_change, self._look_at_keys)
 
@@ -220,7 +225,16 @@ class Reloading:
 
     def _look_at_keys(self) -> None:
         """Hands the keys on when somebody has made or revoked one."""
+        passed_s = time.monotonic() - self._keys_looked_at
+        if self.is_told and passed_s < TOLD_LOOK_EVERY_S:
+            self._look_at_times()
+        else:
+            self.look_at_keys()
+
+    def look_at_keys(self) -> None:
+        """At once, for somebody has heard of a change; on any thread but the event loop's."""
         with self._lock:
+            self._keys_looked_at = time.monotonic()
             self._look_at_keys_of_newest()
 
     def _look_at_keys_of_newest(self) -> None:

@@ -108,6 +108,16 @@ class Approvals:
                 return earlier
         return None
 
+    async def is_held(self, request_digest: str, key_hash: str) -> bool:
+        """Whether a reply to this request waits, or may still be handed out; raises StoreError."""
+        oldest = time.time() - AGAIN_S
+        return any(
+            held.rule_digest in self._decisions
+            and _is_in_force(held)
+            and (held.taken_at is None or held.taken_at > oldest)
+            for held in await self._store.of_request(request_digest, key_hash)
+        )
+
 
 async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
     """Whether a released reply may be handed out now; raises StoreError.

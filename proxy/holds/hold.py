@@ -25,6 +25,8 @@ from proxy.wire.json_splice import json_object
 
 log = structlog.get_logger(__name__)
 
+MOST_UNLOOKED = 10_000
+
 
 class Holding:
     """What policies hold that decide together; `hold` and `standing` raise StoreError."""
@@ -41,6 +43,7 @@ class Holding:
         self._verdicts = verdicts
         self._approvals = Approvals(policies, store)
         self.polls = conversations.polls
+        self._unlooked: set[str] = set()  # digests of requests whose earlier replies are not known
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
@@ -54,12 +57,15 @@ class Holding:
     ) -> Earlier | None:
         """What was held when the same was asked before; where nobody can tell, nothing was.
 
-        The request is then judged like any other, so that no call goes out unseen.
+        The request is then judged like any other, so that no call goes out unseen, and looked for
+        again before its reply is held.
         """
         try:
             return await self._approvals.find(format, request_digest, hash_key(request))
         except StoreError as error:
             log.warning("earlier_replies_unknown", reason=error.message)
+            if len(self._unlooked) < MOST_UNLOOKED:
+                self._unlooked.add(request_digest)
             return None
 
     async def hold(
@@ -73,6 +79,7 @@ class Holding:
     ) -> HeldReply:
         """Stores an answer for a reviewer; calls in it are bound to their request."""
         id, key_hash = new_held_id(asked.format), hash_key(request)
+        await self._look_again(request_digest, key_hash)
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
             held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
@@ -80,6 +87,15 @@ class Holding:
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
+
+    async def _look_again(self, request_digest: str | None, key_hash: str) -> None:
+        """One request has one held reply, also where the store was away for a moment: whoever asks
+        next gets that one. Raises StoreError."""
+        if request_digest is None or request_digest not in self._unlooked:
+            return
+        if await self._approvals.is_held(request_digest, key_hash):
+            raise StoreError("a reply to this request is held already; ask for it again")
+        self._unlooked.discard(request_digest)
 
     async def revised(self, held: HeldReply, answer: Answer) -> Json | None:
         """Puts what a reviewer wrote in place of a released reply into the answer.

@@ -1,13 +1,16 @@
 """Waiting for a reviewer: who keeps a connection open hears of the verdict within a moment.
 
-The desk of this process says so at once (`hear`). Verdicts are written to the store, by another
-process too (`pinocchio reviews`): one task asks it for all who wait, and only while somebody does.
+The desk of this process says so at once (`hear`), and so does PostgreSQL of verdicts that were
+given elsewhere. Verdicts are written to the store, by another process too (`pinocchio reviews`):
+one task asks it for all who wait, and only while somebody does; seldom where the store tells by
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 import structlog
 
@@ -16,7 +19,7 @@ from proxy.store.reviews.held_replies import HELD, HeldReply, Store
 
 log = structlog.get_logger(__name__)
 
-ASK_EVERY_S = 0.25
+ASK_EVERY_S, TOLD_ASK_EVERY_S = 0.25, 2.0
 ASKED_AT_ONCE = 10_000  # ids in one query
 
 
@@ -24,6 +27,7 @@ class Verdicts:
     def __init__(self, store: Store, every_s: float = ASK_EVERY_S) -> None:
         self._store = store
         self._every_s = every_s
+        self.is_told = False  # whether verdicts that are given elsewhere are heard of
         self._waiting: dict[asyncio.Future[None], str] = {}  # and the id that each waits for
         self._asking: asyncio.Task[None] | None = None
         self._is_over = False  # nobody may wait any longer
@@ -59,11 +63,13 @@ class Verdicts:
     async def aclose(self) -> None:
         """Call it when nobody waits any more."""
         if self._asking is not None:
-            await self._asking
+            self._asking.cancel()  # it may be between two looks
+            with suppress(asyncio.CancelledError):
+                await self._asking
 
     async def _ask(self) -> None:
         while self._waiting:
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(TOLD_ASK_EVERY_S if self.is_told else self._every_s)
             ids = list(set(self._waiting.values()))
             try:
                 for start in range(0, len(ids), ASKED_AT_ONCE):

@@ -3,4 +3,13 @@
 The only package that knows SQLAlchemy. `database.py` opens what the others read and write.
 """
 
-__all__ = ["client_keys", "condition", "database", "owned_ids", "retention", "schema", "tables"]
+__all__ = [
+    "client_keys",
+    "condition",
+    "database",
+    "notifications",
+    "owned_ids",
+    "retention",
+    "schema",
+    "tables",
+]

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from proxy.errors import StoreError
 from proxy.store.chain.chain import note_change
 from proxy.store.database import LazyEngine, cause
+from proxy.store.notifications import KEYS, notify
 from proxy.store.tables import metadata
 
 client_keys = sa.Table(
@@ -93,6 +94,7 @@ class KeyStore:
             with self._engine.get().begin() as connection:
                 is_done = connection.execute(statement).rowcount != 0  # not always told of inserts
                 if is_done:
+                    notify(connection, KEYS, id)
                     note_change(connection, kind, client_keys, client_keys.c.id == id)
                 return is_done
         except SQLAlchemyError as error:

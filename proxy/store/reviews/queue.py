@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from proxy.errors import StoreError
 from proxy.store.chain.chain import note_change
 from proxy.store.database import LazyEngine, cause, storable
+from proxy.store.notifications import DECIDED, notify
 from proxy.store.record.writer import DAY_S, exchanges, first_id
 from proxy.store.reviews.events import KEPT_S, Event, event_columns, happened, review_events
 from proxy.store.reviews.held_replies import (
@@ -347,5 +348,6 @@ def _decided(
     connection.execute(happened(held.id, state, now, reviewer))
     if is_correct is not None and held.request_id is not None:
         keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
+    notify(connection, DECIDED, held.id)
     note_change(connection, "decided", held_replies, table.id == held.id)
     return replace(held, **values)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tests.running.live_proxy import (
     events_in,
     post_raw,
     question,
+    until,
     without_member,
 )
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -81,6 +83,31 @@ def holding(start_proxy: StartProxy) -> LiveProxy:
 
 
 # The same request again
+
+
+def test_a_store_that_was_away_for_a_moment_holds_no_second_reply(
+    holding: LiveProxy, upstream: FaultyUpstream
+) -> None:
+    """Whoever asks again while nobody can tell what is held is judged anew, and told to come again
+    where the store says in the end that a reply is held: one request has one."""
+    body = asked("away p=0.1")
+    id = hold(holding, body)
+    rename(holding, "held_replies", "away")
+    with ThreadPoolExecutor() as pool:
+        again = pool.submit(ask, holding, body, **{"x-faulty": "slow"})
+        until(lambda: len(upstream.requests) == 2)
+        rename(holding, "away", "held_replies")
+        upstream.last.proceed()
+        refused = again.result(20)
+    assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+    assert ask(holding, body).headers[REVIEW_ID] == id
+    assert len([row for row in held_rows(holding) if row["question"] == "away p=0.1"]) == 1
+
+
+def rename(proxy: LiveProxy, before: str, after: str) -> None:
+    with sqlite3.connect(proxy.store_path) as database:
+        database.execute(f"ALTER TABLE {before} RENAME TO {after}")
+    database.close()
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -16,10 +15,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proxy.config.sections import Config
+from proxy.scoring.loader import shares_scorer
+from proxy.workers.board import Board
+from proxy.workers.peers import Peers
+from proxy.workers.supervisor import Supervisor
 from tests.proxy.workers.several import Workers, children_of, is_alive, kill, running
 from tests.running.client_keys import bearer, make_key
 from tests.running.desk_client import scraped, value
-from tests.running.live_proxy import members_in, question, until
+from tests.running.live_proxy import members_in, question, run_cli, until
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
 
@@ -257,15 +261,52 @@ def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> 
         assert died["process"] == "scorer"
 
 
-def test_what_cannot_start_is_not_tried_for_ever(tmp_path: Path) -> None:
-    """Where no worker can begin, the proxy ends with its status."""
-    config = {"calibrator": {"checkpoint": "fake:0.7"}, "workers": 2, "admin": False}
-    path = tmp_path / "proxy.yaml"
-    path.write_text(json.dumps(config | {"store": f"sqlite:///{tmp_path}/store.db"}))
-    from proxy.workers.board import Board
-    from proxy.workers.peers import Peers
-    from proxy.workers.supervisor import Supervisor
+@pytest.mark.parametrize(
+    ("checkpoint", "workers", "is_shared"),
+    [
+        ("embedded", 2, False),
+        ("embedded", {"count": 2, "scorer": "shared"}, True),
+        ("fake:0.7", 2, False),
+        ("none", {"count": 2, "scorer": "shared"}, False),
+        ("LLM", 2, True),
+        ("LLM", {"count": 2, "scorer": "each"}, False),
+        ("LLM", 1, False),
+    ],
+)
+def test_a_language_model_is_loaded_once(
+    tmp_path: Path, checkpoint: str, workers: object, is_shared: bool
+) -> None:
+    """Where nobody says otherwise; the embedded calibrator is loaded by each worker."""
+    if checkpoint == "LLM":
+        (tmp_path / "calibrator.json").write_text('{"preset": "released-0.8b"}')
+        (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+        checkpoint = str(tmp_path)
+    calibrator = {"checkpoint": checkpoint}
+    config = Config.model_validate({"calibrator": calibrator, "workers": workers})
+    assert shares_scorer(config) is is_shared
 
+
+def test_how_many_workers_there_may_be(tmp_path: Path) -> None:
+    """`check` says how many serve, and whose the scorer is; what is no number of workers is
+    refused in a sentence."""
+    path = tmp_path / "proxy.yaml"
+    path.write_text(f'workers: 3\nstore: "sqlite:///{tmp_path}/store.db"\n')
+    told = run_cli("check", "--config", str(path))
+    assert "3 workers, each scores for itself" in told.stdout
+    path.write_text("workers: 65\n")
+    refused = run_cli("check", "--config", str(path))
+    assert refused.returncode == 2
+    assert "proxy.yaml:1: workers" in refused.stderr
+    path.unlink()
+    none = run_cli("serve", "--workers", "0", cwd=tmp_path)
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "--workers: " in none.stderr
+    both = run_cli("serve", "--workers", "2", "--scorer-only", cwd=tmp_path)
+    assert both.returncode == 2
+
+
+def test_what_cannot_start_is_not_tried_for_ever() -> None:
+    """Where no worker can begin, the proxy ends with its status."""
     pid = os.fork()
     if not pid:
 

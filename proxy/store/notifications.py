@@ -1,0 +1,97 @@
+"""What happens in the store is told to every proxy on it: LISTEN and NOTIFY of PostgreSQL.
+
+    notify(connection, DECIDED, id)      # in the transaction of the change itself
+
+A verdict, or a key that was made or revoked, is heard of within milliseconds on every machine. A
+notification can be lost, with a connection; nothing depends on it, for whoever waits looks into the
+store itself too, less often while it is told. SQLite has none: its proxies are on one machine, and
+look four times a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import sqlalchemy as sa
+import structlog
+
+from proxy.store.database import CONNECT_TIMEOUT_S, cause
+from proxy.store.tables import parsed_address, path_of
+
+log = structlog.get_logger(__name__)
+
+DECIDED, KEYS = "decided", "keys"
+CHANNEL: Final = "pinocchio"
+LOOK_EVERY_S: Final = 0.5  # whether it is to end
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # before the next try to connect
+ALIVE: Final = {  # of a connection on which nothing may come for a long time
+    "connect_timeout": str(CONNECT_TIMEOUT_S),
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+
+
+def notify(connection: sa.Connection, kind: str, id: str) -> None:
+    """Tells all proxies, once the transaction is committed, that something happened to `id`."""
+    if connection.dialect.name == "postgresql":
+        told = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
+        connection.execute(sa.select(told))
+
+
+class Notifications:
+    """Hears what other proxies, and commands, tell of the store at `url`.
+
+    `on_told` gets kind and id, `on_change` whether anything would be heard; both are called on a
+    thread of its own.
+    """
+
+    def __init__(
+        self, url: str, on_told: Callable[[str, str], None], on_change: Callable[[bool], None]
+    ) -> None:
+        self._url = url
+        self._on_told = on_told
+        self._on_change = on_change
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+
+    def start(self) -> None:
+        """Does nothing on a store that tells nothing."""
+        if path_of(self._url) is None:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(CONNECT_TIMEOUT_S)
+
+    def _run(self) -> None:
+        import psycopg
+
+        url = parsed_address(self._url).set(drivername="postgresql").update_query_dict(ALIVE)
+        address = url.render_as_string(hide_password=False)
+        pause_s, is_first = FIRST_PAUSE_S, True
+        while not self._closing.is_set():
+            try:
+                with psycopg.connect(address, autocommit=True) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    pause_s = FIRST_PAUSE_S
+                    if not is_first:
+                        log.info("store_notifications_heard")
+                    self._on_change(True)
+                    self._listen(connection)
+            except psycopg.Error as error:
+                self._on_change(False)
+                log.warning("store_notifications_lost", reason=cause(error), hint="polls go on")
+                is_first = False
+            self._closing.wait(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _listen(self, connection: Any) -> None:
+        """Until it is closed; raises psycopg.Error where the connection is lost."""
+        while not self._closing.is_set():
+            for told in connection.notifies(timeout=LOOK_EVERY_S):
+                kind, _, id = told.payload.partition(" ")
+                self._on_told(kind, id)
