@@ -31,7 +31,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("score", "evaluate", "advise", "recalibrate", "tune", "train", "train-llm", "drift"),
     ),
     "Research: studies of the paper, for those who build calibrators": (
-        *("collect", "labels", "survey", "study", "card", "train-encoder"),
+        *("collect", "labels", "filter", "pairs", "survey", "study", "card", "train-encoder"),
     ),
 }
 

@@ -1,3 +1,3 @@
-"""Commands on labelled rows themselves: what they are made of, and whether labels hold."""
+"""Commands on labelled rows themselves: what they are made of, whether labels hold, a choice."""
 
-__all__ = ["labels", "survey"]
+__all__ = ["labels", "selecting", "survey"]
