@@ -91,6 +91,10 @@ def export(
                 lines.write(json.dumps(facts_of(exchange)) + "\n")
                 count += 1
     left_out = f"; {unread} left out: images, or several choices" if unread else ""
+    if not (count or unread or labelled or facts):
+        left_out = (
+            ": no reply was held or audited; --facts exports all exchanges, without their text"
+        )
     typer.echo(f"{counted(count, 'row')}{left_out}", err=True)
 
 

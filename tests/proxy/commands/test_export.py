@@ -92,6 +92,15 @@ def test_a_row_has_the_words_and_what_is_known_of_them(
     assert [(each["status"], "response" in each) for each in facts] == [(429, False)]
 
 
+def test_why_there_are_no_rows_is_told(start_proxy: StartProxy, store_url: str, run: Run) -> None:
+    """Exchanges of which nothing was kept are told apart from none."""
+    proxy = start_proxy(store=store_url)
+    proxy.ask("p=0.9")
+    recorded(store_url, 1)
+    assert "--facts exports all exchanges" in run().stderr
+    assert "--facts" not in run("--facts").stderr
+
+
 def test_what_a_judge_said_goes_with_the_row(
     start_proxy: StartProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:
