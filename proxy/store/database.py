@@ -162,6 +162,7 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
     if path := path_of(url):
         engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
         sa.event.listen(engine, "connect", _set_pragmas if is_durable else _set_fast_pragmas)
+        _stay_with_file(engine, path)
         return engine
     try:
         engine = sa.create_engine(parsed_address(url), **_of_postgres())
@@ -178,11 +179,35 @@ def _async_engine(url: str) -> AsyncEngine:
     if path := path_of(url):
         engine = create_async_engine(sa.URL.create("sqlite+aiosqlite", database=str(path)))
         sa.event.listen(engine.sync_engine, "connect", _set_pragmas)
+        _stay_with_file(engine.sync_engine, path)
         return engine
     try:
         return create_async_engine(parsed_address(url), **_of_postgres())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
+
+
+def _stay_with_file(engine: sa.Engine, path: Path) -> None:
+    """Connects anew where somebody has deleted or replaced the file: SQLite would go on to write
+    into the one that is gone, and nobody would ever read it."""
+
+    def note(_: Any, record: Any) -> None:
+        record.info["file"] = _file_at(path)
+
+    def compare(_: Any, record: Any, __: Any) -> None:
+        if record.info["file"] != _file_at(path):
+            raise sa.exc.DisconnectionError("the file of the store is another one")
+
+    sa.event.listen(engine, "connect", note)  # after the pragmas, which make the file
+    sa.event.listen(engine, "checkout", compare)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _of_postgres() -> dict[str, Any]:

@@ -325,6 +325,20 @@ def test_the_store_refuses_one_table(start_proxy: StartProxy) -> None:
     assert states_of(proxy) == {review: "released"}
 
 
+def test_the_file_of_the_store_is_deleted(start_proxy: StartProxy) -> None:
+    """What it had is lost; nothing is told to be held that nobody could ever decide on."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "deleted"), **DESK)
+    assert proxy.ask("p=0.5").headers["x-pinocchio-action"] == "hold"
+    for each in proxy.store_path.parent.glob("held.db*"):
+        each.unlink()
+    with capture_logs() as lines:
+        refused = proxy.ask("p=0.4")
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "store_unavailable")
+        until(lambda: "records_shed" in {line["event"] for line in lines})
+    until(lambda: is_told(proxy, "pinocchio_store_dropped_total", what="records"))
+    assert is_told(proxy, "pinocchio_requests_total", status="5xx")
+
+
 MIXED = (
     "version: 1\nname: mixed\nrules: [{name: sure, when: {confidence: {at_least: 0.5}}, "
     "then: deliver}]\ndefault: {hold: {queue: q}}\n"
