@@ -5,6 +5,6 @@ falls. Other rooms use `corrupted`, `KINDS` and `Corruption`; each kind has a fu
 that takes a reply and gives it back changed, or None where the kind does not apply.
 """
 
-from calibrator.corruptions.kinds import KINDS, Corruption, corrupted
+from calibrator.corruptions.kinds import KINDS, TAUGHT_KINDS, Corruption, corrupted
 
-__all__ = ["KINDS", "Corruption", "corrupted", "options", "sentences"]
+__all__ = ["KINDS", "TAUGHT_KINDS", "Corruption", "corrupted", "options", "sentences"]

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from calibrator.corruptions.numbers import last_number_changed, result_changed
-from calibrator.corruptions.options import final_option_changed
+from calibrator.corruptions.numbers import arrival_changed, last_number_changed, result_changed
+from calibrator.corruptions.options import argued_option_changed, final_option_changed
 from calibrator.corruptions.other_questions import nearest_questions, question_key
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.corruptions.wording import cut_off, entity_swapped, names_in, negation_changed
@@ -32,6 +32,10 @@ KINDS = {
     "negation": "a negation added or dropped",
     "cut off": "the working cut before its end",
     "echo": "the question in place of a reply",
+}
+TAUGHT_KINDS = {  # that training makes beside them, and no table of sensitivity shows
+    "arrival": "the number that the working arrives at changed, the end kept",
+    "argued option": "the option that the working argues for changed, the end kept",
 }
 
 
@@ -73,6 +77,8 @@ def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
         )
     if kind == "final option":
         return lambda at, rng: final_option_changed(right[at].question, right[at].answer, rng)
+    if kind == "argued option":
+        return lambda at, rng: argued_option_changed(right[at].question, right[at].answer, rng)
     if kind == "off topic":
         return lambda at, rng: rng.choice(OFF_TOPIC)
     if kind == "echo":
@@ -82,6 +88,7 @@ def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
     simple = {
         "last number": last_number_changed,
         "working": result_changed,
+        "arrival": arrival_changed,
         "negation": negation_changed,
     }[kind]
     return lambda at, rng: simple(right[at].answer, rng)

@@ -48,6 +48,26 @@ def result_changed(answer: str, rng: random.Random) -> str | None:
     return answer[: one.start(1)] + moved(one[1], rng) + answer[one.end(1) :]
 
 
+def arrival_changed(answer: str, rng: random.Random) -> str | None:
+    """The reply whose end names its last number as before, and whose working arrives at another.
+
+    All that stands before the end of that number is changed to one other value: the same
+    contradiction as a changed end, made at the other side.
+    """
+    found = list(_NUMBER.finditer(answer))
+    if len(found) < 2 or len(found[-1][0]) > MAX_DIGITS:
+        return None
+    last = found[-1][0]
+    before = [each for each in found[:-1] if each[0] == last]
+    if not before:
+        return None
+    other, end, parts = moved(last, rng), 0, []
+    for each in before:
+        parts += [answer[end : each.start()], other]
+        end = each.end()
+    return "".join([*parts, answer[end:]])
+
+
 def _is_computed(answer: str, equals: int) -> bool:
     """Whether what stands left of an equals sign, in its line, has digits and an operation."""
     left = re.split(r"[=\n&?]", answer[max(0, equals - LEFT_SIDE) : equals])[-1].strip(" \t*-")

@@ -13,6 +13,7 @@ _FINAL = re.compile(
     r"((?-i:[B-HJ]|[AI](?! ?[a-z])))(?![\w'\u2019])",
     re.IGNORECASE,
 )
+MIN_TEXT = 3  # characters of an option's text that is looked for in a working
 _GAP = 8  # characters that may stand between a letter and the option's text
 
 
@@ -53,3 +54,22 @@ def final_option_changed(question: str, answer: str, rng: random.Random) -> str 
             parts += [answer[end:at], options[other]]
             end = at + len(text)
     return "".join([*parts, answer[end:]])
+
+
+def argued_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
+    """The reply that names the same option in the end, and whose working argues for another one.
+
+    Letter and text of the option are changed to another's wherever they stand before the end.
+    """
+    options, found = options_of(question), final_letter(answer)
+    if found is None or found[1] not in options:
+        return None
+    letter = found[1]
+    other = rng.choice(sorted(set(options) - {letter}))
+    working, end = answer[: found.start()], answer[found.start() :]
+    changed = working
+    if len(options[letter]) >= MIN_TEXT:
+        changed = changed.replace(options[letter], options[other])
+    named = rf"(?<=\()({letter})(?=\))|(?<=[Oo]ption )({letter})\b|(?<=[Cc]hoice )({letter})\b"
+    changed = re.sub(named, other, changed)
+    return None if changed == working else changed + end

@@ -38,6 +38,7 @@ from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, encode, is_clipped, load_tokenizer, tag_text
+from calibrator.text.restated_question import without_question
 
 ON_CPU = ("auto", "cpu")
 
@@ -136,7 +137,7 @@ class EmbeddedCalibrator:
 
     def read_texts(self, items: Sequence[Item]) -> TextReading:
         """What tower, forest, encoder and inspector make of texts; neighbours change nothing."""
-        items = judged(items)
+        items = self._without_questions(judged(items))
         pieces = self._pieces(items)
         rows = [
             tower_row(item.question, item.answer, question, answer)
@@ -164,6 +165,12 @@ class EmbeddedCalibrator:
             **self._in_order(items, seen),
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
         )
+
+    def _without_questions(self, items: Sequence[Item]) -> list[Item]:
+        """Items whose answers do not repeat the question, for an inspector that learnt so."""
+        if self.parts.inspector is None or not self.parts.inspector.drops_question:
+            return list(items)
+        return [replace(x, answer=without_question(x.question, x.answer)) for x in items]
 
     def _seen(
         self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]], rows: Sequence[TowerRow]

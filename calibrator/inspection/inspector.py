@@ -31,6 +31,7 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "inspector."
+DROPS_QUESTION = "drops_question"  # answers are read without restatements of their questions
 RELEVANCE = "relevance"  # the check that is also taught by excerpts and plain requests
 DOUBTED = 0.5  # P(in order) below which a check tells what it found
 LIMIT = 1e6  # of a trait; a longer number says no more
@@ -91,13 +92,13 @@ CHECKS = (
     Check(
         "number",
         "the final number is not what the working arrives at",
-        ("last number", "working"),
+        ("last number", "working", "arrival"),
         _OF_WORKING + NUMBER_SAID,
     ),
     Check(
         "option",
         "the final option is not what the working argues for",
-        ("final option",),
+        ("final option", "argued option"),
         _OF_WORKING + OPTION_NAMED,
     ),
     Check("ending", "it breaks off before its end", ("cut off",)),
@@ -112,6 +113,7 @@ class Inspector:
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.pieces = Pieces.from_state(state)
+        self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
         self.priors = [float(state[f"{check.name}.prior"][0]) for check in self.checks]

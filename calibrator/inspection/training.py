@@ -29,12 +29,21 @@ from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.errors import TrainingError
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.weights import packed
-from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, SEEN, Check, inspect
+from calibrator.inspection.inspector import (
+    CHECKS,
+    DROPS_QUESTION,
+    PREFIX,
+    RELEVANCE,
+    SEEN,
+    Check,
+    inspect,
+)
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import Layout, encode
+from calibrator.text.restated_question import without_question
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
@@ -70,7 +79,7 @@ class InspectorConfig:
     leaf_rows: int = 40
     ridge: float = 10.0
     feature_share: float = 0.3
-    priors: tuple[float, ...] = (2.4, 4.0, 2.25, 7.0)
+    priors: tuple[float, ...] = (2.2, 4.0, 2.4, 7.0)
     left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises
 
 
@@ -105,6 +114,7 @@ def fit_inspector(
     scikit-learn.
     """
     state = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
+    state[DROPS_QUESTION] = np.ones(1, np.float32)
     lessons = list(lessons_of(rows, config, seed))
     if not any(lesson.fault for lesson in lessons):
         raise TrainingError("there is no right reply in which a fault could be made")
@@ -176,7 +186,7 @@ def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Itera
                     if fault in ELSEWHERE:
                         yield from _both(asked, answer, benchmark, fault, rng)
                     else:
-                        yield Lesson(asked, answer, benchmark, fault)
+                        yield Lesson(asked, without_question(asked, answer), benchmark, fault)
     yield from plain_lessons(config, rng)
 
 
@@ -184,6 +194,7 @@ def _both(
     question: str, answer: str, benchmark: str, fault: str, rng: random.Random
 ) -> Iterator[Lesson]:
     """A reply, and an excerpt of it."""
+    answer = without_question(question, answer)
     yield Lesson(question, answer, benchmark, fault)
     yield Lesson(question, excerpt(answer, rng), benchmark, fault, is_of_relevance=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calibrator.corruptions import KINDS, corrupted
+from calibrator.corruptions import KINDS, TAUGHT_KINDS, corrupted
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.rows.rows import Row, parse_row
 from calibrator.sensitivity.pairs import off_topic_sentences
@@ -36,7 +36,7 @@ def row(number: int, answer: str | None = None, **changes: Any) -> Row:
 ROWS = [row(n) for n in range(12)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *TAUGHT_KINDS])
 def test_each_kind_changes_right_replies(kind: str) -> None:
     """One changed reply for each right row; rows that are wrong are passed over."""
     found = corrupted([*ROWS, row(50, correct=0)], kind)
@@ -53,7 +53,7 @@ def test_a_seed_decides_everything(kind: str) -> None:
     assert fixed or corrupted(ROWS, kind, 3) != corrupted(ROWS, kind, 4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *TAUGHT_KINDS])
 def test_where_a_kind_does_not_apply_there_is_nothing(kind: str) -> None:
     """One short reply without number, name, verb or option: only what replaces it whole remains."""
     found = corrupted([row(1, "hm", question="Well?")], kind)

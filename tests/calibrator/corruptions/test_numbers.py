@@ -8,7 +8,12 @@ import time
 
 import pytest
 
-from calibrator.corruptions.numbers import last_number_changed, moved, result_changed
+from calibrator.corruptions.numbers import (
+    arrival_changed,
+    last_number_changed,
+    moved,
+    result_changed,
+)
 
 WORKING = "He has 3 bags. 3 * 4 = 12 marbles, and 12 + 5 = 17.\nTherefore the answer is 17."
 
@@ -98,3 +103,15 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     last_number_changed(text, random.Random(1))
     result_changed(text, random.Random(1))
     assert time.perf_counter() - start < 1
+
+
+def test_a_changed_arrival_keeps_the_end() -> None:
+    """What the working arrives at is another number throughout, and the last number the same."""
+    for rng in rngs():
+        made = arrival_changed(WORKING, rng)
+        assert made is not None
+        assert made.endswith("Therefore the answer is 17.")
+        assert "12 + 5 = 17.\n" not in made
+        assert made.startswith("He has 3 bags. 3 * 4 = 12 marbles, and 12 + 5 = ")
+    assert arrival_changed("It is 17.", random.Random(0)) is None
+    assert arrival_changed("3 bags and 17 marbles", random.Random(0)) is None

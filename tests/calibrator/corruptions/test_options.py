@@ -7,7 +7,12 @@ import time
 
 import pytest
 
-from calibrator.corruptions.options import final_letter, final_option_changed, options_of
+from calibrator.corruptions.options import (
+    argued_option_changed,
+    final_letter,
+    final_option_changed,
+    options_of,
+)
 
 QUESTION = "Which gas do plants take up?\nA. oxygen\nB. carbon dioxide\n(C) helium\nD) neon"
 
@@ -103,3 +108,15 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     changed(text)
     changed("The answer is (B).", question=text)
     assert time.perf_counter() - start < 1
+
+
+def test_a_changed_argument_keeps_the_final_option() -> None:
+    """The working argues for another option, by letter and text; the end names the same one."""
+    reply = "Plants take up carbon dioxide, so option B fits. The answer is (B)."
+    for seed in range(9):
+        made = argued_option_changed(QUESTION, reply, random.Random(seed))
+        assert made is not None
+        assert made.endswith("The answer is (B).")
+        assert "carbon dioxide" not in made
+        assert "option B" not in made
+    assert argued_option_changed(QUESTION, "The answer is (B).", random.Random(0)) is None

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrator.checkpoints.checkpoint import CHECKPOINTS
+from calibrator import load_scorer
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
+from calibrator.corruptions import KINDS, TAUGHT_KINDS
+from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.inspection import Inspector, inspect
-from calibrator.inspection.inspector import SEEN
+from calibrator.inspection.inspector import CHECKS, SEEN
 from calibrator.inspection.relevance import Pieces
 from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, seen_in
 from calibrator.inspection.wanted import wanted
@@ -83,6 +86,22 @@ def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
     ]
     assert fits[0].keys() == fits[1].keys()
     assert all(np.array_equal(fits[0][name], fits[1][name]) for name in fits[0])
+
+
+def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: Inspector) -> None:
+    """Those fitted now say so in their arrays; the shipped one, fitted before, reads all."""
+    shipped = load_scorer(EMBEDDED, "cpu")
+    assert isinstance(shipped, EmbeddedCalibrator)
+    assert inspector.drops_question
+    assert shipped.parts.inspector is not None
+    assert not shipped.parts.inspector.drops_question
+
+
+def test_every_fault_is_a_kind_of_corruption() -> None:
+    """A check that names another fault would be taught nothing by it."""
+    faults = {fault for check in CHECKS for fault in check.faults}
+    assert faults <= KINDS.keys() | TAUGHT_KINDS.keys()
+    assert TAUGHT_KINDS.keys() <= faults
 
 
 def test_a_checkpoint_without_an_inspector_has_none() -> None:

@@ -1,0 +1,64 @@
+"""Takes the question's own words off an answer that repeats them, before it is scored.
+
+Repeating the question says nothing of the answer, yet a reply with the question's words in it looks
+like a reply to it. What goes is the question word for word, and sentences, lines and brackets that
+hold all of its words and none of their own. What says anything else stays, and so does a
+restatement that is all there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+MAX_QUESTION = 600  # characters; a longer one is a task, whose text a reply may have to contain
+MAX_ANSWER = 20_000
+MIN_WORDS = 4  # of a question that is looked for word for word
+MIN_CONTENT = 3  # words with a content in a question whose words are looked for
+COVERED = 0.9  # of the question's words with a content that a restatement holds
+
+_WORD = re.compile(r"\w+")
+_BREAK = re.compile(r"((?<=[.!?])\s+|\n\s*|[ \t]+(?=\()|(?<=\))[ \t]+)")
+_IS_CODE = re.compile(r"```|\bdef \w|[{;]\s*$", re.MULTILINE)
+_QUOTED = "\x00"  # stands where the whole question stood
+_FUNCTION_WORDS = """
+    a an the this that these those it its there here and or of in on at to for from by with as s
+    about is are was were be been do does did has have had will would can could should
+    who whom whose what which when where why how i you we he she they me my your our
+    question questions answer answers reply ask asks asked asking query following regarding
+    concerning below above given q
+"""
+_WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
+
+
+def without_question(question: str, answer: str) -> str:
+    """The answer without restatements of the question; the answer itself where nothing is left."""
+    asked = question.strip()
+    wanted = _contents(asked)
+    is_long = len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER
+    if is_long or len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
+        return answer
+    text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
+    parts = _BREAK.split(text)
+    said, breaks = parts[::2], [*parts[1::2], ""]
+    kept = [
+        (part.replace(_QUOTED, ""), end)
+        for part, end in zip(said, breaks, strict=True)
+        if not _restates(part, wanted)
+    ]
+    left = "".join(part + end for part, end in kept).strip()
+    is_changed = _QUOTED in text or len(kept) < len(said)
+    return left if is_changed and _WORD.search(left) else answer
+
+
+def _restates(part: str, wanted: Counter[str]) -> bool:
+    """Whether a part of an answer holds the question's words, and none of its own or once more."""
+    own = _contents(part)
+    if not own <= wanted:
+        return False
+    return _QUOTED in part or (len(wanted) >= MIN_CONTENT and len(own) >= COVERED * len(wanted))
+
+
+def _contents(text: str) -> Counter[str]:
+    """Words with a content, and how often each stands there."""
+    return Counter(w for w in _WORD.findall(text.lower()) if w not in _WITHOUT_CONTENT)
