@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from calibrator.corruptions import KINDS, TAUGHT_KINDS, corrupted
+from calibrator.corruptions.kinds import _names_of
 from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.rows.rows import Row, parse_row
 from calibrator.sensitivity.pairs import off_topic_sentences
@@ -133,3 +134,12 @@ def test_measuring_has_other_sentences_than_training() -> None:
     """Sentences off the topic cannot be known by heart: the two lists share none."""
     assert len(set(off_topic_sentences())) == len(off_topic_sentences()) >= 20
     assert not set(off_topic_sentences()) & set(OFF_TOPIC)
+
+
+def test_ordinary_words_and_headings_are_no_names() -> None:
+    """A word that occurs in small letters too, and a name that most replies have, stay as they are;
+    others may stand in for each other."""
+    texts = [f"As the Gazette says, we met in {city}." for city in CITIES]
+    names, ordinary = _names_of([row(0, text) for text in [*texts, "It was a Turin, a turin."]])
+    assert ordinary == {"Gazette", "Turin"}
+    assert set(names) == set(CITIES) - {"Turin"}

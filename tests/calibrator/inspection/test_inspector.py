@@ -15,7 +15,7 @@ from calibrator.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.inspection import Inspector, inspect
 from calibrator.inspection.inspector import CHECKS, SEEN
-from calibrator.inspection.relevance import Pieces
+from calibrator.inspection.relevance import Pieces, _numbers
 from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, seen_in
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
@@ -155,3 +155,12 @@ def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
     assert time.perf_counter() - start < 2
     assert seen.shape == (SEEN,)
     assert np.isfinite(seen).all()
+
+
+def test_numbers_are_compared_both_ways() -> None:
+    """Of three numbers asked two are said, one of them larger than a digit; of four said, two were
+    asked; one larger than a digit of the three is not said."""
+    found = _numbers("Add 7, 25 and 310.", "7 + 25 = 32, so 32.0 it is.")
+    assert found == pytest.approx([2 / 3, 2 / 4, np.log1p(1), 1 / 3])
+    assert _numbers("Why?", "Because of 3 things.") == [-1.0, 0.0, 0.0, 0.0]
+    assert _numbers("Why 3?", "Because.") == [0.0, -1.0, 0.0, 0.0]
