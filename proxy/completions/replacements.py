@@ -21,6 +21,16 @@ REJECTED_TEXT = "A reviewer rejected this reply"
 NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
 EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
 _PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # any other may be meant to be read as a sentence
+_AROUND = frozenset(
+    {
+        *("id", "object", "type", "role", "model", "choices", "content", "output", "output_text"),
+        *("usage", "system_fingerprint", "service_tier", "stop_reason", "stop_sequence", "status"),
+        *("error", "incomplete_details", "background", "billing", "conversation", "instructions"),
+        *("metadata", "previous_response_id", "prompt", "prompt_cache_key", "reasoning", "text"),
+        *("prompt_cache_retention", "safety_identifier", "tool_choice", "tools", "truncation"),
+        *("user", "stop_details", "container"),
+    }
+)  # members of the formats; what they hold of the answer is replaced
 REFUSED_CALLS = (
     "Not done: {calls}. A reviewer has to approve it first (review {id}). "
     "Do not try it again meanwhile; go on with what does not need it, or say that it waits."
@@ -71,7 +81,17 @@ def withheld(
     texts[REJECTED] = _rejection(held) if is_refusal else rejected_text(held)
     text = texts.get(standing, EXPIRED_TEXT)
     ending: Ending = "stop" if is_refusal and standing != BLOCKED else "content_filter"
-    return asked.format.restated(answer.completion, text, ending)
+    return asked.format.restated(_around(answer), text, ending)
+
+
+def _around(answer: Answer) -> Json:
+    """An answer's members for the reply in its place: those that are known, and of a server's own
+    those that say nothing in words."""
+    return {
+        key: value
+        for key, value in answer.completion.items()
+        if key in _AROUND or value is None or isinstance(value, bool | int | float)
+    }
 
 
 def refused_text(answer: Answer, held: HeldReply) -> str:
@@ -137,7 +157,7 @@ def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> 
     JSON that the client wants to parse, or be taken for a part of what an agent says.
     """
     if isinstance(action, Clarify):
-        return asked.format.restated(answer.completion, action.text, "stop")
+        return asked.format.restated(_around(answer), action.text, "stop")
     if isinstance(action, Deliver) and action.notice is not None:
         is_prose = not answer.has_tool_calls and not asked.format.wants_schema(asked.payload)
         return asked.format.noticed(answer.completion, action.notice) if is_prose else None
@@ -146,4 +166,4 @@ def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> 
 
 def blocked(answer: Answer, format: Format, block: Block) -> Json:
     """What stands for a blocked answer where the status could not tell it any more."""
-    return format.restated(answer.completion, block.message or BLOCKED_TEXT, "content_filter")
+    return format.restated(_around(answer), block.message or BLOCKED_TEXT, "content_filter")

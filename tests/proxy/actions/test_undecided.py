@@ -39,6 +39,7 @@ from tests.servers.undecided import (
 )
 
 CALLING = ("chat", "responses", "messages")
+CLARIFY = "{version: 1, name: ask, default: {clarify: {text: 'Which one?'}}}"
 BY_MODEL = """
 version: 1
 name: models
@@ -179,6 +180,22 @@ def test_what_all_readers_find_the_same_in_is_delivered(
     body = json.dumps(ANSWERS["chat"])[:-1]
     upstream.answer = Response([f"{body},{beside}}}".encode()], headers=JSON)
     assert passed(received(holds_calls, "chat", is_stream=False))
+
+
+@pytest.mark.parametrize("surface", PATHS)
+def test_nothing_of_a_servers_own_stands_beside_what_takes_an_answers_place(
+    upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory, surface: str
+) -> None:
+    """A question in an answer's place has the members of its format; others may repeat the text."""
+    answer = json.loads(json.dumps(ANSWERS[surface]).replace(SECRET, "hm"))
+    body = json.dumps({**answer, "x_text": SECRET, "x_object": {"a": [SECRET]}, "x_number": 4.5})
+    upstream.answer = Response([body.encode()], headers=JSON)
+    with holding(upstream, tmp_path_factory, CLARIFY) as proxy:
+        for is_stream in (False, True):
+            got = received(proxy, surface, is_stream=is_stream)
+            assert b"Which one" in got
+            assert b"4.5" in got
+            assert not passed(got)
 
 
 @pytest.mark.parametrize(
