@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrator import ToolUse
-from calibrator.calls.reading.conversation import view_of
+from calibrator.calls.reading.conversation import _wrapped, view_of
 from calibrator.calls.reading.grounding import Source
 from calibrator.calls.reading.steps import _share_of_nothing
 from calibrator.calls.reading.values import value_at
@@ -133,3 +133,10 @@ def test_the_same_reply_has_the_same_traits() -> None:
     used, twin = renting(), renting()
     assert np.array_equal(traits_of(used), traits_of(used))
     assert used == twin
+
+
+def test_records_with_a_type_are_no_envelope_of_a_tool_server() -> None:
+    """An envelope has text in every part; anything else is what the tool gave."""
+    assert _wrapped([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\nb"
+    for given in ([{"type": "invoice", "id": 5}], {"type": "invoice"}, [1, 2], [], 7):
+        assert _wrapped(given) is None
