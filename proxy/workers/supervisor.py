@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,7 +154,9 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
-        pid = os.fork()
+        with warnings.catch_warnings():  # of threads, which are those of a library of numpy's
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
         if not pid:
             ours.close()
             self._become(process, theirs)

@@ -7,7 +7,8 @@ each" is computed of CPU time: so many requests a second as workers and scorer s
 core of its own and is always busy. What they cost each other is in it; waiting for each other, and
 connections that are fewer than it takes to keep all busy, are not. It needs no idle machine. "Here"
 is the throughput that was seen, with load and upstream on the same cores where there are fewer than
-four. Memory is proportional (shared pages counted once, PSS), after the load.
+four. Each worker has as many clients. Memory is proportional (shared pages counted once, PSS), after
+the load.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from bench_process import cpu_s, free_port, launched, pin, share_cores, tree
 from bench_table import say, shown, table
 from bench_targets import Launch, Place, Target, running
 
-CLIENTS = {"off": 64, "on": 16}  # more scores at once would come too late
+CLIENTS = {"off": 64, "on": 16}  # of each worker; more scores at once would come too late
 FIGURES = {
     "cpu_ms": "CPU ms a request, all processes",
     "each_per_s": "requests/s, a core for each",
@@ -94,8 +95,8 @@ def measure(target: Target, entry: Entry, for_s: float) -> dict[str, float]:
     """One run of the load."""
     pids = tree(target.pid)
     before, at = {pid: own_cpu_s(pid) for pid in pids}, time.monotonic()
-    loop = ClosedLoopOf(target)
-    sample = asyncio.run(loop.run(CLIENTS["on" if entry.scored == "on" else "off"], for_s))
+    clients = entry.workers * CLIENTS["on" if entry.scored == "on" else "off"]
+    sample = asyncio.run(ClosedLoopOf(target).run(clients, for_s))
     took_s = time.monotonic() - at
     used = sorted((own_cpu_s(pid) - was for pid, was in before.items()), reverse=True)
     scorer_s = used.pop(0) if entry.has_scorer else 0.0  # the busiest by far
@@ -139,8 +140,8 @@ def memory_mb(pid: int) -> float:
 
 def run_all(
     place: Place, rounds: int, for_s: float, *, has_peers: bool
-) -> dict[str, dict[str, float]]:
-    """The medians of all rounds, by target and figure."""
+) -> dict[str, dict[str, list[float]]]:
+    """What all rounds brought, by target and figure."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     everywhere = frozenset(os.sched_getaffinity(0))
     with ExitStack() as stack:
@@ -159,14 +160,12 @@ def run_all(
                 say(f"round {number} of {rounds}: {entry.name} ...")
                 for figure, value in measure(target, entry, for_s).items():
                     found[entry.name][figure].append(value)
-    return {
-        name: {figure: statistics.median(values) for figure, values in figures.items()}
-        for name, figures in found.items()
-    }
+    return found
 
 
-def gains(found: dict[str, dict[str, float]]) -> Iterator[str]:
-    """How much more several workers allow than one, each with a core of its own."""
+def gains(found: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+    """How much more several workers allow than one, each with a core of its own: the median of the
+    rounds' ratios."""
     for one, several_ in (
         ("off, 1", "off, 2"),
         ("on, 1", "on, 2 each"),
@@ -174,8 +173,10 @@ def gains(found: dict[str, dict[str, float]]) -> Iterator[str]:
         ("litellm, 1", "litellm, 2"),
     ):
         if one in found and several_ in found:
-            ratio = found[several_]["each_per_s"] / found[one]["each_per_s"]
-            yield f"{several_}: {ratio:.2f} times {one}, a core for each"
+            pairs = zip(found[several_]["each_per_s"], found[one]["each_per_s"], strict=True)
+            ratios = sorted(after / before for after, before in pairs)
+            middle = f"{statistics.median(ratios):.2f} times {one}"
+            yield f"{several_}: {middle}, a core for each ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 
 def main() -> int:
@@ -203,7 +204,8 @@ def main() -> int:
         return 0
     rows = [["", *found]]
     for figure, label in FIGURES.items():
-        rows.append([label, *(shown(found[name][figure]) for name in found)])
+        medians = (statistics.median(found[name][figure]) for name in found)
+        rows.append([label, *map(shown, medians)])
     print("\n\n".join([about, table(rows), "\n".join(gains(found))]))
     return 0
 

@@ -14,6 +14,7 @@ from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.gate.shared_buckets import SLOTS, SharedBuckets
 
 PROCESSES, EACH = 4, 400
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize("make", [Buckets, lambda clock: SharedBuckets(clock=clock)])

@@ -17,10 +17,7 @@ import pytest
 
 from proxy.config.sections import Config
 from proxy.scoring.loader import shares_scorer
-from proxy.workers.board import Board
-from proxy.workers.peers import Peers
-from proxy.workers.supervisor import Supervisor
-from tests.proxy.workers.several import Workers, children_of, is_alive, kill, running
+from tests.proxy.workers.several import Workers, is_alive, kill, running
 from tests.running.client_keys import bearer, make_key
 from tests.running.desk_client import scraped, value
 from tests.running.live_proxy import members_in, question, run_cli, until
@@ -303,46 +300,3 @@ def test_how_many_workers_there_may_be(tmp_path: Path) -> None:
     assert "--workers: " in none.stderr
     both = run_cli("serve", "--workers", "2", "--scorer-only", cwd=tmp_path)
     assert both.returncode == 2
-
-
-def test_what_cannot_start_is_not_tried_for_ever() -> None:
-    """Where no worker can begin, the proxy ends with its status."""
-    pid = os.fork()
-    if not pid:
-
-        def fail(_: Peers) -> int:
-            return 7
-
-        supervisor = Supervisor(
-            {0: fail, 1: fail},
-            Board(2),
-            _Fixed(),
-            add=list,
-            on_stop=lambda: None,
-            drain_s=0,
-            grace_s=0,
-        )
-        os._exit(supervisor.run())
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 7
-    assert children_of(pid) == []
-
-
-class _Fixed:
-    """A configuration that never changes."""
-
-    standing = None
-
-    def has_changed(self) -> bool:
-        return False
-
-    def ask(self) -> None: ...
-
-    def read(self) -> str:
-        return ""
-
-    def take(self) -> None: ...
-
-    def refuse(self, problems: tuple[str, ...]) -> None: ...
-
-    def drain(self) -> None: ...

@@ -1,0 +1,116 @@
+"""The supervisor with real processes in place of workers, each of which says what it hears."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from proxy.workers.board import Board
+from proxy.workers.peers import Peers
+from proxy.workers.supervisor import Supervisor
+from tests.proxy.workers.several import children_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+DIGEST = "what the files say"
+
+
+@dataclass(frozen=True)
+class Standing:
+    number: int = 1
+
+
+@dataclass
+class Configuration:
+    """Its files change once, as soon as all workers are up."""
+
+    standing: Standing = field(default_factory=Standing)
+    changes: int = 1
+    told: tuple[str, ...] = ()
+
+    def has_changed(self) -> bool:
+        self.changes -= 1
+        return self.changes == 0
+
+    def ask(self) -> None:
+        self.changes = 1
+
+    def read(self) -> str:
+        return DIGEST
+
+    def take(self) -> None:
+        self.standing = replace(self.standing, number=self.standing.number + 1)
+
+    def refuse(self, problems: tuple[str, ...]) -> tuple[str, ...]:
+        return problems
+
+    def drain(self) -> None: ...
+
+
+def supervised(runs: Mapping[int, Callable[[Peers], int]], configuration: Configuration) -> int:
+    """The pid of a supervisor of these."""
+    if pid := os.fork():
+        return pid
+    board = Board(len(runs))
+    options: dict[str, Any] = {"add": list, "on_stop": lambda: None, "drain_s": 0, "grace_s": 0}
+    os._exit(Supervisor(runs, board, configuration, **options).run())
+
+
+def worker(problems: tuple[str, ...], write: int) -> Callable[[Peers], int]:
+    """One that can prepare a change, or has these problems; writes what it hears afterwards."""
+
+    def run(peers: Peers) -> int:
+        is_over = threading.Event()
+
+        def prepare(number: int) -> None:
+            peers.tell("prepared", (None if problems else DIGEST, problems), number)
+
+        def note(what: str) -> Callable[[Any], None]:
+            return lambda body: void(os.write(write, f"{peers.index} {what} {body}\n".encode()))
+
+        peers.on("prepare", prepare)
+        peers.on("swap", note("swaps"))
+        peers.on("refused", note("refuses"))
+        peers.on("stop", lambda _: is_over.set())
+        peers.start(is_over.set)
+        peers.tell("up")
+        is_over.wait(30)
+        return 0
+
+    return run
+
+
+def void(_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("problems", "heard"),
+    [((), "swaps 2"), (("proxy.yaml:3: no",), "refuses ('proxy.yaml:3: no',)")],
+    ids=["all can", "one cannot"],
+)
+def test_all_swap_or_none_does(problems: tuple[str, ...], heard: str) -> None:
+    """A worker that cannot prepare what the others can keeps all of them from it."""
+    reads, write = os.pipe()
+    runs = {0: worker((), write), 1: worker(problems, write)}
+    pid = supervised(runs, Configuration())
+    os.close(write)
+    with os.fdopen(reads) as told:
+        lines = {told.readline().strip() for _ in runs}
+        os.kill(pid, signal.SIGTERM)
+        assert told.read() == ""  # and that was all
+    _, status = os.waitpid(pid, 0)
+    assert lines == {f"0 {heard}", f"1 {heard}"}
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+
+
+def test_what_cannot_start_is_not_tried_for_ever() -> None:
+    """Where no worker can begin, the proxy ends with its status."""
+    pid = supervised({0: lambda _: 7, 1: lambda _: 7}, Configuration(changes=0))
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    assert children_of(pid) == []
