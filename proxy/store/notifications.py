@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 DECIDED, KEYS = "decided", "keys"
 CHANNEL: Final = "pinocchio"
 LOOK_EVERY_S: Final = 0.5  # whether it is to end
+FIRST_AFTER_S: Final = 1.0  # the first requests go first
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # before the next try to connect
 ALIVE: Final = {  # of a connection on which nothing may come for a long time
     "connect_timeout": str(CONNECT_TIMEOUT_S),
@@ -73,6 +74,7 @@ class Notifications:
         url = parsed_address(self._url).set(drivername="postgresql").update_query_dict(ALIVE)
         address = url.render_as_string(hide_password=False)
         pause_s, is_first = FIRST_PAUSE_S, True
+        self._closing.wait(FIRST_AFTER_S)
         while not self._closing.is_set():
             try:
                 with psycopg.connect(address, autocommit=True) as connection:
