@@ -7,8 +7,8 @@ each" is computed of CPU time: so many requests a second as workers and scorer s
 core of its own and is always busy. What they cost each other is in it; waiting for each other, and
 connections that are fewer than it takes to keep all busy, are not. It needs no idle machine. "Here"
 is the throughput that was seen, with load and upstream on the same cores where there are fewer than
-four. Each worker has as many clients. Memory is proportional (shared pages counted once, PSS), after
-the load.
+four. Each worker has as many clients. Memory is proportional (shared pages counted once, PSS), and
+looked at after the load.
 """
 
 from __future__ import annotations
