@@ -1,6 +1,6 @@
 """Mixed traffic with faults, for a long time: memory stays, no hold is lost, no error is ours.
 
-    SOAK_MINUTES=30 scripts/test -m slow --processes 0 -s tests/proxy/test_soak.py
+    SOAK_MINUTES=30 scripts/test -m slow -n 0 -s tests/proxy/test_soak.py
 
 Two minutes without the variable. From ten minutes on, what the proxy remembers of a bounded number
 of requests (10,000 streams' results, 10,000 openings of conversations) is full before the time
