@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from policies import load_policy
@@ -143,6 +144,8 @@ def test_the_page_of_the_api_has_every_error() -> None:
     told = {(int(status), code) for numbers, codes in rows
             for status in re.findall(r"\d+", numbers)
             for code in re.findall(r"`(\w+)`", codes)}  # fmt: skip
+    for name in ("proxy.desk.application", "proxy.scoring.server"):  # which have kinds of their own
+        import_module(name)
     kinds = _kinds(errors.ProxyError)
     assert len(kinds) > 20
     assert {(kind.status, kind.code) for kind in kinds} - {(503, "internal_error")} <= told

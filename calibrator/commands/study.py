@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from calibrator.commands.failures import show_failures
 from calibrator.commands.others import OthersOptions, study_others
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
@@ -125,6 +124,8 @@ def study(
         if name == "opinion" or name == "cascade":
             study_others(name, test, others, output)
         elif name == "failures":
+            from calibrator.commands.failures import show_failures
+
             show_failures(test, _scorer(calibrator, device, rescore), output)
         else:
             given = [] if name in ASKING else training_files(files, train)
