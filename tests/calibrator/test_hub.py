@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from calibrator.checkpoints.hub import is_hub_name
 from tests.builders.tiny_models import OfFamily, write_tiny_adapter
+from tests.running.warm_cli import ROOT, Program, run_warm
 from tests.servers.model_hub import ModelHub, Repository
 
 NAME = "KevinDavidHayes/pinocchio-0.8b"
@@ -48,9 +48,12 @@ def hub(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def run(hub: ModelHub, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a program in a fresh interpreter whose caches are empty, with or without a network."""
+    """Runs a program in a process that has imported torch, but nothing of the hub's, which reads
+    its environment when it is imported; caches are empty, with or without a network."""
 
     def run(program: str, name: str, *, offline: bool = False) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / "program.py"
+        file.write_text("import sys; assert 'huggingface_hub' not in sys.modules\n" + program)
         environment = {
             **os.environ,
             "HF_ENDPOINT": "http://127.0.0.1:9" if offline else hub.url,
@@ -59,10 +62,8 @@ def run(hub: ModelHub, tmp_path: Path) -> Callable[..., subprocess.CompletedProc
             "XDG_CACHE_HOME": str(tmp_path / "cache"),
             "OMP_NUM_THREADS": "1",
         }
-        return subprocess.run(
-            [sys.executable, "-c", program, name],
-            capture_output=True, text=True, timeout=120, env=environment,
-        )  # fmt: skip
+        with_torch = Program(file, ("calibrator", "torch"))
+        return run_warm([name], cwd=ROOT, env=environment, timeout_s=120, program=with_torch)
 
     return run
 

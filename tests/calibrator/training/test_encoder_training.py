@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from calibrator import Item, load_scorer
+from calibrator.checkpoints.checkpoint import EncoderConfig
+from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
 from calibrator.embedded.torch_encoder import CrossEncoderModel, load_weights
 from calibrator.recalibration.curves import sigmoid
+from calibrator.text.layout import CLS, SEP, TokenRow
 from calibrator.training.examples import Batch
-from calibrator.training.run import Run, TrainConfig, base_folder
+from calibrator.training.run import BASE_SHA256, Run, TrainConfig, base_folder
+from calibrator.training.stages import encoder
 from calibrator.training.stages.encoder import EncoderRun, learning_rate, loss_of
 from calibrator.training.train import train
+from tests.builders.tiny_checkpoint import BASE, tiny_base
 from tests.calibrator.training.test_train import config_of, write_rows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with tiny_base(tmp_path_factory.mktemp("base")):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +48,28 @@ def begun(folder: Path, config: TrainConfig) -> EncoderRun:
     return EncoderRun(Run(folder, config, lambda _: None), base_folder())
 
 
+def test_a_run_begins_with_the_real_base(
+    config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All six layers are those of all-MiniLM-L6-v2, and a step moves the last of them."""
+    monkeypatch.setattr(encoder, "EncoderConfig", EncoderConfig)
+    run = EncoderRun(Run(tmp_path, config, lambda _: None), BASE)
+    base = load_file(BASE / "model.safetensors")
+    assert sha256_of(BASE / "model.safetensors") == BASE_SHA256
+    made = {name: weight.clone() for name, weight in run.model.encoder.state_dict().items()}
+    words, last = "embeddings.word_embeddings.weight", "encoder.layer.5.output.dense.weight"
+    assert [n for n in made if n != words and not torch.equal(made[n], base[n].bfloat16())] == []
+    assert torch.allclose(made[words].float(), base[words], atol=0.02)  # packed, as they ship
+    trained = [name for name, each in run.model.named_parameters() if each.requires_grad]
+    at = trained.index(f"encoder.{last}")
+    before = run.optimizer.copies[at].clone()  # in fp32: a first step vanishes in bf16
+    rows = [TokenRow([CLS, 2000 + n, SEP], 2, False) for n in range(2)]
+    for _ in range(2):  # the head begins at zero, and lets nothing through before its first step
+        run.update(Batch(rows, [0.0, 1.0], [0.0, 0.0]), 2)
+    assert torch.equal(before, made[last].float())
+    assert not torch.equal(run.optimizer.copies[at], before)
+
+
 def test_a_run_can_begin_from_a_checkpoint(
     config: TrainConfig, finished: Path, tmp_path: Path
 ) -> None:
@@ -42,7 +77,7 @@ def test_a_run_can_begin_from_a_checkpoint(
     made = begun(tmp_path / "begun", replace(config, start=str(finished))).model.state_dict()
     expected = read_checkpoint(finished).weights
     base = begun(tmp_path / "base", config).model.state_dict()
-    name = "encoder.encoder.layer.5.output.dense.weight"
+    name = "encoder.encoder.layer.0.output.dense.weight"
     assert torch.equal(made[name].float(), torch.tensor(expected[name]))
     assert not torch.equal(made[name], base[name])
 

@@ -1,12 +1,13 @@
 """A real, tiny training run: resumable, never on the questions it is validated on (paper B10, D04).
 
-The base weights are the real ones, so the runs here are as small as a run can be.
+The base is a tiny one; `test_encoder_training` begins with the real one.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from calibrator.training.stages import tower_stage
 from calibrator.training.stages.forest import ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 from calibrator.training.train import train
+from tests.builders.tiny_checkpoint import tiny_base
 
 SHARE = 0.25
 
@@ -66,6 +68,12 @@ def config_of(path: Path) -> TrainConfig:
         device="cpu",
         layout=Layout(max_tokens=32),
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with tiny_base(tmp_path_factory.mktemp("base")):
+        yield
 
 
 @pytest.fixture(scope="module")
