@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from pinocchio.help import GROUPS
-from tests.running.live_proxy import environment
+from tests.running.live_proxy import run_cli
 
 
 def help_of(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pinocchio", *arguments, "--help"],
-        capture_output=True,
-        text=True,
-        env=environment() | {"COLUMNS": "120"},
-        timeout=60,
-    )
+    done = run_cli(*arguments, "--help", COLUMNS="120")
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
