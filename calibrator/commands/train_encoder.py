@@ -40,7 +40,9 @@ FinishNow = Annotated[
     bool, typer.Option("--finish-now", help="Stop training; write what there is so far.")
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="How often all rows are shown.")]
-LearningRate = Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")]
+LearningRate = Annotated[
+    float, typer.Option(min=1e-7, max=1e-1, help="How far a step of training moves the weights.")
+]
 ModelDropout = Annotated[float, typer.Option(help="Chance to hide the model's name.")]
 BenchmarkDropout = Annotated[float, typer.Option(help="Chance to hide the benchmark's name.")]
 Tower = Annotated[

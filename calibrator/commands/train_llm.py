@@ -44,7 +44,9 @@ BalancePower = Annotated[
     typer.Option(help="With --rows: a benchmark's share is its rows to this power."),
 ]
 Epochs = Annotated[int, typer.Option(min=1, help="How often all rows are shown.")]
-LearningRate = Annotated[float, typer.Option(min=1e-7, max=1e-1, help="Size of a step.")]
+LearningRate = Annotated[
+    float, typer.Option(min=1e-7, max=1e-1, help="How far a step of training moves the weights.")
+]
 ModelDropout = Annotated[float, typer.Option(help="Chance to hide the model's name.")]
 BenchmarkDropout = Annotated[float, typer.Option(help="Chance to hide the benchmark's name.")]
 Seed = Annotated[int, typer.Option(help="The same seed shuffles alike.")]

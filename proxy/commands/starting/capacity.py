@@ -25,27 +25,58 @@ SIMULATED: Final = 20_000  # requests of one process
 SCORED_AT_ONCE: Final = 64
 
 
+Requests = Annotated[str, typer.Option(help="How many requests: 1000/s, 50/min, 2e6/d.")]
+Tokens = Annotated[float, typer.Option(min=1, help="Tokens of a reply.")]
+PromptTokens = Annotated[float, typer.Option(min=0, help="Tokens of the messages of a request.")]
+Streams = Annotated[float, typer.Option(min=0, max=1, help="Share of requests for a stream.")]
+Held = Annotated[float, typer.Option(min=0, max=1, help="Share of replies held for people.")]
+Calibrator = Annotated[str, typer.Option(help="The calibrator: embedded, llm (on GPUs) or none.")]
+Parameters = Annotated[
+    float, typer.Option(min=0.01, help="Billions of parameters of the calibrator, for llm.")
+]
+GpuTflops = Annotated[float, typer.Option(min=1, help="TFLOP/s of one GPU, in bf16 and dense.")]
+GpuShare = Annotated[
+    float, typer.Option(min=0.01, max=1, help="Share of these TFLOP/s that scoring reaches.")
+]
+UpstreamSpeed = Annotated[
+    float, typer.Option(min=0.1, help="Tokens a second in which upstream writes one reply.")
+]
+FirstToken = Annotated[float, typer.Option(min=0, help="Seconds until upstream begins to reply.")]
+Utilisation = Annotated[
+    float, typer.Option(min=0.05, max=0.95, help="Share of each core that the load may take.")
+]
+KeepDays = Annotated[float, typer.Option(min=0, help="Days for which the record is kept.")]
+CoreUsd = Annotated[float, typer.Option(min=0, help="Price of a core for an hour.")]
+MemoryUsd = Annotated[float, typer.Option(min=0, help="Price of a GB of memory for an hour.")]
+GpuUsd = Annotated[float, typer.Option(min=0, help="Price of a GPU for an hour.")]
+DiskUsd = Annotated[float, typer.Option(min=0, help="Price of a GB of disk for a month.")]
+CostsFile = Annotated[
+    Path | None, typer.Option("--costs", help="Costs of your machine: scripts/bench capacity -o.")
+]
+Simulate = Annotated[bool, typer.Option(help="Simulate how long requests wait in a process, too.")]
+
+
 def capacity(
-    requests: Annotated[str, typer.Option(help="How many: 1000/s, 50/min, 2e6/d.")] = "1000/s",
-    tokens: Annotated[float, typer.Option(min=1, help="Of a reply.")] = 600,
-    prompt_tokens: Annotated[float, typer.Option(min=0, help="Of what is asked.")] = 1_000,
-    streams: Annotated[float, typer.Option(min=0, max=1, help="Their share.")] = 0.5,
-    held: Annotated[float, typer.Option(min=0, max=1, help="Share held for people.")] = 0.01,
-    calibrator: Annotated[str, typer.Option(help="embedded, llm (on GPUs) or none.")] = "embedded",
-    parameters: Annotated[float, typer.Option(min=0.01, help="Of it, billions; for llm.")] = 0.8,
-    gpu_tflops: Annotated[float, typer.Option(min=1, help="Of a GPU, bf16, dense.")] = 990,
-    gpu_share: Annotated[float, typer.Option(min=0.01, max=1, help="Of them, in use.")] = 0.3,
-    upstream_tokens_per_s: Annotated[float, typer.Option(min=0.1, help="Of one reply.")] = 80,
-    first_token_s: Annotated[float, typer.Option(min=0, help="Until upstream begins.")] = 0.4,
-    utilisation: Annotated[float, typer.Option(min=0.05, max=0.95, help="Of cores.")] = 0.6,
-    keep_days: Annotated[float, typer.Option(min=0, help="Of the record.")] = 30,
-    core_usd: Annotated[float, typer.Option(min=0, help="A core, an hour.")] = 0.04,
-    memory_usd: Annotated[float, typer.Option(min=0, help="A GB, an hour.")] = 0.005,
-    gpu_usd: Annotated[float, typer.Option(min=0, help="A GPU, an hour.")] = 3.0,
-    disk_usd: Annotated[float, typer.Option(min=0, help="A GB of disk, a month.")] = 0.12,
-    costs: Annotated[Path | None, typer.Option(help="Of your machine: scripts/bench.")] = None,
-    simulate: Annotated[bool, typer.Option(help="What waits in a process, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    requests: Requests = "1000/s",
+    tokens: Tokens = 600,
+    prompt_tokens: PromptTokens = 1_000,
+    streams: Streams = 0.5,
+    held: Held = 0.01,
+    calibrator: Calibrator = "embedded",
+    parameters: Parameters = 0.8,
+    gpu_tflops: GpuTflops = 990,
+    gpu_share: GpuShare = 0.3,
+    upstream_tokens_per_s: UpstreamSpeed = 80,
+    first_token_s: FirstToken = 0.4,
+    utilisation: Utilisation = 0.6,
+    keep_days: KeepDays = 30,
+    core_usd: CoreUsd = 0.04,
+    memory_usd: MemoryUsd = 0.005,
+    gpu_usd: GpuUsd = 3.0,
+    disk_usd: DiskUsd = 0.12,
+    costs: CostsFile = None,
+    simulate: Simulate = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say what a load takes: cores, GPUs, memory, database and money, from measured costs."""
     from proxy.capacity.costs import MEASURED
