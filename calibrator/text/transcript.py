@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add, itemgetter
 from typing import Any
 
 from calibrator.errors import NotScorableError
@@ -25,6 +26,7 @@ _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "f
 SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")  # no loop in Python, for each request
 _RESULTS = ("tool", "function")  # roles of what came of a call
 RECENT_TURNS = 16  # are looked at together
 RECENT_MESSAGES = 60  # are looked at for calls
@@ -71,13 +73,12 @@ class Question:
 def _has_calls(messages: Sequence[Any]) -> bool:
     """Whether one of the last messages calls a tool or tells what came of a call."""
     recent = messages[-RECENT_MESSAGES:]
-    for each in recent:
-        if type(each) is not dict or len(each) != 2 or "content" not in each:
-            break
-        if each.get("role") in _RESULTS:
-            return True
-    else:  # nearly every conversation: all are a role and a content
-        return False
+    try:
+        roles, contents = {*map(_ROLE, recent)}, [*map(_CONTENT, recent)]
+        if {*map(type, recent)} == {dict} and {*map(len, recent)} == {2} and contents:
+            return not roles.isdisjoint(_RESULTS)  # nearly every conversation
+    except (KeyError, TypeError):  # a message has neither a role nor a content, or is none
+        pass
     return any(
         isinstance(each, Mapping)
         and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
@@ -177,16 +178,13 @@ def _history(messages: Sequence[Any], images: Images) -> list[str]:
 
 def _plain_turns(messages: Sequence[Any]) -> list[str]:
     """The turns of messages that are a role and a text, as nearly all are; otherwise none."""
-    turns = []
     try:
-        for message in messages:
-            content = message["content"]
-            if not content or len(message) != 2:
-                return []
-            turns.append(_OPENINGS[message["role"]] + content)
+        contents = [*map(_CONTENT, messages)]
+        if {*map(len, messages)} != {2} or not all(contents):
+            return []
+        return [*map(add, map(_OPENINGS.__getitem__, map(_ROLE, messages)), contents)]
     except (KeyError, TypeError):  # another role, or parts in place of a text
         return []
-    return turns
 
 
 def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:

@@ -194,7 +194,8 @@ def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> M
     """Which rule decides; see `Match`."""
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
-    for low, high, tests, index, needs_score, is_shadow in policy.compiled:
+    rules = policy.compiled if facts.tools else policy.compiled_for_text
+    for low, high, tests, index, needs_score, is_shadow in rules:
         if confidence is not None and not low <= confidence < high:
             continue
         for test in tests:

@@ -90,6 +90,8 @@ class Policy:
 
     compiled: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
     """The rules in the form in which they are matched."""
+    compiled_for_text: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
+    """Those that may match a reply without tool calls."""
     looks_at_tools: bool = field(init=False, repr=False, compare=False)
     """Whether any rule looks at the tools that a reply calls."""
     looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -104,6 +106,9 @@ class Policy:
     def __post_init__(self) -> None:
         in_order = tuple(compiled(index, rule) for index, rule in enumerate(self.rules))
         object.__setattr__(self, "compiled", in_order)
+        pairs = zip(in_order, self.rules, strict=True)
+        for_text = tuple(each for each, rule in pairs if not rule.when.needs_tool_call)
+        object.__setattr__(self, "compiled_for_text", for_text)
         looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
         object.__setattr__(self, "looks_at_tools", looks_at_tools)
         looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)

@@ -18,12 +18,11 @@ from proxy.completions.further_calls.judging import Judgement, Judging
 from proxy.completions.further_calls.opinions import Opinions, others_of
 from proxy.completions.live_stream import LiveStream
 from proxy.completions.services import Services
-from proxy.exchange.answer import READ_AT_ONCE, Answer, Unread, read_answer
+from proxy.exchange.answer import Answer, Unread, read_answer
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Json
-from proxy.formats.events.readings import AMBIGUOUS, is_answer_ambiguous, is_event_ambiguous
 from proxy.formats.logprobs import summary
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier
@@ -96,15 +95,13 @@ class Job:
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
         """Read a whole reply; raises UpstreamError where it breaks off or is too large."""
-        limit = self.services.config.limits.max_body
+        limit, format = self.services.config.limits.max_body, self.request.format
+        is_decided_on = self.stream_mode().mode != "passthrough"
         try:
             with self.exchange.in_upstream:
-                answer = await read_answer(reply, self.request.format, limit)
+                return await read_answer(reply, format, limit, is_decided_on=is_decided_on)
         finally:
             await reply.aclose()
-        if isinstance(answer, Answer) and self.stream_mode().mode != "passthrough":
-            return await _unless_ambiguous(answer)
-        return answer
 
     def further_calls(self) -> Calls:
         """Return what asks further models; a stored response has no request to put to them."""
@@ -235,16 +232,3 @@ class Job:
         """Return what the decisions, one for each choice, come to."""
         id, calibrator = self.exchange.request_id, self.services.scoring.name
         return summarise(id, answer.choices, answer.confidences, decisions, calibrator)
-
-
-async def _unless_ambiguous(answer: Answer) -> Answer | Unread:
-    """Return an answer on which a policy may decide, since all readers find the same in it."""
-    if answer.events is None:
-        is_ambiguous = await is_answer_ambiguous(answer.body, answer.completion)
-        return Unread(answer.raw, AMBIGUOUS) if is_ambiguous else answer
-    for position, event in enumerate(answer.events):
-        if position % READ_AT_ONCE == READ_AT_ONCE - 1:
-            await asyncio.sleep(0)
-        if is_event_ambiguous(event):
-            return Unread(b"".join(each.raw for each in answer.events), AMBIGUOUS)
-    return answer

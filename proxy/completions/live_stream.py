@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Format, Sight
-from proxy.formats.events.readings import is_event_ambiguous
 from proxy.formats.events.uniform_events import LEARNT_FROM, parted
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
@@ -47,6 +46,7 @@ class LiveStream:
         self._max_bytes = max_bytes
         self._gates_calls = gates_calls
         self.assembler = format.assembler()
+        self.assembler.reading.is_strict = gates_calls
         self._reader = EventReader()
         self._unread: list[bytes] = []  # whole events that nobody has looked into
         self._unread_bytes = 0
@@ -182,7 +182,7 @@ class LiveStream:
         for event in self._reader.split(ready):
             sight = self.assembler.add(event)
             self._events += 1
-            if self._gates_calls and _is_unreadable(event, sight):
+            if self._gates_calls and self._is_unreadable(event, sight):
                 if passing:
                     yield b"".join(passing)
                 raise UnreadableReplyError(UNREADABLE_EVENT)
@@ -198,6 +198,11 @@ class LiveStream:
                 passing.append(raw)
         if passing:
             yield b"".join(passing)
+
+    def _is_unreadable(self, event: Event, sight: Sight) -> bool:
+        """Whether clients might read something else in an event than we do."""
+        is_hidden = sight.is_unread or hides_data(event)
+        return is_hidden or self.assembler.reading.is_ambiguous(event)
 
     def _sifted(self, event: Event, sight: Sight) -> bytes:
         """What of an event goes on at once where calls wait: nothing, from the first call on."""
@@ -221,7 +226,7 @@ class LiveStream:
         wrong with it, and what of it goes on."""
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
-        if _is_unreadable(event, sight):
+        if self._is_unreadable(event, sight):
             return UnreadableReplyError(UNREADABLE_EVENT), b""
         passing = self._sifted(event, sight)
         self._has_failed = self._has_failed or sight.is_error
@@ -235,8 +240,3 @@ class LiveStream:
         if any(choice.finish_reason is None for choice in choices):
             return UpstreamBrokenError("upstream's stream ended before its finish chunk")
         return None
-
-
-def _is_unreadable(event: Event, sight: Sight) -> bool:
-    """Whether clients might read something else in an event than we do."""
-    return sight.is_unread or hides_data(event) or is_event_ambiguous(event)

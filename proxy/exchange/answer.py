@@ -18,13 +18,14 @@ from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
+from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, differs_by_case, has_stray_call
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
 from proxy.wire.encoding import can_decode, decoded
 from proxy.wire.headers import Headers, to_client, without
 from proxy.wire.json_splice import Pieces, TooManyValuesError, dumps, replace_member, with_member
-from proxy.wire.large_json import large_object
+from proxy.wire.large_json import large_object, object_read_once
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
 READ_AT_ONCE = 2_000  # events
@@ -205,18 +206,28 @@ class Unread:
     bare: bytes | None = None  # the body, decoded, without the piece of an answer that is in it
 
 
-async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answer | Unread:
-    """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes."""
+async def read_answer(
+    reply: UpstreamReply, format: Format, limit: int, *, is_decided_on: bool = False
+) -> Answer | Unread:
+    """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes.
+
+    Where a policy decides on it, it is unread if readers could find two answers in it.
+    """
     if is_event_stream(reply):
-        return await read_events(reply, format, await _whole_stream(reply, format, limit))
+        events = await _whole_stream(reply, format, limit)
+        return await read_events(reply, format, events, is_decided_on=is_decided_on)
     raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
     try:
         body = await decoded(raw, encoding, limit) if encoding else raw
     except UpstreamBrokenError:
         return Unread(raw, "encoding")  # perhaps the client makes something of it
+    is_repeated = False
     try:
-        completion = await large_object(body)
+        if is_decided_on:
+            completion, is_repeated = await object_read_once(body, DECISIVE)
+        else:
+            completion = await large_object(body)
     except TooManyValuesError:
         return Unread(raw, "too_many_values")
     try:
@@ -226,6 +237,8 @@ async def read_answer(reply: UpstreamReply, format: Format, limit: int) -> Answe
         return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
+    if is_decided_on and (is_repeated or has_stray_call(completion) or differs_by_case(completion)):
+        return Unread(raw, AMBIGUOUS)
     headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)
 
@@ -265,15 +278,19 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
     return events
 
 
-async def read_events(reply: UpstreamReply, format: Format, events: list[Event]) -> Answer | Unread:
+async def read_events(
+    reply: UpstreamReply, format: Format, events: list[Event], *, is_decided_on: bool
+) -> Answer | Unread:
     """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
     assembler = format.assembler()
-    finishes, is_unread = set(), False
+    assembler.reading.is_strict = is_decided_on
+    finishes, is_unread, is_ambiguous = set(), False, False
     for position, event in enumerate(events):
         if position % READ_AT_ONCE == READ_AT_ONCE - 1:
             await asyncio.sleep(0)  # others have something to do as well
         sight = assembler.add(event)
         is_unread = is_unread or sight.is_unread or hides_data(event)
+        is_ambiguous = is_ambiguous or (is_decided_on and assembler.reading.is_ambiguous(event))
         if sight.is_error:
             # the text before it was not decided on
             return Unread(event.raw, "upstream_error", bare=sight.bare)
@@ -286,6 +303,8 @@ async def read_events(reply: UpstreamReply, format: Format, events: list[Event])
         raise UpstreamBrokenError("upstream's stream ended before its finish chunk")
     if is_unread:
         return Unread(b"".join(event.raw for event in events), UNREADABLE_EVENT)
+    if is_ambiguous:
+        return Unread(b"".join(event.raw for event in events), AMBIGUOUS)
     headers = without(to_client(reply.headers), b"content-length")
     return Answer(
         reply.status,

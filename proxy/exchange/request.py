@@ -27,6 +27,7 @@ from proxy.wire.json_splice import (
     _object,
     _parse_leniently,
     _too_many,
+    object_without_repeats,
     parse_json_object,
     replace_member,
     separators,
@@ -137,7 +138,7 @@ async def read_completion_request(
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
     """
-    body, share, is_large = request.body, None, False
+    body, share, is_large, is_checked = request.body, None, False, False
     if b"content-encoding" in request.values:
         share = await _share(request, most_of(body, max_body) // BYTES_A_VALUE)
         body = await _plain(request, max_body)
@@ -149,23 +150,29 @@ async def read_completion_request(
         asked, values = await apart(_read_large, request, format, body)
         share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
     else:
-        asked = _asked(request, format, parse_json_object(body, is_counted=True))
+        payload = object_without_repeats(body) if decisive else None
+        is_checked = payload is not None  # in the pass that reads it
+        asked = _asked(request, format, payload or parse_json_object(body, is_counted=True))
     asked.share = share
     if decisive:
-        await _check_one_reading(asked, body, decisive)
+        if not is_checked:
+            await _check_repeated(asked, body, decisive)
+        _check_cases(asked.payload, decisive)
     return asked
 
 
-async def _check_one_reading(
-    asked: CompletionRequest, body: bytes, decisive: Collection[str]
-) -> None:
-    """Raises BadRequestError for a member that stands twice, or that some readers, who do not tell
-    cases apart, would take for a decisive one."""
+async def _check_repeated(asked: CompletionRequest, body: bytes, decisive: Collection[str]) -> None:
+    """Raises BadRequestError for a member that stands twice."""
     try:
         await check_members(body, decisive, is_large=asked.is_large)
     except RepeatedMemberError as error:
         raise BadRequestError(f"the body has {error}", code="repeated_member") from error
-    for name in asked.payload:
+
+
+def _check_cases(payload: Mapping[str, Any], decisive: Collection[str]) -> None:
+    """Raises BadRequestError for a member that some readers, who do not tell cases apart, would
+    take for a decisive one."""
+    for name in payload:
         if name not in DECISIVE and name.casefold() in decisive:
             message = f"the member {name!r} is spelled {name.casefold()!r}"
             raise BadRequestError(message, param=name, code="repeated_member")

@@ -40,8 +40,8 @@ from proxy.formats.format import (
 )
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.wire.json_rewrite import Place
-from proxy.wire.json_splice import dumps
-from proxy.wire.sse import DONE, event_bytes
+from proxy.wire.json_splice import dumps, json_object
+from proxy.wire.sse import DONE, Event, event_bytes
 
 _OBJECT = "chat.completion"
 _OF_PARTS = frozenset({"index", "delta", "finish_reason", "logprobs"})
@@ -193,7 +193,25 @@ class ChatAssembler(ChunkAssembler):
         self._choices: dict[int, Choice] = {}
         self._calls: dict[int, GrowingCalls] = {}  # of each choice
         self._alike: AlikeEvents | None = None  # events that add text to a choice
+        self._tries = LEARNT_FROM  # to learn what they look like
         self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
+
+    def add(self, event: Event) -> Sight:
+        if self._alike is not None and self._alike.add(event.raw):
+            self.reading.clear = event  # as the one was that it is alike
+            return NOTHING
+        sight = super().add(event)
+        if self._tries and sight is NOTHING and event is self.reading.clear:
+            self._tries -= 1
+            self._alike = self._learnt_from(event)
+        return sight
+
+    def _learnt_from(self, event: Event) -> AlikeEvents | None:
+        """What other events of text look like, by one that says the same to all readers."""
+        chunk = json_object(event.data or "")
+        is_line = event.raw.startswith(b"data: ") and event.raw.endswith(b"\n\n")
+        pieces = self._pieces_of(chunk) if chunk and is_line else None
+        return None if pieces is None else alike(event.raw, pieces)
 
     def add_unmarked(self, raw: bytes) -> bytes:
         if self._alike is None:  # the first events tell what the others look like
@@ -218,7 +236,7 @@ class ChatAssembler(ChunkAssembler):
                 self._add_chunk(chunk)
             else:
                 pieces.append(chunk["choices"][0]["delta"]["content"])
-        if pieces is not None and self._alike is None:
+        if pieces is not None and self._alike is None and not self.reading.is_strict:
             self._alike = alike(raw[raw.rfind(b"\n\n", 0, -2) + 2 :], pieces)
         return True
 

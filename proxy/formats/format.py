@@ -16,6 +16,7 @@ from calibrator import Question
 from proxy.errors import ProxyError
 from proxy.formats.edits import Editable, WantedJson
 from proxy.formats.events.markers import Marks
+from proxy.formats.events.readings import StreamReading
 from proxy.wire.sse import Event
 
 Json = dict[str, Any]
@@ -63,6 +64,8 @@ def turns_in(messages: Any) -> list[Any]:
     except (KeyError, TypeError):  # one is no message
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]
+    if {str}.issuperset(map(type, of_user)):
+        return [*filter(None, of_user)]
     said = [each if type(each) is str else _without_results(each) for each in of_user]
     return [*filter(None, said)]
 
@@ -93,6 +96,7 @@ class Assembler(Protocol):
     """Puts a stream's events together into choices, as the clients' own accumulators do."""
 
     model: str | None  # the answering model's name, as upstream gives it
+    reading: StreamReading  # how events are parsed
 
     def add(self, event: Event) -> Sight: ...
 

@@ -14,6 +14,7 @@ from typing import Any
 from calibrator import blocks_message, is_tool_use
 from proxy.formats.called import beyond_text, is_stray, unknown_call
 from proxy.formats.events.merging import Pieces, index_of, joined, merge
+from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.wire.json_splice import dumps, json_object
@@ -85,6 +86,7 @@ class MessagesAssembler(Assembler):
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.reading = StreamReading()
         self._message: Json | None = None  # without the blocks that arrive later
         self._blocks: dict[int, Json] = {}
         self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
@@ -95,7 +97,7 @@ class MessagesAssembler(Assembler):
     def add(self, event: Event) -> Sight:
         if not event.data:
             return NOTHING
-        data = json_object(event.data)
+        data = self.reading.object_in(event)
         if data is None:
             return unreadable(event.data)
         kind = kind_of(data, event)

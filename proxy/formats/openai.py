@@ -10,6 +10,7 @@ from typing import Any
 from proxy.errors import ProxyError
 from proxy.formats.called import has_call, seems_call
 from proxy.formats.events.merging import index_of
+from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.wire.json_splice import dumps, json_object, may_be_object, member_bytes
 from proxy.wire.sse import DONE, Event, event_bytes, name_of
@@ -92,6 +93,7 @@ class ChunkAssembler(Assembler, ABC):
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.reading = StreamReading()
         self._head: Json = {}  # id, created, model .. of the first chunk
         self._usage: Json | None = None
 
@@ -100,7 +102,7 @@ class ChunkAssembler(Assembler, ABC):
             return Sight(is_end=True)
         if not event.data:
             return NOTHING
-        chunk = json_object(event.data)
+        chunk = self.reading.object_in(event)
         if chunk is None:
             return unreadable(event.data)
         if chunk.get("error"):

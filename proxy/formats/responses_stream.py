@@ -15,6 +15,7 @@ from typing import Any
 from calibrator import answer_message, is_call
 from proxy.formats.called import beyond_text, has_call, is_stray, unknown_call
 from proxy.formats.events.merging import Pieces, joined
+from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.formats.responses_events import Writer, named_event
@@ -77,6 +78,7 @@ class ResponsesAssembler(Assembler):
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.reading = StreamReading()
         self._response: Json = {}  # as the last event about all of it has it
         self._added: dict[int, Any] = {}  # items by their index
         self._done: dict[int, Any] = {}
@@ -96,7 +98,7 @@ class ResponsesAssembler(Assembler):
         if data == DONE:
             return Sight(is_end=True)
         self._events += 1
-        value = json_object(data)
+        value = self.reading.object_in(event)
         if value is None:
             return unreadable(data)
         kind = kind_of(value, event)

@@ -121,6 +121,18 @@ def json_object(data: bytes | str, *, is_counted: bool = False) -> dict[str, Any
     return value if isinstance(value, dict) else None
 
 
+def object_without_repeats(data: bytes) -> dict[str, Any] | None:
+    """The JSON object in `data`, whose values are few, where each of its members stands once; None
+    for anything else, and for what may be an object to another parser."""
+    if may_have_more_values(data, MOST_VALUES):
+        return None
+    try:
+        value = jiter.from_json(data, cache_mode="keys", catch_duplicate_keys=True)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 class RepeatedMemberError(ValueError):
     """A member stands twice in an object of a JSON text."""
 

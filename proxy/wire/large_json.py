@@ -18,11 +18,13 @@ from json import decoder, scanner
 from typing import Any, Final
 
 from proxy.wire.json_splice import (
+    RepeatedMemberError,
     TooManyValuesError,
     check_repeated,
     each_once,
     json_object,
     may_have_more_values,
+    object_without_repeats,
     separators,
 )
 from proxy.wire.worker_threads import apart
@@ -59,6 +61,20 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+async def object_read_once(
+    data: bytes, decisive: Collection[str]
+) -> tuple[dict[str, Any] | None, bool]:
+    """As `large_object`, and whether some member stands twice, as `check_members` tells."""
+    if not has_many(data) and (value := object_without_repeats(data)) is not None:
+        return value, False  # nearly every body, in one pass
+    value = await large_object(data)
+    try:
+        await check_members(data, decisive)
+    except RepeatedMemberError:
+        return value, True
+    return value, False
 
 
 async def check_members(data: bytes, decisive: Collection[str], *, is_large: bool = False) -> None:

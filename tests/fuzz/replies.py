@@ -14,6 +14,7 @@ import random
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,9 +43,10 @@ def cases() -> Iterator[Case]:
 def _case(chance: random.Random, upstream: _Upstream, nginx_port: int) -> str:
     reply, closes = one_reply(chance)
     upstream.reply, upstream.closes = reply, closes
-    ours, after = upstream.ask_with_pool()
-    by_h11 = _read_by_h11(reply, closes)
+    asked = upstream.begin_to_ask()  # ours and nginx wait for the same silence, which takes longest
     by_nginx = _read_by_nginx(nginx_port)
+    by_h11 = _read_by_h11(reply, closes)
+    ours, after = asked.result(30)
     told = f"\nsent  {reply!r}, then {'closed' if closes else 'left open'}\nours  {ours!r}"
     told += f"\nnginx {by_nginx!r}\nh11   {by_h11!r}"
     assert after in (None, (200, b"the next")), f"the next request got {after!r}{told}"
@@ -89,10 +91,9 @@ class _Upstream:
     async def _stop(self) -> None:
         self._server.close()
 
-    def ask_with_pool(self) -> tuple[Read | None, Read | None]:
+    def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
         """What the pool reads of the case's reply, and of the next one, each None for an error."""
-        found: tuple[Read | None, Read | None] = self._wait(self._ask_twice())
-        return found
+        return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 
     async def _ask_twice(self) -> tuple[Read | None, Read | None]:
         pool = Pool(f"http://127.0.0.1:{self.port}/v1", timeout_s=PATIENCE_S)

@@ -7,20 +7,27 @@ policy that decides on one of these readings would let the other one pass.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.formats.called import has_call
-from proxy.wire.json_splice import RepeatedMemberError, check_repeated, json_object
-from proxy.wire.large_json import check_members
+from proxy.wire.json_splice import (
+    RepeatedMemberError,
+    check_repeated,
+    json_object,
+    object_without_repeats,
+)
 from proxy.wire.sse import DONE, Event
 
 AMBIGUOUS: Final = "ambiguous"
-_PARTS: Final = (
-    *("choices", "message", "delta", "content", "content_block", "output", "item", "response"),
-    *("tool_calls", "function_call", "function", "custom"),
+_PARTS: Final = frozenset(
+    {
+        *("choices", "message", "delta", "content", "content_block", "output", "item", "response"),
+        *("tool_calls", "function_call", "function", "custom"),
+    }
 )  # members in which answers and their calls stand
-_DECISIVE: Final = frozenset(
+DECISIVE: Final = frozenset(
     {
         *_PARTS,
         *("id", "index", "type", "role", "object", "status", "error", "text", "refusal", "name"),
@@ -28,6 +35,41 @@ _DECISIVE: Final = frozenset(
         *("partial_json", "output_index", "output_text", "incomplete_details"),
     }
 )
+_PLAIN: Final = frozenset(
+    {
+        *("id", "object", "created", "model", "system_fingerprint", "service_tier"),
+        *("index", "finish_reason", "text"),
+    }
+)  # members beside a message that are no call, where they hold no others
+_HOLDING: Final = frozenset({dict, list})
+
+
+class StreamReading:
+    """The objects in the events of one stream, each parsed once.
+
+    Where a policy decides on the stream (`is_strict`), the events that say the same to all readers
+    are found in the same pass.
+    """
+
+    def __init__(self) -> None:
+        self.is_strict = False
+        self.clear: Event | None = None  # the last one that was found so
+
+    def object_in(self, event: Event) -> dict[str, Any] | None:
+        """The object in an event's data, which is not empty; None where it is anything else."""
+        data = event.data or ""
+        if not self.is_strict:
+            return json_object(data)
+        found = object_without_repeats(data.encode(errors="surrogatepass"))
+        if found is None:
+            return json_object(data)
+        if not differs_by_case(found):
+            self.clear = event
+        return found
+
+    def is_ambiguous(self, event: Event) -> bool:
+        """Whether readers could differ in what an event says."""
+        return event is not self.clear and is_event_ambiguous(event)
 
 
 def is_event_ambiguous(event: Event) -> bool:
@@ -35,20 +77,14 @@ def is_event_ambiguous(event: Event) -> bool:
     data = event.data
     if not data or data == DONE or data.find("{") < 0:
         return False
+    encoded = data.encode(errors="surrogatepass")
+    if (found := object_without_repeats(encoded)) is not None:
+        return differs_by_case(found)
     try:
-        check_repeated(data.encode(errors="surrogatepass"), _DECISIVE)
+        check_repeated(encoded, DECISIVE)
     except RepeatedMemberError:
         return True
     return differs_by_case(json_object(data))
-
-
-async def is_answer_ambiguous(body: bytes, completion: Mapping[str, Any]) -> bool:
-    """The same of a whole answer; `completion` is what we read in its body."""
-    try:
-        await check_members(body, _DECISIVE)
-    except RepeatedMemberError:
-        return True
-    return has_stray_call(completion) or differs_by_case(completion)
 
 
 def has_stray_call(completion: Mapping[str, Any]) -> bool:
@@ -57,13 +93,24 @@ def has_stray_call(completion: Mapping[str, Any]) -> bool:
     choices = completion.get("choices")
     if not isinstance(choices, list):
         return False
-    told = [completion, *(choice for choice in choices if isinstance(choice, dict))]
-    known = ("choices", "message")
-    return any(has_call({k: v for k, v in each.items() if k not in known}) for each in told)
+    return any(map(_has_call_beside, (completion, *choices)))
 
 
-def _is_spelled_twice(members: Mapping[str, Any], name: str) -> bool:
-    return sum(key.casefold() == name for key in members) > 1
+def _has_call_beside(told: Any) -> bool:
+    """Whether there is a call beside a choice's message, or beside the choices of an answer."""
+    if not isinstance(told, dict):
+        return False
+    beside = told.copy()
+    for known in ("choices", "message", "logprobs", "usage"):  # the last two only describe
+        beside.pop(known, None)
+    is_plain = beside.keys() <= _PLAIN and _HOLDING.isdisjoint(map(type, beside.values()))
+    return not is_plain and has_call(beside)
+
+
+def _is_spelled_twice(members: Mapping[str, Any]) -> bool:
+    """Whether a decisive member stands there in two cases."""
+    counts = Counter(map(str.casefold, members))
+    return any(counts[name] > 1 for name in counts.keys() & DECISIVE)
 
 
 def differs_by_case(answer: Any) -> bool:
@@ -74,9 +121,8 @@ def differs_by_case(answer: Any) -> bool:
         if isinstance(each, list):
             waiting += each
         elif isinstance(each, dict):
-            folded = {key.casefold() for key in each}
-            twice = folded & _DECISIVE if len(folded) < len(each) else ()
-            if any(_is_spelled_twice(each, name) for name in twice):
+            names = "".join(each)
+            if names != names.casefold() and _is_spelled_twice(each):
                 return True
-            waiting += (each[key] for key in _PARTS if key in each)
+            waiting += map(each.__getitem__, _PARTS.intersection(each))
     return False

@@ -15,6 +15,7 @@ from proxy.formats.events.merging import Pieces
 from proxy.wire.json_splice import loads
 
 LEARNT_FROM = 3  # events: one with the role as a rule, then text
+_NOT_PLAIN = b'"\\' + bytes(range(32))  # what a JSON string has in escapes only
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 
 
@@ -25,6 +26,20 @@ class AlikeEvents:
     before: bytes
     after: bytes  # with the blank line
     pieces: Pieces  # where their text goes
+
+    def add(self, raw: bytes) -> bool:
+        """Take in the text of one event that says nothing else to any reader; False for others."""
+        begins, ends = len(self.before), len(raw) - len(self.after)
+        if begins > ends or not raw.startswith(self.before) or not raw.endswith(self.after):
+            return False
+        text = raw[begins:ends]
+        if len(text) != len(text.translate(None, _NOT_PLAIN)):
+            return False
+        try:
+            self.pieces.append(text.decode())
+        except ValueError:
+            return False
+        return True
 
     def take(self, raw: bytes) -> int:
         """Takes in the text of the events up to the last one that is alike, and gives their bytes;

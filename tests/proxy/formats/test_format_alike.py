@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.formats import CHAT
 from proxy.formats.events.merging import Pieces
+from proxy.formats.events.readings import is_event_ambiguous
 from proxy.formats.events.uniform_events import alike, parted
 from proxy.wire.json_splice import dumps
-from proxy.wire.sse import EventReader, event_bytes
+from proxy.wire.sse import Event, EventReader, event_bytes
 
 HEAD = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
@@ -89,3 +91,72 @@ def test_parted_events() -> None:
     """The first events are parted from the others at their blank line."""
     assert parted(b"a\n\nb\n\nc\n\n", 2) == (b"a\n\nb\n\n", b"c\n\n")
     assert parted(b"a\n\n", 3) == (b"a\n\n", b"")
+
+
+TEXT = chunk({"content": "secret"})
+AMBIGUOUS = (
+    TEXT.replace(b'"index":0', b'"index":0,"index":1'),
+    TEXT.replace(b'"content":', b'"content":"open","content":'),
+    TEXT.replace(b'"delta":', b'"delta":{"content":"open"},"delta":'),
+    TEXT.replace(b'"model":"m"', b'"model":"m","Choices":[]'),
+    TEXT.replace(b'"content":', b'"Content":"open","content":'),
+    TEXT.replace(b'"content":', b'"content":"open","\\u0063ontent":'),
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        TEXTS.map(lambda text: chunk({"content": text})) | ODD | st.sampled_from(AMBIGUOUS),
+        max_size=12,
+    )
+)
+def test_a_strict_reading_finds_what_each_event_says_by_itself(events: list[bytes]) -> None:
+    """Where a policy decides, text is taken by its likeness too, and no event is thought clear that
+    readers could take for two."""
+    plain, strict = CHAT.assembler(), CHAT.assembler()
+    strict.reading.is_strict = True
+    for event in EventReader().feed(b"".join([BEGIN, *events])):
+        assert strict.add(event) == plain.add(event)
+        assert strict.reading.is_ambiguous(event) is is_event_ambiguous(event)
+    assert strict.completion() == plain.completion()
+
+
+def strict_after(*events: bytes) -> Any:
+    """A strict assembler that has read these."""
+    assembler = CHAT.assembler()
+    assembler.reading.is_strict = True
+    for event in EventReader().feed(b"".join(events)):
+        assembler.add(event)
+    return assembler
+
+
+@pytest.mark.parametrize("event", AMBIGUOUS)
+def test_what_is_ambiguous_teaches_nothing(event: bytes) -> None:
+    """An event that readers could take for two makes none like it clear."""
+    assembler = strict_after(BEGIN, event)
+    (again,) = EventReader().feed(event)
+    assembler.add(again)
+    assert assembler.reading.is_ambiguous(again)
+
+
+@pytest.mark.parametrize(
+    "text", [b"\x01", b"\x1f", b'"', b"\\", b"\xff", b'"},"more":{"content":"x', b"\t"]
+)
+def test_text_that_is_no_plain_string_is_parsed(text: bytes) -> None:
+    """Between the same bytes there may be something else than the characters of a string."""
+    assembler = strict_after(BEGIN, chunk({"content": "a"}), chunk({"content": "b"}))
+    raw = TEXT.replace(b"secret", text)
+    event = Event(raw, raw[6:-2].decode(errors="replace"))
+    before = strict_after(BEGIN).add(event)
+    assert assembler.add(event) == before
+    assert assembler.reading.is_ambiguous(event) is is_event_ambiguous(event)
+
+
+def test_bytes_that_overlap_are_not_alike() -> None:
+    """The end of what stands before a text and the beginning of what follows may be one byte."""
+    known = alike(TEXT, Pieces())
+    assert known is not None
+    assert known.add(TEXT)
+    assert not known.add(known.before[:-1] + known.after)
+    assert known.pieces == ["secret"]

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire import json_splice
-from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
+from proxy.wire.json_splice import (
+    add_member,
+    check_repeated,
+    dumps,
+    json_object,
+    object_without_repeats,
+    replace_member,
+)
 
 # Written on purpose as no dumper of Python's would write it.
 LEXEMES = ["1.0", "1E5", "-0", "1e-07", "12345678901234567890", '"\\u00e9"', '"\\/"', '"a\\"}{"']
@@ -188,6 +195,39 @@ def test_dumps_keeps_other_scripts_readable() -> None:
 def test_bodies_are_read_as_the_standard_library_reads_them(body: bytes) -> None:
     """Members that stand twice, long integers, marks of byte order: nothing is read otherwise."""
     assert json_object(body) == json.loads(body.decode("utf-8-sig"))
+
+
+@given(objects())
+def test_one_pass_tells_values_and_members_that_stand_twice(body: bytes) -> None:
+    """What is read in one pass is the same, and nothing in it stands twice."""
+    if (found := object_without_repeats(body)) is not None:
+        assert found == json_object(body)
+        check_repeated(body, AnyName())
+
+
+class AnyName(frozenset[str]):
+    """Has each name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1,"a":1}',
+        '{"a":{"b":[{"c":1,"d":2,"c":3}]}}',
+        '{"a":1,"\\u0061":2}',
+        "[1]",
+        '\ufeff{"a":1}',
+        '{"a":"\\ud800"}',
+        f'{{"a":[{"0," * 250_000}0]}}',
+    ],
+    ids=["twice", "inside", "escaped", "a list", "mark", "half a pair", "many"],
+)
+def test_what_one_pass_does_not_tell(text: str) -> None:
+    """Members that stand twice, and what only another parser reads, are left to that."""
+    assert object_without_repeats(text.encode()) is None
 
 
 @pytest.mark.parametrize(
