@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -17,6 +18,7 @@ from proxy.listener.fastapi_errors import envelope, unknown
 from proxy.store.verdicts.feedback import FeedbackStore
 from proxy.wire.caller import ANYONE, CALLER
 from proxy.wire.http import request_of
+from proxy.wire.json_splice import dumps
 
 SOMEBODY = "a client"  # who gives feedback while no keys are required
 
@@ -28,9 +30,10 @@ def create_api(results: Results, feedback: FeedbackStore) -> FastAPI:
     api.add_exception_handler(HTTPException, unknown)
 
     @api.get("/pinocchio/v1/results/{request_id}")
-    async def result(request_id: str, request: Request) -> dict[str, Any]:
+    async def result(request_id: str, request: Request) -> Response:
         """A stream's outcome, for the key that asked."""
-        return await results.get(request_id, hash_key(request_of(request.scope)))
+        found = await results.get(request_id, hash_key(request_of(request.scope)))
+        return Response(dumps(found), media_type="application/json")
 
     @api.post("/pinocchio/v1/feedback")
     async def give_feedback(request: Request) -> dict[str, Any]:

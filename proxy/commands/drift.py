@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption
+from proxy.commands.exits import ConfigOption, plain
 from proxy.commands.opened_record import JsonOption, opened_record
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def drift(
     if as_json:
         typer.echo(json.dumps(_drift_values(stands, weeks)))
     else:
-        typer.echo("\n".join(_drift_lines(stands, weeks)))
+        typer.echo("\n".join(map(plain, _drift_lines(stands, weeks))))
     if any(each.alarm and each.is_current for each in stands):
         raise typer.Exit(DRIFTED)
 

@@ -118,7 +118,8 @@ def top(
     """
     from rich.console import Console
 
-    console = Console()
+    # what clients write is no markup: a bracket in a model's name would end the command
+    console = Console(markup=False, emoji=False, highlight=False)
     with errors_told(), _client(config, url) as desk, suppress(KeyboardInterrupt):
         try:
             first = look(desk)

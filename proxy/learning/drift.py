@@ -51,6 +51,8 @@ LAG_S: Final = 60.0
 AT_ONCE: Final = 5_000
 MOST_GROUPS: Final = 64
 """Pairs of model and team that are watched; clients choose the names of models."""
+LONGEST_MODEL: Final = 128
+"""Characters by which models are told apart: PostgreSQL has no key of more than 2,700 bytes."""
 BINS: Final = 100
 WEEK_S: Final = 7 * 86_400.0
 REFERENCE_S: Final = 4 * WEEK_S
@@ -133,7 +135,8 @@ class _Reader:
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: Scored) -> None:
-        key = MonitorKey("scores", scored.calibrator, scored.model, scored.team)
+        model = scored.model[:LONGEST_MODEL]
+        key = MonitorKey("scores", scored.calibrator, model, scored.team)
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, scored):
             return

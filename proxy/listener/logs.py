@@ -13,15 +13,15 @@ import structlog
 def configure_logs(level: str = "info") -> None:
     """Sends structlog's lines to stderr; other libraries only say warnings."""
     is_terminal = sys.stderr.isatty()
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
-    )
+    renderers: list[structlog.types.Processor] = [structlog.processors.JSONRenderer()]
+    if is_terminal:
+        renderers = [without_escapes, structlog.dev.ConsoleRenderer()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
@@ -30,6 +30,22 @@ def configure_logs(level: str = "info") -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+
+def without_escapes(
+    _: object, __: str, event: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    """The event as a terminal may show it: what would move its cursor is told as its escape."""
+    return {name: _plain(value) for name, value in event.items()}
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+        for each in value
+    )
 
 
 def note_worker(index: int) -> None:

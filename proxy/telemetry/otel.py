@@ -67,7 +67,7 @@ class Collector:
     def _span(self, span: CallSpan) -> ReadableSpan:
         is_failed = span.error is not None
         return ReadableSpan(
-            f"{span.operation} {span.model or ''}".rstrip(),
+            _sendable(f"{span.operation} {span.model or ''}".rstrip()),
             context=_context(span.trace, span.span_id),
             parent=_parent(span.trace),
             resource=self._resource,
@@ -155,4 +155,14 @@ def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _known(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if value is not None}
+    return {name: _sendable(each) for name, each in attributes.items() if each is not None}
+
+
+def _sendable(value: Any) -> Any:
+    """A value as the protocol has it: one that it cannot carry would cost the whole batch."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, tuple):
+        return tuple(map(_sendable, value))
+    is_large = isinstance(value, int) and not -(2**63) <= value < 2**63
+    return str(value) if is_large else value

@@ -97,7 +97,8 @@ def plain(text: str) -> Markup:
 
 def raw(text: str) -> Markup:
     """For what a person edits: every character as it is, but for what no page can hold."""
-    return escape(text.encode("utf-8", "replace").decode("utf-8"))
+    held = text.replace("\0", "\ufffd")  # as browsers read it
+    return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
 
 def laid_out(arguments: str) -> str:

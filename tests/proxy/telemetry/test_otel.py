@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -122,6 +123,23 @@ def test_a_call_is_a_span_below_the_clients(
     }
     assert {each["x-key"] for each in receiver.headers} == {"secret"}
     assert {each["service.name"] for each in receiver.resources} == {"gate"}
+
+
+def test_no_value_costs_a_batch(start: Start, receiver: OtlpReceiver) -> None:
+    """Half a surrogate pair and a number of more than 64 bits, of a client or an upstream, are sent
+    as the protocol can carry them."""
+    usage = {"prompt_tokens": 10**30, "completion_tokens": 2, "total_tokens": 3}
+    message = {"role": "assistant", "content": "p=0.9"}
+    choice = {"index": 0, "message": message, "finish_reason": "st\udc80p"}
+    reply = {"id": "\ud800", "model": "\ud801", "choices": [choice], "usage": usage}
+    body = json.dumps(question("?", "m\ud800", reply=reply)).encode()
+    assert start().post_raw(body, x_faulty="told").status == 200
+    [span], _ = arrived(receiver, 1, 1)
+    assert span.name == "chat m\\ud800"
+    its = attributes_of(span.attributes)
+    assert its["gen_ai.response.id"] == "\\ud800"
+    assert its["gen_ai.response.finish_reasons"] == ["st\\udc80p"]
+    assert its["gen_ai.usage.input_tokens"] == str(10**30)
 
 
 def test_streams_are_spans_to_their_end(start: Start, receiver: OtlpReceiver) -> None:
