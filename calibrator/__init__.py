@@ -54,6 +54,8 @@ from calibrator.text.transcript import (
 )
 
 if TYPE_CHECKING:
+    from calibrator.baselines.asked_judge import judge_prompt, judged_in
+    from calibrator.baselines.stated import stated_in, stated_prompt
     from calibrator.benchmarks.answered import Answered
     from calibrator.benchmarks.registry import Benchmark, known_benchmarks
     from calibrator.benchmarks.splits import CollectedSplit, split_collected
@@ -108,6 +110,8 @@ if TYPE_CHECKING:
     from calibrator.tuning.fine_tuning import Read, TunableCheckpoint, check_output
     from calibrator.tuning.last_layer import Readings
     from calibrator.tuning.trial import TUNING_STEPS, TuningTrial, try_tuning
+    from calibrator.workflows.workflow_tables import workflow_report
+    from calibrator.workflows.workflows import Outcome
 
 _LAZY = {
     "Agreement": "calibrator.metrics.agreement",
@@ -124,6 +128,7 @@ _LAZY = {
     "LabelledSignals": "calibrator.recalibration.signals",
     "Observed": "calibrator.recalibration.fit",
     "Of": "calibrator.recalibration.curves",
+    "Outcome": "calibrator.workflows.workflows",
     "Pinocchio": "calibrator.pinocchio",
     "Progress": "calibrator.commands.progress",
     "ROWS_HELP": "calibrator.commands.terminal",
@@ -163,6 +168,8 @@ _LAZY = {
     "group_key": "calibrator.recalibration.curves",
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.installing",
+    "judge_prompt": "calibrator.baselines.asked_judge",
+    "judged_in": "calibrator.baselines.asked_judge",
     "keeping": "calibrator.rows.kept_scores",
     "known_benchmarks": "calibrator.benchmarks.registry",
     "load_labelled": "calibrator.rows.selection",
@@ -179,6 +186,8 @@ _LAZY = {
     "rubric_messages": "calibrator.grading.rubric",
     "score_items": "calibrator.rows.scores",
     "split_collected": "calibrator.benchmarks.splits",
+    "stated_in": "calibrator.baselines.stated",
+    "stated_prompt": "calibrator.baselines.stated",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
     "unseen": "calibrator.recalibration.trial",
@@ -187,6 +196,7 @@ _LAZY = {
     "versions_named": "calibrator.recalibration.versions",
     "weighed": "calibrator.recalibration.signals",
     "wilson": "calibrator.metrics.sampling",
+    "workflow_report": "calibrator.workflows.workflow_tables",
     "writer": "calibrator.commands.terminal",
 }
 
@@ -230,6 +240,7 @@ __all__ = [
     "Observed",
     "Of",
     "OtherReply",
+    "Outcome",
     "OutputError",
     "Pinocchio",
     "Progress",
@@ -283,6 +294,8 @@ __all__ = [
     "install_command",
     "is_call",
     "is_tool_use",
+    "judge_prompt",
+    "judged_in",
     "keeping",
     "known_benchmarks",
     "knows_others",
@@ -308,6 +321,8 @@ __all__ = [
     "score_items",
     "score_tickets",
     "split_collected",
+    "stated_in",
+    "stated_prompt",
     "tool_call",
     "trial",
     "try_tuning",
@@ -319,5 +334,6 @@ __all__ = [
     "wilson",
     "without_others",
     "without_signals",
+    "workflow_report",
     "writer",
 ]

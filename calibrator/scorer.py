@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
 WITH_OTHERS: Final = "+opinion@"
@@ -148,6 +148,13 @@ def signals_of(scorer: Scorer) -> str:
     """The name of the weights that join `Item.signals` to its numbers, which it says by an
     attribute `signals`; empty for a scorer that has none."""
     return str(getattr(scorer, "signals", ""))
+
+
+def with_answer_characters(scorer: Scorer, characters: int) -> Scorer:
+    """The scorer shown so many characters of an answer, which it gives by a method of this name;
+    the scorer itself where it has no such bound."""
+    bounded = getattr(scorer, "with_answer_characters", None)
+    return cast(Scorer, bounded(characters)) if bounded is not None else scorer
 
 
 def knows_others(name: str) -> bool:

@@ -86,8 +86,6 @@ if TYPE_CHECKING:
     from policies.trying.recorded import facts_as_values, facts_from_values
     from policies.trying.replays import Exchange, Replay, replay, shown_decisions, telling_days
     from policies.trying.schema import json_schema
-    from policies.trying.workflow_tables import workflow_report
-    from policies.trying.workflows import Outcome
 
 _LAZY = {
     "Band": "policies.certifying.calibration_drift",
@@ -123,8 +121,6 @@ _LAZY = {
     "one_per_question": "policies.certifying.certification",
     "replay": "policies.trying.replays",
     "study": "policies.certifying.certification_study",
-    "Outcome": "policies.trying.workflows",
-    "workflow_report": "policies.trying.workflow_tables",
 }
 """What no request needs; a server that only decides does not load it."""
 
@@ -166,7 +162,6 @@ __all__ = [
     "Labelled",
     "MaxError",
     "Needed",
-    "Outcome",
     "Policy",
     "PolicyError",
     "Problem",
@@ -224,5 +219,4 @@ __all__ = [
     "threshold_of",
     "with_asked",
     "withdrawal",
-    "workflow_report",
 ]

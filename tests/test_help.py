@@ -35,7 +35,8 @@ def test_commands_stand_in_groups_with_a_sentence() -> None:
         assert found[group] == [name for name in names if name in found[group]]
         assert found[group]
     assert found["Research: studies of the paper, for those who build calibrators"] == [
-        "collect", "labels", "filter", "pairs", "survey", "study", "card", "train-encoder",
+        "collect", "elicit", "labels", "filter", "pairs", "survey", "study", "card",
+        "train-encoder",
     ]  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calibrator.commands.others import OpinionWish, advise_on_opinions
 from calibrator.commands.progress import Progress
+from calibrator.commands.studies.others import OpinionWish, advise_on_opinions
 from calibrator.commands.terminal import (
     Calibrator,
     Device,

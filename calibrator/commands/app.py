@@ -10,7 +10,7 @@ from calibrator.commands.labelled.labels import cli as labels
 from calibrator.commands.labelled.selecting import filter_rows, pairs
 from calibrator.commands.labelled.survey import survey
 from calibrator.commands.score import score
-from calibrator.commands.study import study
+from calibrator.commands.studies.study import study
 from calibrator.commands.train import Train, train
 from calibrator.commands.train_encoder import train_encoder
 from calibrator.commands.train_llm import train_llm

@@ -211,11 +211,17 @@ def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None
     typer.echo(
         f"{scores.name}: {LABELS} labels, judged on the other questions, mean of {SPLITS} splits"
     )
-    names = ["accuracy", "auroc", "ece", "ece_platt", "ece_temperature", "ece_isotonic"]
+    names = [
+        *("accuracy", "auroc", "ece", "ece_plain", "ece_platt"),
+        *("ece_temperature", "ece_isotonic", "auroc_isotonic"),
+    ]
     names += ["ece_floor", "brier", "brier_platt"]
     cells = [
         [one.group, f"{one.rows:,}", *(figure(getattr(one, name)) for name in names)]
         for one in lines
     ]
-    head = ["", "rows", "right", "AUROC", "ECE", "Platt", "temperature", "isotonic"]
+    head = [
+        *("", "rows", "right", "AUROC", "ECE", "plain Platt", "Platt"),
+        *("temperature", "isotonic", "its AUROC"),
+    ]
     print_table([*head, "floor", "Brier", "Platt"], cells)

@@ -2,7 +2,6 @@
 
 __all__ = [
     "advice",
-    "baselines",
     "comparisons",
     "drawn_others",
     "evaluate",
@@ -10,5 +9,4 @@ __all__ = [
     "opinion_advice",
     "recalibration_study",
     "survey",
-    "tfidf",
 ]

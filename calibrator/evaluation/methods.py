@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibrator.evaluation.baselines import (
+from calibrator.baselines.fitted import (
     NAMES_ONLY,
     STATED,
     STATED_WITHOUT_FIT,
@@ -23,8 +23,8 @@ from calibrator.evaluation.baselines import (
     length_baseline,
     with_stated_confidence,
 )
+from calibrator.baselines.tfidf import tfidf_baseline
 from calibrator.evaluation.evaluate import STATED_ROWS, Evaluation, judge
-from calibrator.evaluation.tfidf import tfidf_baseline
 from calibrator.extras import is_installed
 from calibrator.results.groups import shown
 from calibrator.results.results import Method

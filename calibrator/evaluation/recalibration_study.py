@@ -17,6 +17,7 @@ import numpy as np
 
 from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.metrics import Floats, Ints, auroc, brier, ece
+from calibrator.recalibration.curves import fit_platt
 from calibrator.recalibration.fit import FIT
 from calibrator.results.groups import groups_of
 from calibrator.results.results import plain
@@ -43,7 +44,8 @@ class Mended:
     accuracy: float
     auroc: float
     ece: float
-    ece_platt: float
+    ece_platt: float  # held to the score by a prior, as `pinocchio recalibrate` fits it
+    ece_plain: float  # Platt by maximum likelihood alone, as the paper's
     ece_isotonic: float
     ece_temperature: float
     ece_floor: float  # what exact confidences would show on so few rows
@@ -107,10 +109,12 @@ def _split(
         return None
     right, raw = y[judged], p[judged]
     after = {kind: FIT[kind](y[fitted], p[fitted]).apply_all(raw) for kind in FIT}
+    plain = fit_platt(y[fitted], p[fitted]).apply_all(raw)
     return {
         "auroc": auroc(right, raw),
         "ece": ece(right, raw),
         **{f"ece_{kind}": ece(right, after[kind]) for kind in after},
+        "ece_plain": ece(right, plain),
         "ece_floor": ece(rng.random(len(raw)) < after["platt"], after["platt"]),
         "brier": brier(right, raw),
         "brier_platt": brier(right, after["platt"]),

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 
-from calibrator.evaluation.baselines import NAMES_ONLY
+from calibrator.baselines.fitted import NAMES_ONLY
 from calibrator.evaluation.comparisons import Comparison
 from calibrator.evaluation.evaluate import Evaluation
 from calibrator.metrics.intervals import Interval
@@ -24,9 +23,9 @@ from calibrator.reporting.figures import (
     risk_coverage_curves,
     roc_curves,
     separation,
-    series,
     size_curve,
 )
+from calibrator.reporting.page import cells_table, framed, legend, page, section
 from calibrator.results.groups import POOLED
 from calibrator.results.results import MEAN, Result
 from calibrator.sensitivity.tables import (
@@ -34,7 +33,6 @@ from calibrator.sensitivity.tables import (
     NOTE,
     SCORE_NOTE,
     TITLE,
-    Table,
     benchmarks_table,
     everyday_table,
     kinds_table,
@@ -47,6 +45,10 @@ STUDY_TITLES = {
     "families": "Model families left out of training, one at a time",
     "benchmarks": "Benchmarks left out of training, one at a time",
     "benchmark-folds": "Five benchmarks left out of training at a time",
+    "domains": "Domains left out of training, one at a time",
+    "growing-sources": "Replies of more and more models in training",
+    "single-sources": "Replies of one model in training",
+    "elicitations": "One language model read in several ways",
     "size": "More training rows",
     "probes": "The same rows with something changed",
     "answer-swap": "Answers swapped between models, the name kept",
@@ -55,6 +57,9 @@ STUDY_TITLES = {
 MARKS = {  # what the reference of a study is, where it is not a fit on everything
     "probes": "on the unchanged rows",
     "answer-swap": "the same answers under their own models' names",
+    "elicitations": "the label tokens of the same model",
+    "growing-sources": "",  # there is none
+    "single-sources": "",
 }
 
 
@@ -74,14 +79,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
         *(_groups(evaluation, kind) for kind in ("task", "tier", "domain", "benchmark", "model")),
         _reading(evaluation),
     ]
-    style = files("calibrator.reporting").joinpath("report.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(heading)}</title><style>{style}</style></head>\n"
-        f"<body><main>{''.join(part for part in parts if part)}</main></body></html>\n"
-    )
+    return page(heading, "".join(part for part in parts if part))
 
 
 def _head(evaluation: Evaluation, heading: str) -> str:
@@ -123,39 +121,18 @@ def _tiles(evaluation: Evaluation) -> str:
     return f'<section class="tiles">{cells}</section>'
 
 
-def _section(title: str, body: str, explanation: str = "") -> str:
-    words = f"<p>{escape(explanation)}</p>" if explanation else ""
-    return f"<section><h2>{escape(title)}</h2>{words}{body}</section>"
-
-
 def _sensitivity(evaluation: Evaluation) -> str:
     """The first table: how far the confidence falls when the reply is no longer right."""
     found = evaluation.sensitivity
     if found is None:
         return ""
     kinds, everyday = kinds_table(found, is_explained=True), everyday_table(found)
-    body = _cells_table(kinds) if kinds[1] else ""
-    body += f"<p>{escape(EVERYDAY_NOTE)}</p>{_cells_table(everyday)}" if everyday[1] else ""
+    body = cells_table(kinds) if kinds[1] else ""
+    body += f"<p>{escape(EVERYDAY_NOTE)}</p>{cells_table(everyday)}" if everyday[1] else ""
     if found.benchmarks:
-        each = _cells_table(benchmarks_table(found))
+        each = cells_table(benchmarks_table(found))
         body += f"<details><summary>Each benchmark</summary>{each}</details>"
-    return _section(TITLE, body, NOTE if kinds[1] else "")
-
-
-def _cells_table(table: Table) -> str:
-    head, rows = table
-    lines = "".join(
-        f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-        for first, *cells in rows
-    )
-    return (
-        f'<div class="wide"><table><thead><tr>{"".join(f"<th>{escape(one)}</th>" for one in head)}'
-        f"</tr></thead><tbody>{lines}</tbody></table></div>"
-    )
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+    return section(TITLE, body, NOTE if kinds[1] else "")
 
 
 def _against_baselines(evaluation: Evaluation) -> str:
@@ -164,7 +141,7 @@ def _against_baselines(evaluation: Evaluation) -> str:
         _against(rows, [one for one in judged if one.rows == rows])
         for rows in dict.fromkeys(one.rows for one in judged)
     )
-    return figures and _section(
+    return figures and section(
         "Does it beat simple baselines?",
         figures,
         "A leaderboard is not a calibrator: names-only tables know how good each model is on each "
@@ -183,20 +160,11 @@ def _against(rows: str, found: Sequence[Comparison]) -> str:
     unclear = [f"{one.baseline} ({p_text(one.pooled.p)})" for one in found if one.pooled.p >= 1e-3]
     tested = "DeLong's test of the pooled difference: p < 0.001"
     tested += f", but for {'; '.join(unclear)}." if unclear else " for each."
-    return _figure(
+    return framed(
         forest_panels(panels, 0.0),
         f"How much higher the calibrator's AUROC is, on {which}. Right of the line it ranks "
         f"better; intervals are 95 %, over questions. {tested}",
     )
-
-
-def _legend(names: Sequence[str]) -> str:
-    items = "".join(
-        f'<li><svg viewBox="0 0 20 8"><line class="curve {series(number)}" x1="0" y1="4" x2="20" '
-        f'y2="4"/></svg>{escape(name)}</li>'
-        for number, name in enumerate(names)
-    )
-    return f'<ul class="legend">{items}</ul>'
 
 
 def _curves(evaluation: Evaluation) -> str:
@@ -205,27 +173,27 @@ def _curves(evaluation: Evaluation) -> str:
     shown = evaluation.curves[:CURVES_SHOWN]
     judged = shown[0]
     figures = [
-        _figure(
+        framed(
             reliability_diagram(judged.bins, judged.method),
             "On the diagonal, 70 % sure means right 70 times in 100. The bars count the replies.",
         ),
-        _figure(
+        framed(
             separation(judged.bins, judged.method),
             "The further right and wrong replies stand apart, the better it tells them.",
         ),
-        _figure(
+        framed(
             risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),
             "Keep only the surest replies: how many of those are wrong? Dashed: 5 % and 10 %.",
         ),
-        _figure(
+        framed(
             roc_curves([(one.method, one.roc) for one in shown]),
             "The area under a curve is its AUROC; the diagonal is chance.",
         ),
     ]
-    legend = _legend([one.method for one in shown])
-    return _section(
+    names = legend([one.method for one in shown])
+    return section(
         "Can its numbers be believed?",
-        f'<div class="pair">{"".join(figures[:2])}</div>{legend}'
+        f'<div class="pair">{"".join(figures[:2])}</div>{names}'
         f'<div class="pair">{"".join(figures[2:])}</div>',
     )
 
@@ -249,8 +217,8 @@ def _benchmarks(evaluation: Evaluation) -> str:
     caption = "Dots: the calibrator with its 95 % interval over questions."
     if rival:
         caption += f" Upright marks: {rival} on the same rows."
-    return _section(
-        "Where does it rank well, and where not?", _figure(forest(rows, "AUROC", 0.5), caption)
+    return section(
+        "Where does it rank well, and where not?", framed(forest(rows, "AUROC", 0.5), caption)
     )
 
 
@@ -258,8 +226,8 @@ def _study(study: Study) -> str:
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
-        drawn = _figure(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
-        return _section(title, f'<div class="pair">{drawn}</div>')
+        drawn = framed(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
+        return section(title, f'<div class="pair">{drawn}</div>')
     rows = [
         ForestRow(
             one.label, Interval(one.auroc, one.low, one.high), one.reference, f"n {one.rows:,}"
@@ -267,8 +235,9 @@ def _study(study: Study) -> str:
         for one in study.entries
     ]
     mark = MARKS.get(study.name, "with everything in training")
-    caption = f"{study.method}; mean {figure(study.mean())}. Upright marks: {mark}."
-    return _section(title, _figure(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
+    caption = f"{study.method}; mean {figure(study.mean())}."
+    caption += f" Upright marks: {mark}." if mark else ""
+    return section(title, framed(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
 
 
 def _study_table(study: Study) -> str:
@@ -279,6 +248,7 @@ def _study_table(study: Study) -> str:
         ("right", "accuracy", 3),
         ("AUROC", "auroc", 3),
         ("reference", "reference", 3),
+        ("inside", "inside", 3),
         ("within", "within", 3),
         ("mean shift", "shift", 3),
         ("ECE", "ece", 3),
@@ -354,7 +324,7 @@ def _within(evaluation: Evaluation) -> str:
         return ""
     first = evaluation.within[0]
     head = ("method", "mean AUROC", "95 % over questions", "pairs in order", "pooled", "chance")
-    return _section(
+    return section(
         "Among replies to one question",
         f'<div class="wide"><table><thead><tr>{"".join(f"<th>{one}</th>" for one in head)}</tr>'
         f"</thead><tbody>{lines}</tbody></table></div>",
@@ -398,7 +368,7 @@ def _methods(evaluation: Evaluation) -> str:
         + _table("method", [(r.method, r) for r in evaluation.results if r.group == group])
         for group in groups
     ]
-    return _section("All methods", "".join(tables))
+    return section("All methods", "".join(tables))
 
 
 def _groups(evaluation: Evaluation, kind: str) -> str:

@@ -40,10 +40,17 @@ from calibrator.scorer import (
     reads_images,
     reads_tool_use,
     signals_of,
+    with_answer_characters,
 )
 
 FOLDER_VARIABLE = "PINOCCHIO_CACHE"
 UNUSED_DAYS = 30
+JUDGING_ROOMS = frozenset(
+    (
+        *("commands", "evaluation", "paper", "reporting", "results"),
+        *("selecting", "sensitivity", "workflows"),
+    )
+)
 DIGEST_LETTERS = 32  # 128 bits: no two rows of any file share one
 
 
@@ -54,7 +61,7 @@ class KeptScores:
     """
 
     def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
-        self._scorer = scorer
+        self._scorer, self._device, self._is_renewed = scorer, device, is_renewed
         said_by = [scorer.name, opinion_of(scorer), signals_of(scorer)]
         self._path = _score_file(scorer.name, [*said_by, device])
         self._scores = {} if is_renewed else dict(_read(self._path))
@@ -79,6 +86,13 @@ class KeptScores:
     @property
     def batch_characters(self) -> int:
         return batch_characters_of(self._scorer)
+
+    def with_answer_characters(self, characters: int) -> Scorer:
+        """The scorer shown so many characters of an answer, where it has such a bound."""
+        raised = with_answer_characters(self._scorer, characters)
+        if raised is self._scorer:
+            return self
+        return KeptScores(raised, self._device, is_renewed=self._is_renewed)
 
     def known(self, items: Sequence[Item]) -> dict[int, Score]:
         """The scores that are there already, by the item's place."""
@@ -119,7 +133,9 @@ def kept_fit(
     parts: Sequence[str], fit: Callable[[], Floats], *, is_renewed: bool = False
 ) -> Floats:
     """What `fit` gives, or gave before for the same `parts`, which say all that decides it."""
-    digest = hashlib.sha256("\n".join([_code(), *parts]).encode()).hexdigest()[:DIGEST_LETTERS]
+    digest = hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[
+        :DIGEST_LETTERS
+    ]
     path = cache_folder() / "fits" / f"{digest}.npy"
     with suppress(OSError, ValueError):
         if is_renewed:
@@ -173,18 +189,23 @@ def cache_folder() -> Path:
 
 
 def _score_file(name: str, decided_by: Sequence[str]) -> Path:
-    digest = hashlib.sha256("\n".join([*decided_by, _code()]).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join([*decided_by, code_digest()]).encode()).hexdigest()[:12]
     shown = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
     return cache_folder() / "scores" / f"{shown}-{digest}.jsonl"
 
 
 @cache
-def _code() -> str:
-    """A digest of the calibrator's own source: other code may give other numbers."""
+def code_digest(*, is_whole: bool = False) -> str:
+    """A digest of the source that scores and fits, or of all: other code may give other numbers.
+
+    What judges numbers, or shows them, has no part in them.
+    """
     root = Path(__file__).parent.parent
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+        place = path.relative_to(root)
+        if is_whole or place.parts[0] not in JUDGING_ROOMS:
+            found.update(place.as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
 
 

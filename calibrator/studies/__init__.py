@@ -11,5 +11,6 @@ __all__ = [
     "opinion_leave_out",
     "opinion_study",
     "probes",
+    "sources",
     "studies",
 ]

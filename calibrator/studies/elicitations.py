@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calibrator.baselines.fitted import check_questions
 from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import JudgingError
-from calibrator.evaluation.baselines import check_questions
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.probe import features_of
 from calibrator.llm.serving.states import last_states

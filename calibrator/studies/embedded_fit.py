@@ -1,4 +1,4 @@
-"""Trains the embedded calibrator anew for every fold of a study: rows in, confidences out.
+"""Trains what ships anew for every fold of a study: rows in, confidences out.
 
 The fold's rows go into a file, `calibrator.training.train` runs on it as it would on any other,
 and the checkpoint scores the judged rows as served. A run's folder is named by its rows, so that a
@@ -20,6 +20,18 @@ from calibrator.rows.scores import score_rows
 from calibrator.training.run import TrainConfig
 from calibrator.training.train import train as run
 
+PARTS = ("inspector", "calls")  # left out, and told, where a fold has too few rows to teach them
+
+
+def as_shipped(device: str = "auto") -> TrainConfig:
+    """The training of the calibrator that ships: tower, forest, inspector, trees for calls.
+
+    Its second stage reads other replies, and rows of a study have none.
+    """
+    return TrainConfig(
+        data=(), name="study", device=device, has_forest=True, has_inspector=True, has_calls=True
+    )
+
 
 class EmbeddedFit:
     """A `Fit` of `calibrator.studies.studies`: `config` says how to train, its `data` is the
@@ -40,7 +52,7 @@ class EmbeddedFit:
     def __call__(self, train: Ints, judged: Ints) -> Floats:
         data = self._write([self.rows[i] for i in train])
         config = replace(self.config, data=(str(data),))
-        checkpoint = run(data.parent / "run", config, self.say)
+        checkpoint = run(data.parent / "run", config, self.say, optional=PARTS)
         scorer = load_scorer(str(checkpoint), self.config.device)
         return score_rows(scorer, [self.rows[i] for i in judged]).confidence
 

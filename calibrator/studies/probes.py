@@ -3,7 +3,8 @@
 - metadata: names told as served, both, none (K10);
 - question: empty, or `[QUESTION REDACTED]` (K11);
 - hedging: words of doubt taken out of the answers, or put into them (K12);
-- truncation: only the answer's first characters (K13).
+- truncation: only the answer's first characters, all of which a calibrator with a bound of its own
+  is shown then (K13).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from calibrator.metrics.metrics import Floats
 from calibrator.rows.rows import Row
 from calibrator.rows.scores import score_items
-from calibrator.scorer import Item, Scorer
+from calibrator.scorer import Item, Scorer, with_answer_characters
 from calibrator.studies.studies import Study, entry_of
 
 REDACTED = "[QUESTION REDACTED]"
@@ -60,6 +61,10 @@ def _first(characters: int) -> Callable[[str], str]:
     return lambda answer: answer[:characters]
 
 
+def _budget_label(characters: int) -> str:
+    return f"answer: first {characters:,} characters"
+
+
 PROBES: dict[str, Callable[[Row], Item]] = {
     AS_SERVED: lambda row: row.item("served"),
     "names: model and benchmark": lambda row: row.item("all"),
@@ -69,8 +74,9 @@ PROBES: dict[str, Callable[[Row], Item]] = {
     "answer: empty": _answer(lambda _: ""),
     "hedges: taken out": _answer(strip_hedges),
     "hedges: put in": _answer(inject_hedges),
-    **{f"answer: first {n:,} characters": _answer(_first(n)) for n in BUDGETS},
+    **{_budget_label(n): _answer(_first(n)) for n in BUDGETS},
 }
+_BOUNDS = {_budget_label(n): n for n in BUDGETS}
 
 
 def sample(rows: Sequence[Row], count: int) -> list[Row]:
@@ -87,7 +93,9 @@ def probe(
     entries = []
     reference: Floats | None = None
     for label, change in PROBES.items():
-        found = score_items(scorer, [change(row) for row in rows], progress)
+        bound = _BOUNDS.get(label)
+        asked = scorer if bound is None else with_answer_characters(scorer, bound)
+        found = score_items(asked, [change(row) for row in rows], progress)
         confidence = np.array([score.confidence for score in found])
         reference = confidence if reference is None else reference
         entries.append(entry_of(label, 0, rows, confidence, reference))

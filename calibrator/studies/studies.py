@@ -1,4 +1,4 @@
-"""What happens when something is left out of training, or there is less of it (K04, K05, K08).
+"""What happens when something is left out of training, or there is less of it (K04 to K06, K08).
 
 A study is a plan of folds; a fold says which rows are trained on and which are judged. Whatever can
 be fitted on rows and then score others, `Fit`, runs the plan: TF-IDF in seconds a fold, the
@@ -13,14 +13,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from calibrator.baselines.fitted import check_questions
 from calibrator.errors import JudgingError
-from calibrator.evaluation.baselines import check_questions
 from calibrator.evaluation.evaluate import question_numbers
 from calibrator.evaluation.recalibration_study import mend
 from calibrator.metrics.disagreement import disagreement
@@ -28,6 +28,7 @@ from calibrator.metrics.intervals import RESAMPLES, auroc_interval
 from calibrator.metrics.metrics import Floats, Ints, auroc, ece
 from calibrator.results.groups import shown
 from calibrator.results.results import numbers, plain
+from calibrator.rows.kept_scores import kept_folds
 from calibrator.rows.rows import Row, labels_of
 
 FORMAT = 1
@@ -36,7 +37,10 @@ SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 FOLDS, BENCHMARKS_A_FOLD = 4, 5  # K05
 SEED = 20_261_121
 
-StudyName = Literal["models", "families", "benchmarks", "benchmark-folds", "size"]
+SHOWN = {"tfidf": "TF-IDF", "embedded": "embedded"}  # what is fitted
+
+StudyName = Literal["models", "families", "benchmarks", "benchmark-folds", "domains", "size"]
+JUDGED_INSIDE = ("benchmark-folds", "domains")  # beside what is left out, what is not (K05, K06)
 Fit = Callable[[Ints, Ints], Floats]  # rows to train on, rows to score, by number -> P(correct)
 
 # Who made a model, by the beginning of its name; the first match counts.
@@ -83,6 +87,7 @@ class Fold:
 class Entry:
     """One fold's figures; `reference` is the AUROC of the fit on everything, on the same rows.
 
+    `inside` is that of the fold's own fit on the test rows of what was not left out (K05, K06).
     `ece_mended` is the ECE after Platt scaling on 100 labels of these rows, by the protocol of N01.
     """
 
@@ -98,6 +103,12 @@ class Entry:
     ece_mended: float = math.nan
     reference: float = math.nan
     shift: float = math.nan  # mean change of the confidence against the reference (H17)
+    inside: float = math.nan
+
+    @property
+    def gap(self) -> float:
+        """How much lower the AUROC is on what was left out; nan where nothing else was judged."""
+        return self.inside - self.auroc
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +167,7 @@ def plan(name: StudyName, train: Sequence[Row], test: Sequence[Row]) -> list[Fol
         "families": lambda row: family(row.model),
         "benchmarks": lambda row: benchmark_family(row.benchmark),
         "benchmark-folds": lambda row: benchmark_family(row.benchmark),
+        "domains": lambda row: row.domain,
     }[name]
     keys = [key(row) for row in [*train, *test]]
     left_out = _left_out(Counter(key for key in keys[len(train) :] if key), name)
@@ -216,13 +228,27 @@ def run(
         progress(1, fits)
     entries = []
     for fold in folds:
-        found = fit(fold.train, fold.judged)
+        found, inside = _fitted(name, fit, fold, rows, len(train))
         reference = None if name == "size" else whole[fold.judged]
         judged = [rows[i] for i in fold.judged]
-        entries.append(entry_of(fold.label, len(fold.train), judged, found, reference))
+        entry = entry_of(fold.label, len(fold.train), judged, found, reference)
+        entries.append(replace(entry, inside=inside))
         say(f"{fold.label}: AUROC {entries[-1].auroc:.3f} on {len(judged)} rows")
         progress(fits - len(folds) + len(entries), fits)
     return Study(name, method, entries)
+
+
+def _fitted(
+    name: StudyName, fit: Fit, fold: Fold, rows: Sequence[Row], trained: int
+) -> tuple[Floats, float]:
+    """Confidences of a fold's judged rows and, where it is asked for, its AUROC on the others."""
+    if name not in JUDGED_INSIDE:
+        return fit(fold.train, fold.judged), math.nan
+    others = np.setdiff1d(np.arange(trained, len(rows)), fold.judged)
+    found = fit(fold.train, np.concatenate([fold.judged, others]))
+    inside = found[len(fold.judged) :]
+    y = labels_of([rows[i] for i in others]) if len(others) else np.array([])
+    return found[: len(fold.judged)], auroc(y, inside) if len(others) else math.nan
 
 
 def study_json(study: Study) -> str:
@@ -240,3 +266,32 @@ def read_study(path: Path) -> Study:
         return Study(str(values["name"]), str(values["method"]), entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise JudgingError(f"{path} is no study that this version wrote: {error}") from error
+
+
+def fit_of(
+    method: str,
+    rows: Sequence[Row],
+    folder: Path,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    is_renewed: bool = False,
+) -> Fit:
+    """TF-IDF with logistic regression, or the calibrator as it ships, whose runs go to `folder`.
+
+    Rows are numbered as `plan` does; what was fitted before on the same ones is read.
+    """
+    if method == "tfidf":
+        from calibrator.baselines.tfidf import WordCounts  # scikit-learn, of the extra `train`
+
+        say(f"counting the words of {len(rows)} rows")
+        counts = WordCounts(rows)
+
+        def words(train: Ints, judged: Ints) -> Floats:
+            return counts.scores(train, judged, "served")
+
+        return kept_folds(words, rows, method, device, is_renewed=is_renewed)
+    from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped  # torch, of the extra
+
+    fit = EmbeddedFit(rows, folder, as_shipped(device), say)
+    return kept_folds(fit, rows, method, device, is_renewed=is_renewed)

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from calibrator.evaluation.tfidf import WordCounts
+from calibrator.baselines.tfidf import WordCounts
 from calibrator.features.forest import Forest
 from calibrator.features.tower import TowerRow
 from calibrator.metrics.disagreement import disagreement

@@ -10,6 +10,4 @@ __all__ = [
     "recorded",
     "replays",
     "schema",
-    "workflow_tables",
-    "workflows",
 ]

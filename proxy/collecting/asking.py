@@ -40,13 +40,14 @@ _HEADERS: Final = [(b"content-type", b"application/json")]
 class Ask:
     """One chat completion's request, of which `beside` are further members.
 
-    The same body is the same request, whenever it is made; it is written when it is needed, since
-    images in it may be large.
+    The same body is the same request, whenever it is made, but for a sample of another `number`; it
+    is written when it is needed, since images in it may be large.
     """
 
     model: str
     messages: Sequence[Json]
     beside: Mapping[str, Any]
+    number: int = 0
 
     @property
     def body(self) -> bytes:
@@ -54,7 +55,8 @@ class Ask:
 
     @cached_property
     def key(self) -> str:
-        return hashlib.sha256(self.body).hexdigest()[:32]
+        again = f"\n{self.number}".encode() if self.number else b""
+        return hashlib.sha256(self.body + again).hexdigest()[:32]
 
     @property
     def characters(self) -> int:

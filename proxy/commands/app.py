@@ -6,7 +6,8 @@ import typer
 
 from proxy.commands import audit, export, keys, recalibrate, tune
 from proxy.commands.check import check
-from proxy.commands.collect import collect
+from proxy.commands.collecting.collect import collect
+from proxy.commands.collecting.elicit import elicit
 from proxy.commands.doctor import doctor
 from proxy.commands.drift import drift
 from proxy.commands.policies.certify import certify
@@ -29,6 +30,7 @@ for command in (
     serve,
     check,
     collect,
+    elicit,
     doctor,
     top,
     migrate,

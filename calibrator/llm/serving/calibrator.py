@@ -81,6 +81,15 @@ class LlmCalibrator:
             config, self.model, Prompts(config, self.prompts.tokenizer), self.pixels
         )
 
+    def with_answer_characters(self, characters: int) -> LlmCalibrator:
+        """The same model, shown so many characters of an answer: more than it was trained with, or
+        less (K13)."""
+        prompt = replace(self.config.prompt, answer_characters=characters)
+        name = f"{self.config.name}-answer-{characters}"
+        config = replace(self.config, name=name, prompt=prompt)
+        prompts = Prompts(config, self.prompts.tokenizer)
+        return LlmCalibrator(config, self.model, prompts, self.pixels)
+
     def keep_placeholder(self) -> None:
         """Reads what text prompts begin with, once; the weights may not change any more."""
         [row], _ = self.rows([CANARY])
@@ -89,7 +98,8 @@ class LlmCalibrator:
             self.model.keep(row.cut(end, self.model.image_id))
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """P(correct) of each; raises NotScorableError for an image that cannot be read."""
+        """P(correct) of each, in one forward pass (A02); raises NotScorableError for an image that
+        cannot be read."""
         rows, cut = self.rows(items)
         logits = self.model.logits(rows)
         scores = (logits[:, 1] - logits[:, 0]).double().sigmoid().tolist()

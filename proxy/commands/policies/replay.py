@@ -50,8 +50,8 @@ def replay(
     device: Device = "auto",
 ) -> None:
     """Show what a policy would have done: coverage, errors, review load, money, changes by rule."""
+    from calibrator import workflow_report
     from policies import replay as run
-    from policies import workflow_report
 
     with sentences():
         if bool(rows) == bool(since):
@@ -74,7 +74,7 @@ def replay(
 
 
 def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
-    from policies import Outcome
+    from calibrator import Outcome
 
     return [
         Outcome(row.confidence, row.is_correct, row.row.model or "", row.row.question_id)
@@ -84,7 +84,7 @@ def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
 
 def _recorded_outcomes(exchanges: Sequence[Exchange]) -> list[Any]:
     """The replies that have a verdict; each counts as one to a question of its own."""
-    from policies import Outcome
+    from calibrator import Outcome
 
     return [
         Outcome(each.facts.confidence, each.is_correct, each.facts.model, str(index))

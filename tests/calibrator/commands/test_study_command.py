@@ -15,7 +15,7 @@ from calibrator.commands.app import cli
 from calibrator.installing import install_command
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import Selection
-from calibrator.studies.embedded_fit import EmbeddedFit
+from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
 from calibrator.studies.studies import read_study
 from calibrator.text.layout import Layout
 from calibrator.training.run import TrainConfig
@@ -39,6 +39,7 @@ def test_file(tmp_path: Path) -> Path:
         ("models", ["claude-large", "gpt-small", "llama-tiny"]),
         ("families", ["anthropic", "meta", "openai"]),
         ("benchmarks", ["BFCL", "arithmetic", "history"]),
+        ("domains", ["facts", "math"]),
     ],
 )
 def test_leaving_out_prints_and_writes(
@@ -120,6 +121,8 @@ def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -
 def test_the_calibrator_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
     """K04: a fold's rows go through the ordinary training; asked again, it does not train again."""
     rows = [parse_row(raw) for raw in raw_rows(88, seed=1, replies=2)]
+    shipped = as_shipped("cpu")
+    assert (shipped.has_forest, shipped.has_inspector, shipped.has_calls) == (True, True, True)
     config = replace(
         TrainConfig(data=(), name="study", device="cpu", layout=Layout(max_tokens=32)),
         selection=Selection(rows=60, validation_share=0.25),

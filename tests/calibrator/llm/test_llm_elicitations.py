@@ -13,9 +13,13 @@ from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.commands.app import cli
+from calibrator.llm.cpu_layers.replace import text_model_of
 from calibrator.llm.exporting import export_weights
+from calibrator.llm.serving.calibrator import LlmCalibrator
+from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import share_of
 from calibrator.studies.mc_dropout import McDropout, load_unmerged
+from calibrator.studies.probes import probe
 from calibrator.studies.studies import read_study
 from tests.builders.sums import sums
 from tests.builders.tiny_models import OfFamily, write_tiny_adapter
@@ -34,6 +38,35 @@ def config_in(folder: Path) -> LlmConfig:
     found = read_config(folder)
     assert isinstance(found, LlmConfig)
     return found
+
+
+def test_a_score_is_one_forward_pass(checkpoint: Path) -> None:
+    """A02: the base runs once for a reply, and for several of a length once altogether."""
+    scorer = load_scorer(str(checkpoint), "cpu")
+    assert isinstance(scorer, LlmCalibrator)
+    passes: list[int] = []
+    text_model_of(scorer.model.model).register_forward_hook(lambda *_: passes.append(1))
+    scorer.score_batch(ITEMS[:1])
+    assert len(passes) == 1
+    scorer.score_batch(ITEMS)
+    assert len(passes) == 2
+
+
+def test_a_larger_budget_shows_more_of_an_answer(checkpoint: Path) -> None:
+    """K13: 1,600 characters are other scores than 800, which is where the prompt cuts by itself."""
+    scorer = load_scorer(str(checkpoint), "cpu")
+    rows = [
+        parse_row({"question": f"Ann {n}+1", "response": "Bob " * 200 + f"{n} " * 60, "correct": n})
+        for n in (0, 1)
+    ]
+    shown = {
+        entry.label: entry.shift
+        for entry in probe(scorer, rows * 10).entries
+        if entry.label.startswith("answer: first")
+    }
+    assert shown["answer: first 800 characters"] == 0.0
+    assert abs(shown["answer: first 1,600 characters"]) > 1e-6
+    assert shown["answer: first 1,600 characters"] == shown["answer: first 3,000 characters"]
 
 
 def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) -> None:

@@ -1,19 +1,21 @@
-"""Leaving things out, less training, and changed inputs (paper K02-K05, K08, K10-K13)."""
+"""Leaving things out, less training, and changed inputs (paper K02-K06, K08, K10-K13)."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from calibrator import FakeScorer, Item, JudgingError, Score
-from calibrator.evaluation.tfidf import WordCounts
+from calibrator.baselines.tfidf import WordCounts
 from calibrator.metrics.metrics import Floats, Ints, auroc
 from calibrator.rows.rows import Row, parse_row
 from calibrator.studies.probes import PROBES, REDACTED, inject_hedges, probe, sample, strip_hedges
+from calibrator.studies.sources import run_sources
 from calibrator.studies.studies import (
     BENCHMARKS_A_FOLD,
     FAMILIES,
@@ -81,7 +83,7 @@ def test_rows() -> list[Row]:
     return labelled(600, seed=2)
 
 
-@pytest.mark.parametrize("name", ["models", "families", "benchmarks"])
+@pytest.mark.parametrize("name", ["models", "families", "benchmarks", "domains"])
 def test_what_is_left_out_is_judged_and_not_trained_on(
     name: StudyName, train: list[Row], test_rows: list[Row]
 ) -> None:
@@ -91,10 +93,12 @@ def test_what_is_left_out_is_judged_and_not_trained_on(
     def group(row: Row) -> str | None:
         if name == "benchmarks":
             return benchmark_family(row.benchmark)
+        if name == "domains":
+            return row.domain
         return row.model if name == "models" else family(row.model)
 
     folds = plan(name, train, test_rows)
-    assert len(folds) == 3
+    assert len(folds) == len({group(row) for row in test_rows})
     for fold in folds:
         assert {group(rows[i]) for i in fold.judged} == {fold.label}
         assert fold.label not in {group(rows[i]) for i in fold.train}
@@ -116,6 +120,69 @@ def test_several_benchmarks_are_left_out_at_a_time() -> None:
     names = [fold.label.split() for fold in folds]
     assert [len(one) for one in names] == [BENCHMARKS_A_FOLD] * 4
     assert len({name for fold in names for name in fold}) == 20
+
+
+def test_a_fold_is_judged_inside_too(train: list[Row], test_rows: list[Row]) -> None:
+    """K05: the same fit on the test rows that were not left out, and how much lower it is on those
+    that were; K04's folds have none."""
+    rows, asked = [*train, *test_rows], list[tuple[Ints, Ints]]()
+
+    def fit(trained: Ints, judged: Ints) -> Floats:
+        asked.append((trained, judged))
+        is_known = np.isin(
+            [rows[i].domain for i in judged], list({rows[i].domain for i in trained})
+        )
+        y = labels([rows[i] for i in judged])
+        return np.where(is_known, 0.2 + 0.6 * y, 0.5)
+
+    found = run("domains", "a fit", fit, train, test_rows)
+    assert [(one.auroc, one.inside, one.gap) for one in found.entries] == [(0.5, 1.0, 0.5)] * 2
+    for trained, judged in asked[1:]:
+        assert sorted(judged) == list(range(len(train), len(rows)))
+        assert len(trained) < len(train)
+    assert math.isnan(run("families", "a fit", fit, train, test_rows).mean("inside"))
+
+
+def test_sources_are_judged_on_models_that_they_are_not(
+    train: list[Row], test_rows: list[Row]
+) -> None:
+    """K03: each source alone on the two others, all three on each, with the mean over models."""
+    rows, asked = [*train, *test_rows], list[tuple[set[str | None], set[str | None]]]()
+
+    def fit(trained: Ints, judged: Ints) -> Floats:
+        asked.append(({rows[i].model for i in trained}, {rows[i].model for i in judged}))
+        return np.where(np.arange(len(judged)) % 3, 0.5, labels([rows[i] for i in judged]))
+
+    found = run_sources("single-sources", "a fit", fit, train, test_rows)
+    assert [len(pool) for pool, _ in asked] == [1, 1, 1, 3]
+    assert all(not pool & judged for pool, judged in asked[:3])
+    assert asked[3][0] == asked[3][1]
+    assert len(found.entries) == 3 * (2 + 1) + 3 + 1
+    of_all = found.entries[-4:-1]
+    assert found.entries[-1].auroc == pytest.approx(np.mean([one.auroc for one in of_all]))
+    assert found.entries[-1].label == "all three, mean over 3 models"
+
+
+def test_pools_of_sources_grow(train: list[Row]) -> None:
+    """K02: four, five and seven sources, the most capable first, on models that are none of them;
+    with fewer models the study says how many it needs."""
+    raws = [row.raw | {"model": f"m{n % 9}"} for n, row in enumerate(labelled(2_000, seed=5))]
+    test = [parse_row(raw) for raw in raws]
+    learnt = [replace(row, model=f"m{n % 9}") for n, row in enumerate(train)]
+    pools: list[set[str | None]] = []
+
+    def fit(trained: Ints, judged: Ints) -> Floats:
+        pools.append({learnt[i].model for i in trained})
+        return np.linspace(0, 1, len(judged))
+
+    found = run_sources("growing-sources", "a fit", fit, learnt, test)
+    assert [len(pool) for pool in pools] == [4, 5, 7]
+    assert pools[0] < pools[1] < pools[2]
+    assert [one.label for one in found.entries if "mean over" in one.label] == [
+        f"the {n} most capable, mean over 2 models" for n in (4, 5, 7)
+    ]
+    with pytest.raises(JudgingError, match="7 models with 100 rows to judge are needed"):
+        run_sources("growing-sources", "a fit", fit, train, labelled(600, seed=2))
 
 
 def test_sizes_grow_by_whole_questions(test_rows: list[Row]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import typer
 
-from calibrator.evaluation.tfidf import WordCounts
+from calibrator.baselines.tfidf import WordCounts
 from calibrator.rows.rows import Row, parse_row
 from calibrator.rows.selection import share_of
 from calibrator.studies import tower_study

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from calibrator.baselines.fitted import TOKEN, check_labels
 from calibrator.errors import JudgingError
-from calibrator.evaluation.baselines import TOKEN, check_labels
 from calibrator.extras import check_scikit_learn
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.rows.rows import Row, Tags, labels_of

@@ -81,8 +81,8 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Where the errors are (Q03): at high and at low confidence; `nnr` is the number of reviews
-    for each error found among the first 25, the least sure ones."""
+    """Where the errors are (Q03, H13): at high and at low confidence; `nnr` is the number of
+    reviews for each error found among the first 25, the least sure ones."""
 
     errors: int
     confident: int
@@ -143,7 +143,7 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
     """O03: the gate of the most coverage with at most `max_error` of errors among what passes.
 
     The threshold is chosen with the labels in view: it describes these rows and promises nothing
-    about others, which is what `policies.certifying.certification` is for.
+    about others, which is what `pinocchio certify` is for.
     """
     best, below = Gate(1.0, 0.0, math.nan, 1.0), 0
     wrong_left = errors = sum(not row.is_correct for row in rows)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
-from policies import Outcome, workflow_report
-from policies.trying.workflows import (
+from calibrator import Outcome, workflow_report
+from calibrator.workflows.workflows import (
     ROBO_ADVISOR,
     TELEHEALTH,
     Tier,

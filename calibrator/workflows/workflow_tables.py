@@ -1,4 +1,4 @@
-"""The tables of `policies.trying.workflows` as text, beside what the paper reports for its own
+"""The tables of `calibrator.workflows.workflows` as text, beside what the paper reports for its own
 data.
 
 The paper's figures come from other models, questions and a larger calibrator: they stand there to
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from policies.trying.workflows import (
+from calibrator.workflows.workflows import (
     ROBO_ADVISOR,
     TELEHEALTH,
     Outcome,

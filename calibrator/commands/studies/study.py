@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from calibrator.commands.others import OthersOptions, study_others
 from calibrator.commands.progress import Progress
+from calibrator.commands.studies.others import OthersOptions, study_others
 from calibrator.commands.terminal import (
+    ROWS_HELP,
     Calibrator,
     Device,
-    Files,
     Rescore,
     TrainFiles,
     check_target,
@@ -35,7 +35,7 @@ from calibrator.rows.files import check_readable
 if TYPE_CHECKING:
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
-    from calibrator.studies.studies import Fit, Study
+    from calibrator.studies.studies import Study
 
 ASKING = (
     "probes",
@@ -45,29 +45,42 @@ ASKING = (
     "failures",
 )  # they ask a calibrator and train none
 
+TRAINING = (
+    *("models", "families", "benchmarks", "benchmark-folds", "domains"),
+    *("growing-sources", "single-sources", "size", "elicitations", "calls"),
+)
+STUDIES = (*TRAINING, *ASKING)
+
 Name = Annotated[
-    Literal[
-        "models",
-        "families",
-        "benchmarks",
-        "benchmark-folds",
-        "size",
-        "probes",
-        "answer-swap",
-        "elicitations",
-        "calls",
-        "opinion",
-        "cascade",
-        "failures",
-    ],
+    str,
     typer.Argument(
-        help="Leave out each model, each maker's models, each benchmark, or five benchmarks at "
-        "a time; train on fewer rows; change what the calibrator is shown; swap the answers of "
-        "models to a question while the name stays; read a language model in other ways than "
-        "from its labels; leave sources, faults and domains out of the trees for calls; "
-        "read other models' replies to the same question beside each reply; let a strong model "
-        "answer where a cheap one is unsure; or show where the calibrator is most wrong."
+        metavar="STUDY|ROWS",
+        help="models, families, benchmarks, benchmark-folds, domains: leave out each model, each "
+        "maker's models, each benchmark, five benchmarks at a time, or each domain; "
+        "growing-sources, single-sources: train on the replies of more and more models, or of one "
+        "alone; size: train on fewer rows; probes: change what the calibrator is shown; "
+        "answer-swap: swap the answers of models to a question while the name stays; elicitations: "
+        "read a language model in other ways than from its labels; calls: leave sources, faults "
+        "and domains out of the trees for calls; opinion: read other models' replies to the same "
+        "question beside each reply; cascade: let a strong model answer where a cheap one is "
+        "unsure; failures: show where the calibrator is most wrong. With --out: rows.",
     ),
+]
+Rows = Annotated[list[Path] | None, typer.Argument(metavar="ROWS", help=ROWS_HELP)]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Make all of the paper's tables and figures that these rows allow, as a page, "
+        "Markdown and JSON in this folder; the same command goes on after an interruption.",
+    ),
+]
+Only = Annotated[list[str] | None, typer.Option(help="With --out: this table alone; repeat.")]
+Retrain = Annotated[
+    bool, typer.Option("--retrain", help="With --out: also the tables that train calibrators.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="With --out: fewer resamples, probes and swaps, to try it.")
 ]
 
 LeaveOut = Annotated[
@@ -86,7 +99,8 @@ Strong = Annotated[str | None, typer.Option(help="For `cascade`: the model that 
 
 def study(
     name: Name,
-    files: Files,
+    files: Rows = None,
+    out: Out = None,
     train: TrainFiles = None,
     method: Annotated[
         Literal["tfidf", "embedded"],
@@ -109,24 +123,58 @@ def study(
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write the study as JSON.")
     ] = None,
+    only: Only = None,
+    retrain: Retrain = False,
+    quick: Quick = False,
 ) -> None:
-    """Run a study of the paper on labelled rows and print its entries.
+    """Run a study of the paper on labelled rows and print its entries; with --out, all of them.
 
     Scores and fits are kept as they are made: the same command goes on after an interruption.
     """
+    if out is not None:
+        from calibrator.commands.studies.report import ReportOptions, report
+
+        named = (calibrator, device, rescore, train, method, only or [], retrain, quick, runs)
+        report([Path(name), *(files or [])], ReportOptions(out, *named))
+        return
+    _run(_study_named(name, files), files or [], train, method, rows, runs, output,
+         OthersOptions(calibrator, device, rescore, leave_out, cheap, strong))  # fmt: skip
+
+
+def _study_named(name: str, files: Sequence[Path] | None) -> str:
+    """The study; raises BadParameter for a word that is none, or where rows are missing."""
+    if name not in STUDIES:
+        hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(STUDIES)}{hint}")
+    if not files:
+        raise typer.BadParameter("name the files of labelled rows behind the study")
+    return name
+
+
+def _run(
+    name: str,
+    files: Sequence[Path],
+    train: list[Path] | None,
+    method: str,
+    rows: int | None,
+    runs: Path | None,
+    output: Path | None,
+    others: OthersOptions,
+) -> None:
+    """One study: its entries printed and, where `output` is given, written."""
     from calibrator.rows.selection import load_labelled
     from calibrator.studies.studies import study_json
 
     with sentences(), resumable():
-        others = OthersOptions(calibrator, device, rescore, leave_out, cheap, strong)
         _check(name, method, output, files, train, others)
         test, bad = load_labelled(files)
-        if name == "opinion" or name == "cascade":
-            study_others(name, test, others, output)
+        if name in ("opinion", "cascade"):
+            study_others("opinion" if name == "opinion" else "cascade", test, others, output)
         elif name == "failures":
-            from calibrator.commands.failures import show_failures
+            from calibrator.commands.studies.failures import show_failures
 
-            show_failures(test, _scorer(calibrator, device, rescore), output)
+            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            show_failures(test, scorer, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs)
@@ -234,34 +282,20 @@ def _leave_out(
     device: str,
     is_renewed: bool,
 ) -> Study:
-    from calibrator.rows.kept_scores import kept_folds
     from calibrator.studies.probes import sample
-    from calibrator.studies.studies import run
+    from calibrator.studies.sources import run_sources
+    from calibrator.studies.studies import SHOWN, fit_of, run
 
     chosen = sample(train, most or len(train))
-    fit: Fit
-    if method == "tfidf":
-        from calibrator.evaluation.tfidf import WordCounts
-
-        say(f"counting the words of {len(chosen) + len(test)} rows")
-        counts = WordCounts([*chosen, *test])
-
-        def fit(train: Any, judged: Any) -> Any:
-            return counts.scores(train, judged, "served")
-    else:
-        from calibrator.studies.embedded_fit import EmbeddedFit
-        from calibrator.training.run import TrainConfig
-
-        config = TrainConfig(data=(), name="study", device=device)
-        fit = EmbeddedFit([*chosen, *test], folder, config, say)
-    shown = "TF-IDF" if method == "tfidf" else "embedded"
+    fit = fit_of(method, [*chosen, *test], folder, device, say, is_renewed=is_renewed)
     with Progress("fitting", 0) as bar:
-        kept = kept_folds(fit, [*chosen, *test], method, device, is_renewed=is_renewed)
-        return run(name, shown, kept, chosen, test, bar.say, bar.update)
+        if name in ("growing-sources", "single-sources"):
+            return run_sources(name, SHOWN[method], fit, chosen, test, bar.update)
+        return run(name, SHOWN[method], fit, chosen, test, bar.say, bar.update)
 
 
 def _print(study: Study) -> None:
-    averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "shift")
+    averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "inside", "shift")
     rows = [
         [
             one.label,
@@ -277,5 +311,6 @@ def _print(study: Study) -> None:
     means = [figure(study.mean(name)) if name else "" for name in averaged]
     head = ["", "trained", "rows", "right", "AUROC", "95 % over questions", "within", "ECE"]
     print_table(
-        [*head, "after 100 labels", "reference", "shift"], [*rows, ["mean", "", "", "", *means]]
+        [*head, "after 100 labels", "reference", "inside", "shift"],
+        [*rows, ["mean", "", "", "", *means]],
     )

@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from calibrator import JudgingError
-from calibrator.evaluation.baselines import (
+from calibrator.baselines.fitted import (
     NAMES_ONLY,
     STATED,
     length_baseline,
@@ -20,7 +20,7 @@ from calibrator.evaluation.baselines import (
     model_names,
     with_stated_confidence,
 )
-from calibrator.evaluation.tfidf import (
+from calibrator.baselines.tfidf import (
     INVERSE_PENALTY,
     MIN_ROWS,
     TOKEN,

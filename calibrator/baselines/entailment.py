@@ -1,0 +1,63 @@
+"""Whether one text says what another says: a protocol for models, and a lexical one offline.
+
+The lexical one knows words, numbers and negations. It stands in for DeBERTa-large-MNLI (paper I10)
+where no such model is at hand, and is meant for short answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from calibrator.metrics.metrics import Floats
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
+
+_WORD = re.compile(r"[^\W\d_]+(?:'\w+)?|\d+(?:[.,]\d+)*")
+_NEGATION = frozenset(("not", "no", "never", "none", "cannot", "neither", "nor", "without"))
+_EMPTY: Final = frozenset(
+    (
+        *("a", "an", "the", "is", "are", "was", "were", "be", "it", "its", "this", "that", "of"),
+        *("to", "in", "on", "at", "and", "so", "answer", "final", "therefore", "thus", "i"),
+    )
+)
+
+
+class Entailment(Protocol):
+    """Gives P(entailment), P(neutral), P(contradiction) of pairs (premise, hypothesis), (n, 3)."""
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> Floats: ...
+
+
+def normalized(text: str) -> str:
+    """Lower case, words and numbers alone, articles and the like left out (I09)."""
+    words = [word for word in _words(text) if word not in _EMPTY]
+    return " ".join(words)
+
+
+def _words(text: str) -> list[str]:
+    return [word.replace(",", "") for word in _WORD.findall(text.lower())]
+
+
+def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
+    """Entailment as the share of the hypothesis' words that the premise has; other numbers or a
+    negation on one side alone make it a contradiction."""
+    return np.array([_lexical(premise, hypothesis) for premise, hypothesis in pairs]).reshape(-1, 3)
+
+
+def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
+    said, claimed = (normalized(text).split() for text in (premise, hypothesis))
+    if not claimed:
+        return (1.0, 0.0, 0.0) if not said else (0.0, 1.0, 0.0)
+    share = sum(word in said for word in claimed) / len(claimed)
+    numbers = [{word for word in words if word[0].isdigit()} for words in (said, claimed)]
+    negated = [
+        bool(_NEGATION & set(words)) or any(word.endswith("n't") for word in words)
+        for words in (said, claimed)
+    ]
+    if negated[0] != negated[1] or (all(numbers) and not numbers[1] <= numbers[0]):
+        return 0.0, (1 - share) / 2, (1 + share) / 2
+    return share, 1 - share, 0.0

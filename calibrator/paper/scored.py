@@ -1,0 +1,153 @@
+"""What all tables are made from: labelled rows, and what the calibrator says of them.
+
+Everything is computed when the first table asks for it, and once; scores are kept on disk by what
+was scored (`rows/kept_scores.py`), so that a report that was interrupted asks for the rest alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from calibrator.baselines.fitted import length_baseline, with_stated_confidence
+from calibrator.baselines.halves import halves
+from calibrator.baselines.stated import without_stated
+from calibrator.errors import JudgingError
+from calibrator.evaluation.evaluate import question_numbers
+from calibrator.metrics.intervals import RESAMPLES, Interval, auroc_interval
+from calibrator.metrics.metrics import Floats, Ints
+from calibrator.results.results import Method
+from calibrator.rows.rows import Row, Tags, labels_of
+from calibrator.rows.scores import score_items, score_rows
+from calibrator.scorer import Item, Scorer
+from calibrator.workflows.workflows import Outcome
+
+FEWEST = 100  # rows of a group that has a line of its own
+
+
+class Bar(Protocol):
+    """Hears how much is done."""
+
+    def advance(self, count: int = 1) -> None: ...
+    def say(self, sentence: str) -> None: ...
+    def update(self, done: int, total: int | None) -> None: ...
+
+
+Watch = Callable[[str, int], AbstractContextManager[Bar]]
+
+
+class LacksError(JudgingError):
+    """A table that these rows cannot give, with what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much work tables may take; the defaults are the paper's."""
+
+    resamples: int = RESAMPLES
+    permutations: int = 10_000
+    probed: int = 2_000
+    swapped: int = 15_000
+
+
+@dataclass
+class Scored:
+    """Labelled rows, each with its confidence; `watch` shows how far long work is.
+
+    `train` gives the rows to train on where there are some, which only tables that retrain read;
+    `fit` is how these are trained: "tfidf" or "embedded".
+    """
+
+    rows: Sequence[Row]
+    scorer: Scorer
+    watch: Watch
+    train: Callable[[], Sequence[Row]] = list
+    extent: Extent = field(default_factory=Extent)
+    trained_models: frozenset[str] = frozenset()  # that the calibrator knows by name
+    fit: str = "tfidf"
+    device: str = "auto"
+    folder: Path = Path()
+    _served: dict[Tags, Floats] = field(default_factory=dict)
+
+    @cached_property
+    def labels(self) -> Ints:
+        return labels_of(self.rows)
+
+    @cached_property
+    def questions(self) -> Ints:
+        return question_numbers(self.rows)
+
+    def confidence(self, tags: Tags = "served") -> Floats:
+        """P(correct) of every row, told the names that `tags` allows, (n,)."""
+        if tags not in self._served:
+            with self.watch(f"scoring, names {tags}", len(self.rows)) as bar:
+                found = score_rows(self.scorer, self.rows, tags, bar.advance)
+            self._served[tags] = found.confidence
+        return self._served[tags]
+
+    def score(self, title: str, items: Sequence[Item]) -> Floats:
+        """P(correct) of other items, such as changed rows."""
+        with self.watch(title, len(items)) as bar:
+            found = score_items(self.scorer, items, bar.advance)
+        return np.array([each.confidence for each in found])
+
+    @cached_property
+    def halves(self) -> tuple[Ints, Ints]:
+        """Places to fit post-hoc baselines on, and to judge them on (D09)."""
+        return halves(self.labels, self.questions)
+
+    @cached_property
+    def length(self) -> Method:
+        """The length baseline on the half that is judged (I04)."""
+        fitted, judged = self.halves
+        found = length_baseline(self.at(fitted), self.at(judged))
+        return Method("length", found, None, True)
+
+    def at(self, places: Ints) -> list[Row]:
+        return [self.rows[i] for i in places]
+
+    @cached_property
+    def stated(self) -> Scored:
+        """The rows that state a confidence, which the calibrator is not shown (I01).
+
+        Raises LacksError where there are too few.
+        """
+        rows = with_stated_confidence(self.rows)
+        if len(rows) < FEWEST or len({row.correct for row in rows}) < 2:
+            raise LacksError(
+                f"{len(rows)} rows state a confidence, {FEWEST} with both labels are needed; "
+                "`pinocchio elicit --stated` asks models for theirs"
+            )
+        freed = [replace(row, answer=without_stated(row.answer)) for row in rows]
+        return replace(self, rows=freed, _served={})
+
+    def interval(self, y: Ints, p: Floats) -> Interval:
+        """AUROC with the paper's BCa interval over replies (H02)."""
+        return auroc_interval(y, p, resamples=self.extent.resamples)
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """The rows as the workflows read them."""
+        return [
+            Outcome(float(p), bool(row.correct), row.model or "", row.question_id)
+            for row, p in zip(self.rows, self.confidence(), strict=True)
+        ]
+
+    def groups(self, key: Callable[[Row], str | None]) -> list[tuple[str, Ints]]:
+        """Places of the rows of each group with both labels and `FEWEST` rows, largest first."""
+        members: dict[str, list[int]] = {}
+        for i, row in enumerate(self.rows):
+            if (name := key(row)) is not None:
+                members.setdefault(name, []).append(i)
+        large = [
+            (name, np.array(at))
+            for name, at in members.items()
+            if len(at) >= FEWEST and len({self.rows[i].correct for i in at}) == 2
+        ]
+        return sorted(large, key=lambda each: (-len(each[1]), each[0]))

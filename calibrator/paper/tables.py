@@ -1,0 +1,101 @@
+"""A table of the report: columns, lines of ours and of the paper, figures; as JSON and back.
+
+A line names the row of the checklist that it answers, so that each number can be traced.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from calibrator.metrics.numbers import NO_FIGURE, figure, percent
+from calibrator.results.results import numbers, plain
+
+Form = Literal["number", "count", "share", "text", "p"]
+State = Literal["made", "lacking", "training"]
+Value = float | int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `key` is the name of its values in lines."""
+
+    key: str
+    title: str
+    form: Form = "number"
+
+    def text(self, value: Value) -> str:
+        """The value as people read it; a dash where there is none."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return NO_FIGURE
+        if isinstance(value, str):
+            return value
+        if self.form == "p":
+            return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+        if self.form == "count":
+            return f"{value:,.0f}"
+        return percent(value) if self.form == "share" else figure(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; `row` is of the checklist, `doubt` says why a number of the paper is suspect."""
+
+    label: str
+    values: Mapping[str, Value]
+    row: str = ""
+    is_paper: bool = False
+    doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """An SVG figure, which row of the checklist it is, and the words below it."""
+
+    row: str
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table with all that is told beside it; `command` makes it alone."""
+
+    id: str
+    title: str
+    rows: Sequence[str]
+    command: str
+    columns: Sequence[Column] = ()
+    lines: Sequence[Line] = ()
+    drawings: Sequence[Drawing] = ()
+    note: str = ""
+    state: State = "made"
+
+    def as_json(self) -> str:
+        return json.dumps(plain(asdict(self)), indent=1, ensure_ascii=False) + "\n"
+
+
+@dataclass(slots=True)
+class Made:
+    """What a function of the catalogue gives: the content of its table."""
+
+    columns: Sequence[Column]
+    lines: list[Line] = field(default_factory=list)
+    drawings: list[Drawing] = field(default_factory=list)
+    note: str = ""
+
+    def add(self, label: str, row: str, **values: Value) -> None:
+        """Add a line of ours."""
+        self.lines.append(Line(label, values, row))
+
+
+def table_of(values: Mapping[str, Any]) -> Table:
+    """What `Table.as_json` wrote; raises TypeError or KeyError for anything else."""
+    found: dict[str, Any] = numbers(dict(values))
+    found["columns"] = [Column(**each) for each in found["columns"]]
+    found["lines"] = [Line(**each) for each in found["lines"]]
+    found["drawings"] = [Drawing(**each) for each in found["drawings"]]
+    return Table(**found)

@@ -1,0 +1,3 @@
+"""Commands that ask models: for answers to questions, and about answers."""
+
+__all__ = ["collect", "elicit"]

@@ -1,0 +1,189 @@
+"""Links each row of the paper's checklist to code and tests: `python -m scripts.checks.checklist`.
+
+A row is linked where a docstring of the product, or of a test, names it, or where `checklist.yaml`
+beside this names a file or a test. A link counts only if both exist. `--check` compares the page
+with what would be written and says what is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = ROOT / "scripts" / "checks" / "checklist.yaml"
+PAGE = ROOT / "docs" / "checklist.md"
+PACKAGES = ("calibrator", "proxy", "policies", "pinocchio")
+NO_CODE = ("calibrator/paper/catalogue.py",)  # it names every row, and does none of them
+SHOWN = 3  # links of each kind in a line
+
+_ID = re.compile(r"\b([A-U])(\d\d)(?: ?(?:to|-) ?([A-U])(\d\d))?\b")
+
+HEAD = """# What of the paper is here
+
+Each row of the paper's checklist that asks for code (C), an experiment (R) or a page (D), with the
+code that does it and the tests that hold it. `python -m scripts.checks.checklist` writes this page
+from the docstrings that name a row; a test checks that it is up to date, that every link exists
+and, for a tenth of the rows drawn at random, that a test fails when the code is broken. The numbers
+that rows ask for stand in the [report](study.md).
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row with its links; `why` says why it has none."""
+
+    id: str
+    kind: str
+    what: str
+    code: Sequence[str]
+    tests: Sequence[str]
+    why: str
+
+    @property
+    def is_covered(self) -> bool:
+        return bool(self.code and self.tests) and not self.why
+
+
+def rows_named(text: str) -> set[str]:
+    """The rows that a text names; `K10-K13` and `K10 to K13` name four."""
+    found = set()
+    for letter, first, other, last in _ID.findall(text):
+        end = int(last) if last and letter == other else int(first)
+        found |= {f"{letter}{number:02}" for number in range(int(first), end + 1)}
+        if last and letter != other:
+            found.add(f"{other}{last}")
+    return found
+
+
+def _documented(path: Path) -> Iterator[tuple[str, str]]:
+    """Each definition's name with its docstring; a module's name is empty."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield getattr(node, "name", ""), ast.get_docstring(node) or ""
+
+
+def named_in_code() -> Mapping[str, list[str]]:
+    """Files of the product by row, those with a definition's docstring before others."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            place = path.relative_to(ROOT).as_posix()
+            if place in NO_CODE:
+                continue
+            for row in rows_named(path.read_text(encoding="utf-8")):
+                found[row][place] = 1
+            for name, text in _documented(path):
+                for row in rows_named(text):
+                    found[row][place] = min(found[row][place], 0 if name else 1)
+    return {row: sorted(files, key=lambda one: (files[one], one)) for row, files in found.items()}
+
+
+def named_in_tests() -> Mapping[str, list[str]]:
+    """Tests by row, as pytest names them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        for name, text in _documented(path):
+            if name.startswith("test_"):
+                for row in rows_named(text):
+                    found[row].append(f"{place}::{name}")
+    return found
+
+
+def rows() -> list[Row]:
+    """All rows with their links, those of the data file first."""
+    data: dict[str, dict[str, Any]] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    code, tests = named_in_code(), named_in_tests()
+    return [
+        Row(
+            id,
+            one["kind"],
+            one["what"],
+            list(dict.fromkeys([*one.get("code", []), *code.get(id, [])])),
+            list(dict.fromkeys([*one.get("tests", []), *tests.get(id, [])])),
+            one.get("why", ""),
+        )
+        for id, one in data.items()
+    ]
+
+
+def missing_links(found: Sequence[Row]) -> list[str]:
+    """Sentences about rows without links or a reason, and links that lead nowhere."""
+    told = []
+    known = {test for tests in named_in_tests_all().values() for test in tests}
+    for row in found:
+        for place in row.code:
+            if not (ROOT / place).is_file():
+                told.append(f"{row.id}: there is no {place}")
+        for test in row.tests:
+            if test not in known:
+                told.append(f"{row.id}: there is no test {test}")
+        if not row.is_covered and not row.why:
+            lacks = "code" if not row.code else "a test"
+            told.append(f"{row.id} ({row.what}) has no {lacks} and no reason")
+    return told
+
+
+def named_in_tests_all() -> Mapping[str, list[str]]:
+    """Every test there is, by file."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        names = [name for name, _ in _documented(path) if name.startswith("test_")]
+        found[place] = [f"{place}::{name}" for name in names]
+    return found
+
+
+def page(found: Sequence[Row]) -> str:
+    """The whole page."""
+    covered = [row for row in found if row.is_covered]
+    lines = [
+        HEAD,
+        f"{len(covered)} of {len(found)} rows are covered.\n\n",
+        "| row | kind | what | code | tests |\n|---|---|---|---|---|\n",
+    ]
+    for row in covered:
+        code, tests = (_links(each) for each in (row.code, row.tests))
+        lines.append(f"| {row.id} | {row.kind} | {row.what} | {code} | {tests} |\n")
+    lines.append("\nNot covered, and why:\n\n| row | kind | what | why |\n|---|---|---|---|\n")
+    for row in found:
+        if not row.is_covered:
+            lines.append(f"| {row.id} | {row.kind} | {row.what} | {row.why} |\n")
+    return "".join(lines)
+
+
+def _links(places: Sequence[str]) -> str:
+    shown = [
+        f"[{place.rpartition('::')[2].rpartition('/')[2]}](../{place.partition('::')[0]})"
+        for place in places[:SHOWN]
+    ]
+    return ", ".join(shown) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
+
+
+def main() -> None:
+    found = rows()
+    for sentence in (told := missing_links(found)):
+        print(sentence, file=sys.stderr)
+    if "--check" in sys.argv[1:]:
+        is_old = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page(found)
+        if is_old:
+            print(f"{PAGE.relative_to(ROOT)} is old; write it again", file=sys.stderr)
+        sys.exit(bool(told or is_old))
+    PAGE.write_text(page(found), encoding="utf-8")
+    print(f"{sum(row.is_covered for row in found)} of {len(found)} rows in {PAGE}")
+    sys.exit(bool(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Breaks a piece of code in one place and asks tests whether they see it.
+
+    python -m scripts.checks.mutations H04 I12      # rows of the checklist
+
+What is broken is the body of the definitions whose docstring names the row, or else of all in its
+file: a comparison turned round, a sum into a difference, a number off by one, a return without its
+value. Every change is made in a copy of the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.checks.checklist import ROOT, rows, rows_named
+
+TOPS = ("calibrator", "policies", "pinocchio", "proxy", "scripts", "tests", "docs", "examples")
+MOST = 6  # changes of one row
+TIMEOUT_S = 300
+
+_TURNED: dict[type[ast.AST], ast.AST] = {
+    ast.Lt: ast.GtE(), ast.LtE: ast.Gt(), ast.Gt: ast.LtE(), ast.GtE: ast.Lt(),
+    ast.Eq: ast.NotEq(), ast.NotEq: ast.Eq(), ast.In: ast.NotIn(), ast.NotIn: ast.In(),
+    ast.Add: ast.Sub(), ast.Sub: ast.Add(), ast.Mult: ast.Div(), ast.Div: ast.Mult(),
+    ast.And: ast.Or(), ast.Or: ast.And(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One changed file; `what` names the line and the change."""
+
+    root: Path
+    place: str
+    source: str
+    what: str
+
+    def is_killed_by(self, tests: Sequence[str]) -> bool:
+        """Whether one of these tests fails with the change; a hang counts."""
+        with tempfile.TemporaryDirectory() as scratch:
+            for top in TOPS:
+                shutil.copytree(
+                    self.root / top,
+                    Path(scratch) / top,
+                    ignore=shutil.ignore_patterns("node_modules", "__pycache__"),
+                    symlinks=True,
+                )
+            for path in self.root.iterdir():
+                if path.is_file():
+                    shutil.copy(path, scratch)
+            (Path(scratch) / self.place).write_text(self.source, encoding="utf-8")
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-n",
+                "0",
+                "-p",
+                "no:cacheprovider",
+            ]
+            try:
+                done = subprocess.run(
+                    [*command, *tests],
+                    cwd=scratch,
+                    env=os.environ | {"PYTHONPATH": scratch},
+                    capture_output=True,
+                    timeout=TIMEOUT_S,
+                )
+            except subprocess.TimeoutExpired:
+                return True
+        return done.returncode == 1
+
+
+def mutants_of(root: Path, place: str, row: str) -> Iterator[Mutant]:
+    """At most `MOST` changes of what a file has for a row, spread over it."""
+    tree = ast.parse((root / place).read_text(encoding="utf-8"))
+    targets = list(_targets(tree, row))
+    step = max(1, len(targets) // MOST)
+    for number in targets[::step][:MOST]:
+        changed = copy.deepcopy(tree)
+        node = list(ast.walk(changed))[number]
+        what = _change(node)
+        yield Mutant(root, place, ast.unparse(ast.fix_missing_locations(changed)), what)
+
+
+def _targets(tree: ast.Module, row: str) -> Iterator[int]:
+    """Places, in the order of `ast.walk`, of what can be changed in the row's definitions."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    named = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and row in rows_named(ast.get_docstring(node) or "")
+    ]
+    within = {id(node) for one in named or [tree] for node in ast.walk(one)}
+    for number, node in enumerate(ast.walk(tree)):
+        if id(node) in within and _is_changeable(node):
+            yield number
+
+
+def _is_changeable(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return type(node.ops[0]) in _TURNED
+    if isinstance(node, ast.BinOp | ast.BoolOp):
+        return type(node.op) in _TURNED
+    if isinstance(node, ast.Return):
+        return node.value is not None
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _change(node: ast.AST) -> str:
+    """Breaks the node in place; returns what was done."""
+    line = getattr(node, "lineno", 0)
+    if isinstance(node, ast.Compare):
+        node.ops[0] = _TURNED[type(node.ops[0])]  # type: ignore[call-overload]
+        return f"line {line}: the comparison turned round"
+    if isinstance(node, ast.BinOp | ast.BoolOp):
+        node.op = _TURNED[type(node.op)]  # type: ignore[assignment]
+        return f"line {line}: another operator"
+    if isinstance(node, ast.Return):
+        node.value = ast.Constant(None)
+        return f"line {line}: nothing returned"
+    assert isinstance(node, ast.Constant)
+    assert isinstance(node.value, int | float)
+    node.value = node.value + 1
+    return f"line {line}: a number one higher"
+
+
+def main() -> None:
+    wanted, has_survivor = set(sys.argv[1:]), False
+    for row in rows():
+        if row.id in wanted and row.is_covered:
+            killed = next(
+                (
+                    one
+                    for one in mutants_of(ROOT, row.code[0], row.id)
+                    if one.is_killed_by(row.tests)
+                ),
+                None,
+            )
+            has_survivor |= killed is None
+            print(f"{row.id}: {f'{killed.place}, {killed.what}: seen' if killed else 'not seen'}")
+    sys.exit(has_survivor)
+
+
+if __name__ == "__main__":
+    main()

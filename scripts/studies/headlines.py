@@ -1,0 +1,69 @@
+"""Writes a report's headline tables into docs/study.md, where they stand between two comments.
+
+    python -m scripts.studies.headlines report/
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from calibrator.paper.pages import markdown_of
+from calibrator.paper.tables import Table, table_of
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "study.md"
+BEGIN = "<!-- tables: written by `python -m scripts.studies.headlines`, not by hand -->\n"
+END = "<!-- end of tables -->"
+HEADLINES = ("main", "stated", "significance", "workflows", "disagreement", "failures")
+
+
+def headlines(report: Path) -> str:
+    """The chosen tables as Markdown, without their drawings; paths are `$DATA` and `report/`."""
+    facts = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    parts = [
+        f"\n`{facts['calibrator']}` on {facts['rows']:,} replies to {facts['questions']:,} "
+        "questions of `$DATA/test`, which training never saw.\n"
+    ]
+    for name in HEADLINES:
+        values = json.loads((report / "tables" / f"{name}.json").read_text(encoding="utf-8"))
+        found = table_of(values)
+        command = f"pinocchio study $DATA/test --out report/ --only {name}"
+        is_long = name == "failures"
+        lines = [
+            *found.lines[:8],
+            *(one for one in found.lines[8:] if one.is_paper or one.row == "S01"),
+        ]
+        shown = Table(
+            found.id,
+            found.title,
+            found.rows,
+            command,
+            found.columns,
+            lines if is_long else found.lines,
+            (),
+            "The eight benchmarks with most of them, and all rows." if is_long else found.note,
+        )
+        parts.append(markdown_of(shown).replace("\n## ", "\n### "))
+    return "\n".join(parts) + "\n\n"
+
+
+def with_tables(page: str, tables: str) -> str:
+    """The page with these tables in place of those between its comments."""
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError("the page lacks the comments around its tables")
+    return before + BEGIN + tables + END + after
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m scripts.studies.headlines REPORT")
+    text = with_tables(PAGE.read_text(encoding="utf-8"), headlines(Path(sys.argv[1])))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
