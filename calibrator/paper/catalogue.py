@@ -23,7 +23,6 @@ from calibrator.paper.sections.groups import (
 )
 from calibrator.paper.sections.reading import (
     disagreement_table,
-    named_table,
     probes_table,
     swap_table,
 )
@@ -84,8 +83,7 @@ CATALOGUE: Final = (
     Entry("benchmarks", "By benchmark", ("J12", "H07", "H14"), benchmarks_table),
     Entry("tiers", "By difficulty", ("J13",), tiers_table),
     Entry("data", "What the rows are of", ("C07", "C08", "C09", "C10"), data_table),
-    Entry("names", "With and without names", ("B11", "K10"), named_table),
-    Entry("probes", "What it looks at", ("K11", "K12", "K13", "H17"), probes_table),
+    Entry("probes", "What it looks at", ("B11", "K10", "K11", "K12", "K13", "H17"), probes_table),
     Entry(
         "disagreement", "Replies to one question", ("L01", "L02", "L03", "H15"),
         disagreement_table,

@@ -87,7 +87,9 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
         f"{framed(pipeline(_STEPS), 'Where the number comes from and what it is for (U01).')}"
         f"<details><summary>All tables</summary><ul>{links}</ul></details>"
     )
-    return page(TITLE, head + "".join(map(_html_of, tables)))
+    lacking = cells_table((("row", "why"), list(map(list, facts["not_here"].items()))))
+    last = section("Rows that no table gives", lacking)
+    return page(TITLE, head + "".join(map(_html_of, tables)) + last)
 
 
 def _html_of(table: Table) -> str:
@@ -105,7 +107,9 @@ def _html_of(table: Table) -> str:
 
 def as_markdown(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
     """Every table, its drawings as links to files beside it."""
-    return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables)])
+    lacking = [f"- {row}: {why}" for row, why in facts["not_here"].items()]
+    last = ["\n## Rows that no table gives\n", *lacking, ""]
+    return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables), *last])
 
 
 def markdown_of(table: Table) -> str:

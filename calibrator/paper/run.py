@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrator.errors import JudgingError, OutputError
-from calibrator.paper.catalogue import CATALOGUE, Entry
+from calibrator.paper.catalogue import CATALOGUE, NOT_HERE, Entry
 from calibrator.paper.pages import as_html, as_json, as_markdown, drawings_of
 from calibrator.paper.paper_numbers import paper_lines
 from calibrator.paper.scored import Scored
@@ -143,7 +143,12 @@ def _read(path: Path) -> Table:
 
 def _write(folder: Path, tables: Sequence[Table], scored: Scored) -> None:
     questions = int(scored.questions.max()) + 1
-    facts = {"calibrator": scored.scorer.name, "rows": len(scored.rows), "questions": questions}
+    facts = {
+        "calibrator": scored.scorer.name,
+        "rows": len(scored.rows),
+        "questions": questions,
+        "not_here": NOT_HERE,
+    }
     for name, text in drawings_of(tables):
         _replace(folder / "figures" / name, text)
     _replace(folder / "report.json", as_json(tables, facts))

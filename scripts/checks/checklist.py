@@ -1,8 +1,8 @@
 """Links each row of the paper's checklist to code and tests: `python -m scripts.checks.checklist`.
 
 A row is linked where a docstring of the product, or of a test, names it, or where `checklist.yaml`
-beside this names a file or a test. A link counts only if both exist. `--check` compares the page
-with what would be written and says what is missing.
+beside this names a file or a test. A link counts only if both exist. `--check` says which rows have
+no link and no reason, and which links of the page no longer hold.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PACKAGES = ("calibrator", "proxy", "policies", "pinocchio")
 NO_CODE = ("calibrator/paper/catalogue.py",)  # it names every row, and does none of them
 SHOWN = 3  # links of each kind in a line
 
+_LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)]+)\)")
 _ID = re.compile(r"\b([A-U])(\d\d)(?: ?(?:to|-) ?([A-U])(\d\d))?\b")
 
 HEAD = """# What of the paper is here
@@ -145,6 +146,27 @@ def named_in_tests_all() -> Mapping[str, list[str]]:
     return found
 
 
+def faults_of(text: str, found: Sequence[Row]) -> list[str]:
+    """Sentences about a page: rows that it lacks, and links that no longer hold.
+
+    A link that came since is no fault: the page shows a few of each row.
+    """
+    told = []
+    for row in found:
+        lines = [line for line in text.splitlines() if line.startswith(f"| {row.id} | ")]
+        if len(lines) != 1:
+            told.append(f"{row.id} has {len(lines)} lines")
+            continue
+        is_linked = lines[0].count("](../") > 0
+        if is_linked != row.is_covered:
+            told.append(f"{row.id} is {'' if row.is_covered else 'not '}covered")
+        for name, place in _LINK.findall(lines[0]):
+            is_test = place.startswith("tests/")
+            if (f"{place}::{name}" not in row.tests) if is_test else (place not in row.code):
+                told.append(f"{row.id}: {name} of {place} names it no more")
+    return told
+
+
 def page(found: Sequence[Row]) -> str:
     """The whole page."""
     covered = [row for row in found if row.is_covered]
@@ -176,10 +198,10 @@ def main() -> None:
     for sentence in (told := missing_links(found)):
         print(sentence, file=sys.stderr)
     if "--check" in sys.argv[1:]:
-        is_old = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page(found)
-        if is_old:
-            print(f"{PAGE.relative_to(ROOT)} is old; write it again", file=sys.stderr)
-        sys.exit(bool(told or is_old))
+        old = faults_of(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "", found)
+        for sentence in old:
+            print(f"{PAGE.relative_to(ROOT)}: {sentence}; write it again", file=sys.stderr)
+        sys.exit(bool(told or old))
     PAGE.write_text(page(found), encoding="utf-8")
     print(f"{sum(row.is_covered for row in found)} of {len(found)} rows in {PAGE}")
     sys.exit(bool(told))

@@ -1,6 +1,6 @@
 """Writes a report's headline tables into docs/study.md, where they stand between two comments.
 
-    python -m scripts.studies.headlines report/
+python -m scripts.studies.headlines report/
 """
 
 from __future__ import annotations

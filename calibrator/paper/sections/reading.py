@@ -7,11 +7,9 @@ L04).
 from __future__ import annotations
 
 from calibrator.metrics.disagreement import disagreement
-from calibrator.metrics.metrics import auroc, ece
 from calibrator.paper.scored import LacksError, Scored
 from calibrator.paper.tables import Column, Made
-from calibrator.rows.rows import Tags
-from calibrator.studies.answer_swap import answer_swap
+from calibrator.studies.answer_swap import answer_pairs, answer_swap
 from calibrator.studies.probes import AS_SERVED, PROBES, probe, sample
 from calibrator.studies.studies import Study
 
@@ -49,7 +47,7 @@ def _lines(study: Study, made: Made, row: str = "") -> Made:
 
 
 def probes_table(scored: Scored) -> Made:
-    """K10 to K13: the same rows with names, question, hedges or the reply's length changed."""
+    """B11, K10 to K13: the same rows with names, question, hedges or the reply's length changed."""
     rows = sample(scored.rows, scored.extent.probed)
     with scored.watch("probing", len(rows) * len(PROBES)) as bar:
         study = probe(scored.scorer, rows, bar.advance)
@@ -60,8 +58,9 @@ def probes_table(scored: Scored) -> Made:
 
 def swap_table(scored: Scored) -> Made:
     """L04: answers under the names of other models that replied to the question."""
-    with scored.watch("swapping answers", scored.extent.swapped) as bar:
-        study = answer_swap(scored.scorer, scored.rows, scored.extent.swapped, bar.advance)
+    most = scored.extent.swapped
+    with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
+        study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
     made = _lines(study, Made(_PROBED), "L04")
     made.note = "Changed by: against the same answers under their own models' names."
     return made
@@ -80,41 +79,23 @@ def disagreement_table(scored: Scored) -> Made:
             Column("p_pooled", "p", "p"),
         )
     )
-    told: dict[str, Tags] = {"as served": "served", "no names told": "none"}
-    for label, tags in told.items():
-        most, p = scored.extent.permutations, scored.confidence(tags)
-        found = disagreement(scored.labels, p, scored.questions, permutations=most)
-        if found is None:
-            raise LacksError("no question has right and wrong replies")
-        made.add(
-            label,
-            "L02",
-            questions=found.questions,
-            rows=found.replies,
-            auroc=found.auroc,
-            pairs=found.pairs,
-            p_auroc=found.p_auroc,
-            pooled=found.pooled,
-            p_pooled=found.p_pooled,
-        )
+    most, p = scored.extent.permutations, scored.confidence()
+    found = disagreement(scored.labels, p, scored.questions, permutations=most)
+    if found is None:
+        raise LacksError("no question has right and wrong replies")
+    made.add(
+        "as served",
+        "L02",
+        questions=found.questions,
+        rows=found.replies,
+        auroc=found.auroc,
+        pairs=found.pairs,
+        p_auroc=found.p_auroc,
+        pooled=found.pooled,
+        p_pooled=found.p_pooled,
+    )
     made.note = (
         f"p of {scored.extent.permutations:,} permutations of labels within questions; the least "
         "there can be is one over one more than that."
     )
-    return made
-
-
-_NAMED: dict[str, Tags] = {
-    "the model's name": "served",
-    "the model's and the benchmark's": "all",
-    "none": "none",
-}
-
-
-def named_table(scored: Scored) -> Made:
-    """B11 and K10 on all rows: names told as served, the benchmark's too, and none."""
-    made = Made((Column("rows", "rows", "count"), Column("auroc", "AUROC"), Column("ece", "ECE")))
-    for label, tags in _NAMED.items():
-        y, p = scored.labels, scored.confidence(tags)
-        made.add(label, "K10", rows=len(y), auroc=auroc(y, p), ece=ece(y, p))
     return made

@@ -26,6 +26,7 @@ from calibrator.paper.run import Asked, make_report
 from calibrator.paper.scored import Extent, Scored
 from calibrator.paper.tables import Table
 from calibrator.rows.rows import Row, labels_of, parse_row
+from calibrator.studies.probes import sample
 from tests.builders.labelled_rows import labelled, raw_rows, write
 
 QUICK = Extent(resamples=50, permutations=50, probed=120, swapped=300)
@@ -160,12 +161,14 @@ def test_every_number_of_the_paper_has_a_column(report: Path) -> None:
 
 def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
     """B11, K10: the same rows with and without names; ours sinks by .02 where none is told."""
-    found = table(report, "names")
-    assert [*found] == ["the model's name", "the model's and the benchmark's", "none"]
-    of = scored(rows)
-    for label, tags in (("the model's name", "served"), ("none", "none")):
-        p = of.confidence("none" if tags == "none" else "served")
-        assert found[label]["auroc"] == pytest.approx(roc_auc_score(of.labels, p), abs=1e-6)
+    found = table(report, "probes")
+    assert found["names: none"]["shift"] == pytest.approx(-0.02, abs=1e-9)
+    assert found["names: model and benchmark"]["shift"] == 0.0
+    assert found["question: empty"]["shift"] == pytest.approx(-0.03, abs=1e-9)
+    chosen = sample(rows, QUICK.probed)
+    p = [WordScorer().score_batch([row.item("none")])[0].score for row in chosen]
+    expected = roc_auc_score(labels_of(chosen), p)
+    assert found["names: none"]["auroc"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
@@ -246,12 +249,12 @@ def test_drawings_are_whole_svg_files(report: Path) -> None:
     assert "<script" not in (report / "index.html").read_text()
 
 
-@pytest.mark.parametrize(("batches", "left"), [(0, 5), (20, 4), (60, 3)])
+@pytest.mark.parametrize(("batches", "left"), [(0, 4), (20, 3), (70, 2)])
 def test_an_interrupted_report_goes_on_to_the_same_files(
     rows: list[Row], tmp_path: Path, batches: int, left: int
 ) -> None:
     """Wherever it is interrupted; only the times differ."""
-    some = Asked(COMMAND, ["main", "names", "probes", "swap", "failures"])
+    some = Asked(COMMAND, ["main", "probes", "swap", "failures"])
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     with pytest.raises(KeyboardInterrupt):
         make_report(scored(rows[:400], batches), broken, some)
@@ -315,7 +318,7 @@ def test_the_command_makes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     arguments = ["study", str(data), "--out", str(out), "--quick", "--calibrator", "fake:0.6"]
     done = CliRunner().invoke(cli, [*arguments, "--only", "failures", "--only", "tiers"])
     assert done.exit_code == 0, done.stderr
-    assert "2 of 30 tables" in done.stdout
+    assert "2 of 29 tables" in done.stdout
     assert "with --retrain also: Replies of more and more models" in done.stdout
     words = json.loads((out / "tables" / "tiers.json").read_text())["command"]
     assert words == f"pinocchio study {data} --out {out} --calibrator fake:0.6 --quick --only tiers"

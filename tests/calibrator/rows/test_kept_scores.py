@@ -20,14 +20,17 @@ from calibrator import Item, Score
 from calibrator.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
+    JUDGING_ROOMS,
     KeptScores,
     cache_folder,
+    code_digest,
     digest_of_rows,
     keeping,
     kept_fit,
     reused_sentence,
 )
 from calibrator.rows.scores import score_items
+from calibrator.scorer import with_answer_characters
 from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import environment
@@ -60,6 +63,33 @@ ITEMS = [Item("q" * n, "a") for n in range(1, 101)]
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@dataclass
+class Bounded(Counting):
+    """One that is shown only so many characters of an answer."""
+
+    def with_answer_characters(self, characters: int) -> Bounded:
+        return Bounded(f"bounded-{characters}@1", asked=self.asked)
+
+
+def test_another_budget_has_scores_of_its_own() -> None:
+    """K13: a scorer shown more of an answer is another one; one without a bound stays itself."""
+    kept = KeptScores(Bounded("bounded@1"), "cpu")
+    raised = with_answer_characters(kept, 1_600)
+    assert (kept.name, raised.name) == ("bounded@1", "bounded-1600@1")
+    score_items(kept, ITEMS[:3])
+    assert isinstance(raised, KeptScores)
+    assert raised.known(ITEMS[:3]) == {}
+    plain = KeptScores(Counting(), "cpu")
+    assert with_answer_characters(plain, 1_600) is plain
+
+
+def test_code_that_only_shows_numbers_has_no_part_in_them() -> None:
+    """Pages and commands may change without a score being made again; what scores may not."""
+    assert code_digest() != code_digest(is_whole=True)
+    assert {"commands", "paper", "reporting"} <= JUDGING_ROOMS
+    assert not {"embedded", "features", "llm", "rows", "text", "training"} & JUDGING_ROOMS
 
 
 def test_an_interrupted_run_goes_on(folder: Path) -> None:

@@ -245,6 +245,14 @@ def test_the_demo_end_to_end(tmp_path: Path) -> None:
     surveyed = run_cli("survey", str(tmp_path / "run/rows.jsonl"), "--json")
     [_, rules, _] = [json.loads(line) for line in surveyed.stdout.splitlines()]
     assert "binary" in rules["answer_formats"]
+    elicited = run_cli(
+        *("elicit", str(tmp_path / "run/rows.jsonl"), "--config", str(example / "proxy.yaml")),
+        *("--stated", "--judge", "demo-judge", "--samples", "3"),
+        *("-o", str(tmp_path / "run/elicited.jsonl")),
+    )
+    assert elicited.returncode == 0, elicited.stderr
+    for row in rows_in(tmp_path, "run/elicited.jsonl"):
+        assert (row["judge"], len(row["samples"])) == ("demo-judge", 3)
     listed = run_cli("collect", "--list").stdout
     assert len(listed.splitlines()) == 21
     assert "GPQA-Diamond" in listed
