@@ -23,7 +23,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
             "audit",
         ),
     ),
-    "Review: decide on held replies, and say what was right": ("reviews", "feedback"),
+    "Review: decide on held replies, and say what was right": ("reviews", "feedback", "mcp"),
     "Policies: test a policy, replay it on traffic, prove its threshold": (
         *("test", "replay", "promote", "certify", "schema"),
     ),

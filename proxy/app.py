@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,7 @@ from proxy.gate.client_keys import masked
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.generation import ALIVE, READY, Generation, Parts
+from proxy.guardrails.listening import GuardrailsServer
 from proxy.holds.waiting import Verdicts
 from proxy.learning.drift_watch import DriftWatch
 from proxy.listener.endpoint import Endpoint, send_reply
@@ -83,10 +85,11 @@ def create_app(
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
     admin: AdminSocket | None = None,
+    guardrails: socket.socket | None = None,
 ) -> App:
     """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
     `is_open` turns the Host check on, as long as no keys are required. The review desk is served
-    on `admin`, if there is one.
+    on `admin`, if there is one, other gateways on `guardrails`.
 
     `on_ready` is called once, from another thread, when the calibrator is there.
     Nothing is opened before the application starts up.
@@ -94,7 +97,9 @@ def create_app(
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
     setup = Setup(None, config, book, load_recalibrations(config.calibrator))
-    return create_app_of(setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin)
+    return create_app_of(
+        setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin, guardrails=guardrails
+    )
 
 
 def create_app_of(
@@ -105,6 +110,7 @@ def create_app_of(
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
     admin: AdminSocket | None = None,
+    guardrails: socket.socket | None = None,
     peers: Peers | None = None,
     buckets: TakesRequests | None = None,
 ) -> App:
@@ -139,7 +145,7 @@ def create_app_of(
         is_open,
         peers,
     )
-    return App(standing, parts, reload, admin)
+    return App(standing, parts, reload, admin, guardrails)
 
 
 def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
@@ -160,6 +166,7 @@ class App:
         parts: Parts,
         reload: Callable[[], Setup] | None,
         admin: AdminSocket | None = None,
+        guardrails: socket.socket | None = None,
     ) -> None:
         self._parts = parts
         config, peers = standing.setup.config, parts.peers
@@ -171,6 +178,12 @@ class App:
             self._desk = DeskServer(admin, config, parts, self._reloading, self.drain)
         elif admin is not None:
             admin.listening.close()
+        self._guardrails: GuardrailsServer | None = None
+        if guardrails is not None and self._leads:
+            metrics = parts.metrics
+            self._guardrails = GuardrailsServer(guardrails, config, self._reloading, metrics)
+        elif guardrails is not None:
+            guardrails.close()
         self.is_draining = standing.is_draining
         self._courier: Courier | None = None
         self._telemetry = parts.telemetry
@@ -380,6 +393,8 @@ class App:
             self._telemetry.start()
         if self._desk is not None:
             await self._desk.start()
+        if self._guardrails is not None:
+            self._guardrails.start()
         if self._drift is not None:
             self._drift.start()
         config = self._reloading.current.setup.config
@@ -407,6 +422,8 @@ class App:
         self._reloading.is_told = self._parts.verdicts.is_told = is_told
 
     async def _stop(self) -> None:
+        if self._guardrails is not None:
+            await self._guardrails.stop()
         if self._desk is not None:
             await self._desk.stop()
         if self._courier is not None:

@@ -58,6 +58,7 @@ class Shared:
 
     listening: socket.socket
     admin: AdminSocket | None
+    guardrails: socket.socket | None
     reload: Callable[[], Setup] | None
     is_open: bool
     on_ready: Callable[[], None]
@@ -214,6 +215,7 @@ def _run_worker(shared: Shared, peers: Peers) -> int:
         on_ready=on_ready,
         is_open=shared.is_open,
         admin=shared.admin,
+        guardrails=shared.guardrails,
         peers=peers,
         buckets=shared.buckets,
     )

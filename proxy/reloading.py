@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 NEEDS_RESTART = (
     *("calibrator", "store", "records", "limits", "admin", "webhooks", "telemetry"),
-    "workers",
+    *("workers", "guardrails"),
 )
 
 

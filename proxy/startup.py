@@ -30,6 +30,7 @@ from proxy.config.workers import WorkersConfig
 from proxy.desk.listening import AdminSocket, bind_admin, check_admin
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
+from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
 from proxy.listener.logs import configure_logs
 from proxy.listener.server import Server
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
@@ -126,6 +127,8 @@ def check_setup(setup: Setup, host: str) -> None:
     check_exposure(setup, host)
     with refusal_placed(setup.path, "admin", "host"):
         check_admin(setup.config.admin)
+    with refusal_placed(setup.path, "guardrails", "host"):
+        check_guardrails(setup.config.guardrails)
     check_models(setup)
     with refusal_placed(setup.path, "store"):
         check_folder(setup.config.store)
@@ -187,6 +190,7 @@ def serve(
     place: tuple[str, int] = listening.getsockname()[:2]
     check_upstreams(setup.config, setup.path, *place)
     admin, url = bind_admin(setup.config.admin), url_of(*place)
+    guardrails = bind_guardrails(setup.config.guardrails)
 
     def say_try() -> None:
         settle_memory()
@@ -204,11 +208,12 @@ def serve(
     for line in [
         *greeting(setup, url),
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
+        *greeting_of(guardrails),
     ]:
         say(line)
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
-    started = Started(setup, listening, admin, reload, is_loopback(host), say_try)
+    started = Started(setup, listening, admin, guardrails, reload, is_loopback(host), say_try)
     if setup.config.workers.count > 1:
         _run_several(started)
     else:
@@ -222,6 +227,7 @@ class Started:
     setup: Setup
     listening: socket.socket
     admin: AdminSocket | None
+    guardrails: socket.socket | None
     reload: Callable[[], Setup] | None
     is_open: bool
     on_ready: Callable[[], None]
@@ -234,6 +240,7 @@ def _run_one(started: Started) -> None:
         reload=started.reload,
         is_open=started.is_open,
         admin=started.admin,
+        guardrails=started.guardrails,
     )
     if started.reload is not None and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: app.reload())
@@ -248,7 +255,12 @@ def _run_several(started: Started) -> None:
     from proxy.multiprocess import Shared, serve_workers
 
     shared = Shared(
-        started.listening, started.admin, started.reload, started.is_open, started.on_ready
+        started.listening,
+        started.admin,
+        started.guardrails,
+        started.reload,
+        started.is_open,
+        started.on_ready,
     )
     if status := serve_workers(started.setup, shared):
         raise SystemExit(status)

@@ -10,6 +10,7 @@ from proxy.commands.collecting.collect import collect
 from proxy.commands.collecting.elicit import elicit
 from proxy.commands.doctor import doctor
 from proxy.commands.drift import drift
+from proxy.commands.mcp.command import mcp
 from proxy.commands.policies.certify import certify
 from proxy.commands.policies.explain import explain
 from proxy.commands.policies.promote import promote
@@ -34,6 +35,7 @@ for command in (
     doctor,
     top,
     migrate,
+    mcp,
     capacity,
     drift,
     certify,

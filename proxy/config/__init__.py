@@ -4,6 +4,7 @@ __all__ = [
     "allowed_surfaces",
     "engines",
     "file_watcher",
+    "guardrails",
     "images",
     "policy_book",
     "problems",

@@ -26,6 +26,7 @@ from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
 from proxy.config.allowed_surfaces import SURFACES
 from proxy.config.engines import ENGINES, Engine, InProcess
+from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.images import ImagesConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
@@ -291,6 +292,7 @@ class Config(Section):
     workers: Workers = WorkersConfig()
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     telemetry: TelemetryConfig = TelemetryConfig()
+    guardrails: GuardrailsConfig | None = None  # None: no such listener
 
     @property
     def needs_keys(self) -> bool:

@@ -7,13 +7,12 @@ after the proxy's listener, so that those who wait for a reviewer there can stil
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +24,7 @@ from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
 from proxy.listener.http_protocol import HttpProtocol
+from proxy.listener.server import SecondServer
 from proxy.reloading import Reloading
 from proxy.wire.http import Receive, Scope, Send
 
@@ -155,7 +155,7 @@ class DeskServer:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._server = _Server(
+        self._server = SecondServer(
             uvicorn.Config(
                 self._answer,
                 interface="asgi3",
@@ -232,11 +232,3 @@ class DeskServer:
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
         )
-
-
-class _Server(uvicorn.Server):
-    """Leaves the process's signals to the proxy's own server."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -97,6 +97,11 @@ class Metrics:
             "Requests that another model answered because the first one failed.",
             *("failed", "upstream"),
         )
+        self._visits = Counter(
+            "pinocchio_guardrail_visits",
+            "Replies that other gateways asked about, by what became of them.",
+            *("gateway", "told", "scored"),
+        )
         self._late = Counter(
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
@@ -130,6 +135,10 @@ class Metrics:
             elif call.purpose == "judge":
                 is_answer = call.error in (None, "refused", "unreadable")
                 self._judgements.add((call.error or "judged") if is_answer else "failed")
+
+    def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
+        """Counts a reply that another gateway asked about: passed, changed or withheld."""
+        self._visits.add(gateway, told, "true" if has_number else "false")
 
     def _note_outcome(self, outcome: Outcome) -> None:
         self._scores.add(outcome.status.value, outcome.reason or "")

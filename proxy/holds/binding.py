@@ -89,8 +89,11 @@ class Approvals:
             calls=digest_of_calls(format, held.reply),
         )
 
-    async def find(self, format: Format, request_digest: str, key_hash: str) -> Earlier | None:
-        """What a request goes on with: a released reply first, then one that waits.
+    async def find(
+        self, format: Format, request_digest: str, key_hash: str, calls: str | None = None
+    ) -> Earlier | None:
+        """What a request goes on with: a released reply first, then one that waits; with `calls`,
+        only one that makes just these.
 
         A released reply counts as handed out. Raises StoreError.
         """
@@ -100,6 +103,7 @@ class Approvals:
             Earlier(held, self._decisions[held.rule_digest])
             for held in await self._store.of_request(request_digest, key_hash)
             if held.rule_digest in self._decisions and _is_in_force(held)
+            if calls is None or held.calls == calls
         ]
         for earlier in sorted(found, key=lambda each: _rank(each.held.standing)):
             if earlier.held.standing != RELEASED or await may_go_out(

@@ -53,15 +53,16 @@ class Holding:
         return self._approvals.request_digest(asked, request.query)
 
     async def earlier(
-        self, format: Format, request_digest: str, request: Request
+        self, format: Format, request_digest: str, request: Request, calls: str | None = None
     ) -> Earlier | None:
-        """What was held when the same was asked before; where nobody can tell, nothing was.
+        """What was held when the same was asked before; where nobody can tell, nothing was. With
+        `calls`, only a reply that makes just these.
 
         The request is then judged like any other, so that no call goes out unseen, and looked for
         again before its reply is held.
         """
         try:
-            return await self._approvals.find(format, request_digest, hash_key(request))
+            return await self._approvals.find(format, request_digest, hash_key(request), calls)
         except StoreError as error:
             log.warning("earlier_replies_unknown", reason=error.message)
             if len(self._unlooked) < MOST_UNLOOKED:

@@ -10,9 +10,11 @@ first step. A second signal ends the process at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import Protocol
 
@@ -76,3 +78,11 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             telling.cancel()
+
+
+class SecondServer(uvicorn.Server):
+    """Serves beside the proxy's own server, and leaves the process's signals to that one."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

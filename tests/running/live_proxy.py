@@ -29,6 +29,7 @@ from policies import load_policy, parse_policy
 from proxy.app import create_app
 from proxy.config.sections import AdminConfig, Config
 from proxy.desk.listening import bind_admin
+from proxy.guardrails.listening import bind_guardrails
 from proxy.listener.sockets import server_settings
 from tests.running.warm_cli import WarmProcess, run_warm
 
@@ -196,12 +197,14 @@ class LiveProxy:
         )
         is_configured = {"checkpoint", "engine"} & sections.get("calibrator", {}).keys()
         self.admin = bind_admin(AdminConfig(port=0, token=config.admin.token)) if has_desk else None
+        self.guardrails = bind_guardrails(config.guardrails)
         app = create_app(
             config,
             load_policy(policy) if isinstance(policy, Path) else parse_policy(policy, "test.yaml"),
             load=load or (None if is_configured else lambda: self.scorer),
             is_open=is_open,
             admin=self.admin,
+            guardrails=self.guardrails,
         )
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
@@ -221,6 +224,12 @@ class LiveProxy:
     @property
     def base_url(self) -> str:
         return f"{self.url}/v1"
+
+    @property
+    def guardrails_url(self) -> str:
+        """Where other gateways ask, with the section `guardrails`."""
+        assert self.guardrails is not None
+        return f"http://127.0.0.1:{self.guardrails.getsockname()[1]}"
 
     @cached_property
     def http(self) -> httpx.Client:

@@ -1,0 +1,3 @@
+"""`pinocchio mcp`: scores, and the review desk, as tools of an MCP server."""
+
+__all__ = ["command"]

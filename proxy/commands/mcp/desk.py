@@ -1,0 +1,60 @@
+"""The review desk's API, as tools ask it: with one reviewer's key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+ANSWER_S = 30.0
+REVIEWS = "/pinocchio/v1/reviews"
+MOST_LISTED = 50
+
+Json = dict[str, Any]
+
+
+class DeskError(Exception):
+    """What the desk refused, or that it does not answer: a sentence for whoever asked."""
+
+
+class Desk:
+    """Asks the desk at `url` as the reviewer whose key it is."""
+
+    def __init__(self, url: str, key: str) -> None:
+        headers = {"authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S, trust_env=False)
+
+    def queue(self, queue: str | None, limit: int) -> list[Json]:
+        """What waits for a decision, the least sure first; raises DeskError."""
+        asked = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (
+            {"queue": queue} if queue else {}
+        )
+        items: list[Json] = self._asked("GET", REVIEWS, params=asked)["items"]
+        return items
+
+    def review(self, id: str) -> Json:
+        """One reply with its conversation; raises DeskError."""
+        return self._asked("GET", f"{REVIEWS}/{_plain(id)}")
+
+    def decide(self, id: str, given: Json) -> Json:
+        """Decide, once; raises DeskError, also where somebody else was faster."""
+        return self._asked("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
+
+    def _asked(self, method: str, path: str, **options: Any) -> Json:
+        try:
+            response = self._http.request(method, path, **options)
+            answer: Json = response.json()
+        except (httpx.TransportError, ValueError) as error:
+            raise DeskError(f"no review desk answers at {self._http.base_url}") from error
+        if response.is_success:
+            return answer
+        told = answer.get("error")
+        message = told.get("message") if isinstance(told, dict) else None
+        raise DeskError(str(message or f"the review desk answers {response.status_code}"))
+
+
+def _plain(id: str) -> str:
+    """An id as it may stand in a path; raises DeskError."""
+    if not id.replace("-", "").replace("_", "").isalnum():
+        raise DeskError(f"{id[:80]!r} is no id of a review")
+    return id

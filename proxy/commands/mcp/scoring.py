@@ -1,0 +1,84 @@
+"""Scores for tools: a calibrator of this process, loaded by the first call."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calibrator import CalibratorError, Pinocchio
+
+DIGITS = 4
+MOST_CHARACTERS = 1_000_000  # of what one call brings
+
+Json = dict[str, Any]
+
+
+class UnscorableError(Exception):
+    """There is no number; a sentence why, for whoever asked."""
+
+
+class Scoring:
+    """`checkpoint` is loaded once, by whoever asks first."""
+
+    def __init__(self, checkpoint: str, device: str, recalibration: Sequence[Path]) -> None:
+        self._checkpoint, self._device = checkpoint, device
+        self._recalibration = recalibration
+        self._loaded: Pinocchio | None = None
+        self._lock = threading.Lock()
+
+    def reply(
+        self,
+        reply: str,
+        question: str | None = None,
+        messages: list[Json] | None = None,
+        model: str | None = None,
+    ) -> Json:
+        """The probability that a reply is correct; raises UnscorableError."""
+        return self._scored(reply, question, messages, None, model)
+
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        question: str | None = None,
+        messages: list[Json] | None = None,
+        tools: list[Json] | None = None,
+        model: str | None = None,
+    ) -> Json:
+        """The probability that a call is correct; raises UnscorableError."""
+        function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
+        calls = [{"id": "call_1", "type": "function", "function": function}]
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+        return self._scored(message, question, messages, tools, model)
+
+    def _scored(
+        self,
+        response: str | Json,
+        question: str | None,
+        messages: list[Json] | None,
+        tools: list[Json] | None,
+        model: str | None,
+    ) -> Json:
+        if not (question or messages):
+            text = "give `question`, or the conversation as `messages`: a reply alone has no number"
+            raise UnscorableError(text)
+        size = len(json.dumps([response, question, messages, tools]))
+        if size > MOST_CHARACTERS:
+            raise UnscorableError(f"{size} characters are more than {MOST_CHARACTERS}")
+        asked = messages if messages else [{"role": "user", "content": question}]
+        try:
+            with self._lock:
+                judge = self._calibrator()
+                confidence = judge.score(response, messages=asked, tools=tools, source_model=model)
+        except (CalibratorError, ValueError) as error:
+            raise UnscorableError(str(error)) from error
+        return {"confidence": round(confidence, DIGITS), "calibrator": judge.name}
+
+    def _calibrator(self) -> Pinocchio:
+        if self._loaded is None:
+            given = list(self._recalibration) or None
+            self._loaded = Pinocchio(self._checkpoint, device=self._device, recalibration=given)
+        return self._loaded

@@ -1,0 +1,106 @@
+"""The listener's own server in the proxy's process and event loop; of several workers the first
+has it, since a question and its reply have to meet."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import uvicorn
+
+from proxy.config.guardrails import GuardrailsConfig
+from proxy.config.sections import Config
+from proxy.errors import ExitStatus, StartupError
+from proxy.exchange.metrics import Metrics
+from proxy.gate.host_check import is_loopback
+from proxy.guardrails.application import GuardrailsApplication
+from proxy.listener.http_protocol import HttpProtocol
+from proxy.listener.server import SecondServer
+from proxy.reloading import Reloading
+
+GRACE_S = 3
+MOST_CONNECTIONS = 1_024
+SHORTEST_TOKEN = 16  # characters, where other machines may try
+
+
+def check_guardrails(config: GuardrailsConfig | None) -> None:
+    """Beyond loopback only a token that nobody guesses opens the listener; raises StartupError."""
+    if config is None or is_loopback(config.host):
+        return
+    if len(config.secret) < SHORTEST_TOKEN:
+        raise StartupError(
+            ExitStatus.UNSAFE,
+            f"the guardrails listener on {config.host} is reached from other machines: set "
+            f"guardrails.token, of at least {SHORTEST_TOKEN} characters, in proxy.yaml (or "
+            "PINOCCHIO_GUARDRAILS_TOKEN), or listen on 127.0.0.1",
+        )
+
+
+def bind_guardrails(config: GuardrailsConfig | None) -> socket.socket | None:
+    """The listener's socket, None where none is configured; raises StartupError."""
+    if config is None:
+        return None
+    check_guardrails(config)
+    listening = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((config.host, config.port))
+        listening.listen(MOST_CONNECTIONS)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            text = f"guardrails.port {config.port} on {config.host} is taken; choose another"
+            raise StartupError(ExitStatus.PORT_TAKEN, text) from error
+        text = f"the guardrails listener cannot listen on {config.host}: {error.strerror or error}"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, text) from error
+    return listening
+
+
+def greeting_of(listening: socket.socket | None) -> list[str]:
+    """A line that says where gateways ask, if they may."""
+    if listening is None:
+        return []
+    host, port = listening.getsockname()[:2]
+    return [
+        f"  guardrails of other gateways at http://{f'[{host}]' if ':' in host else host}:{port}"
+    ]
+
+
+class GuardrailsServer:
+    """Serves the listener on its socket; `holder` gives the configuration that holds now."""
+
+    def __init__(
+        self, listening: socket.socket, config: Config, holder: Reloading, metrics: Metrics
+    ) -> None:
+        assert config.guardrails is not None
+        self._listening = listening
+        application = GuardrailsApplication(
+            config.guardrails, config.limits.max_body, holder, metrics
+        )
+        self._server = SecondServer(
+            uvicorn.Config(
+                application,
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE_S,
+                limit_concurrency=MOST_CONNECTIONS,
+                http=HttpProtocol,
+                ws="none",
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._serving = asyncio.create_task(self._server.serve([self._listening]))
+
+    async def stop(self) -> None:
+        if self._serving is None:
+            return
+        self._server.should_exit = True
+        await self._serving
+        self._serving = None

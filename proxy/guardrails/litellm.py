@@ -1,0 +1,81 @@
+"""LiteLLM's HTTP guardrail: `POST /beta/litellm_basic_guardrail_api`.
+
+It tells the question in the visit before the call (`pre_call`) and the reply alone in the one after
+it (`post_call`), both with the same call id. It can be told to block, or to change texts; a change
+does not reach streams, so what is withheld is always blocked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from proxy.errors import BadRequestError
+from proxy.formats import CHAT, Json
+from proxy.guardrails.questions import Key, Questions
+from proxy.guardrails.reading import name_in, object_in, objects_in, text_in, texts_in
+from proxy.guardrails.visits import Finding, Visit
+from proxy.wire.caller import Caller
+
+PATH: Final = "/beta/litellm_basic_guardrail_api"
+GATEWAY: Final = "litellm"
+PASS: Final[Json] = {"action": "NONE"}
+
+
+def read(payload: Json, questions: Questions) -> Visit | None:
+    """The reply that is asked about; None for a question, which is kept. Raises BadRequestError."""
+    kind, call_id = text_in(payload, "input_type"), text_in(payload, "litellm_call_id")
+    key: Key = (GATEWAY, call_id or "")
+    if kind == "request":
+        if call_id:
+            questions.keep(key, _asked(payload))
+        return None
+    if kind != "response":
+        raise BadRequestError(
+            "'input_type' must be 'request' or 'response'", param="input_type", code="invalid_type"
+        )
+    asked = questions.find(key) if call_id else None
+    named = object_in(payload, "request_data") or {}
+    caller = Caller(
+        key=name_in(named, "user_api_key_alias"), team=name_in(named, "user_api_key_team_alias")
+    )
+    return Visit(GATEWAY, CHAT, _completion(payload, call_id), asked, caller)
+
+
+def _asked(payload: Json) -> Json:
+    """The request for a completion that LiteLLM is about to make, as far as it tells it."""
+    messages = objects_in(payload, "structured_messages")
+    if not messages:
+        messages = [{"role": "user", "content": text} for text in texts_in(payload, "texts")]
+    asked: Json = {"model": text_in(payload, "model") or "", "messages": messages}
+    if tools := objects_in(payload, "tools"):
+        asked["tools"] = tools
+    return asked
+
+
+def _completion(payload: Json, call_id: str | None) -> Json:
+    """The reply as a completion: each text is a choice; with calls there is one, and its parts."""
+    texts, calls = texts_in(payload, "texts"), objects_in(payload, "tool_calls")
+    messages: list[Json] = [{"role": "assistant", "content": text} for text in texts]
+    if calls:
+        content = "\n".join(texts) or None
+        messages = [{"role": "assistant", "content": content, "tool_calls": calls}]
+    choices = [
+        {"index": index, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        for index, message in enumerate(messages)
+    ]
+    model = text_in(payload, "model") or "unknown"
+    return {"id": call_id, "object": "chat.completion", "model": model, "choices": choices}
+
+
+def answer(finding: Finding) -> Json:
+    """What LiteLLM is to do with the reply."""
+    if finding.is_withheld:
+        return {"action": "BLOCKED", "blocked_reason": finding.reason}
+    if finding.completion is None:
+        return PASS
+    texts: list[Any] = [each.message.get("content") for each in finding.choices]
+    before = finding.visit.completion["choices"]
+    is_text = not any(each["message"].get("tool_calls") for each in before)
+    if is_text and len(texts) == len(before) and all(isinstance(text, str) for text in texts):
+        return {"action": "GUARDRAIL_INTERVENED", "texts": texts}
+    return {"action": "BLOCKED", "blocked_reason": finding.reason}

@@ -1,0 +1,46 @@
+"""Portkey's webhook: `POST /portkey`, question and answer in one visit.
+
+`data` comes back to the client in `hook_results`. What is withheld is a verdict of `false`, and the
+reply is replaced too: without `deny` Portkey would go on with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Format, Json
+from proxy.guardrails.reading import object_in, text_in
+from proxy.guardrails.visits import Finding, Visit
+
+PATH: Final = "/portkey"
+GATEWAY: Final = "portkey"
+PASS: Final[Json] = {"verdict": True}
+FORMATS: Final[dict[str | None, Format]] = {
+    "chatComplete": CHAT,
+    "complete": COMPLETIONS,
+    "messages": MESSAGES,
+    "createModelResponse": RESPONSES,
+}
+SUCCESS = 200
+
+
+def read(payload: Json) -> Visit | None:
+    """The reply that is asked about; None for what is not scored. Raises BadRequestError."""
+    format = FORMATS.get(text_in(payload, "requestType"))
+    request, response = object_in(payload, "request"), object_in(payload, "response")
+    is_reply = text_in(payload, "eventType") == "afterRequestHook"
+    if not is_reply or format is None or response is None:
+        return None
+    if response.get("statusCode") not in (SUCCESS, None):
+        return None
+    completion = object_in(response, "json")
+    return Visit(GATEWAY, format, completion or {}, object_in(request or {}, "json"))
+
+
+def answer(finding: Finding) -> Json:
+    """What Portkey is to do with the reply."""
+    replacement = finding.withheld if finding.is_withheld else finding.completion
+    told: Json = {"verdict": not finding.is_withheld, "data": finding.facts()}
+    if replacement is not None:
+        told["transformedData"] = {"response": {"json": replacement}}
+    return told

@@ -1,0 +1,55 @@
+"""Questions that wait for their replies: gateways tell the two in different requests."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from proxy.formats import Json
+from proxy.wire.json_splice import compact, json_object
+
+LONGEST_ID = 256  # characters
+OVERHEAD = 512  # bytes of memory beside a question's own
+
+Key = tuple[str, str]
+"""The gateway, and its id of the call."""
+
+
+class Questions:
+    """Keeps each for `keep_s` seconds and `most` bytes in all; the oldest go first."""
+
+    def __init__(self, keep_s: float, most: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._keep_s, self._most, self._now = keep_s, most, now
+        self._kept: OrderedDict[Key, tuple[float, bytes]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, key: Key, asked: Json) -> bool:
+        """Remembers what was asked, in place of an earlier question; False where it is too large
+        for all the room there is."""
+        self._drop(key)
+        body = compact(asked)
+        if len(body) + OVERHEAD > self._most or len(key[1]) > LONGEST_ID:
+            return False
+        self._kept[key] = self._now() + self._keep_s, body
+        self._size += len(body) + OVERHEAD
+        while self._size > self._most or self._has_expired(next(iter(self._kept))):
+            self._drop(next(iter(self._kept)))
+        return True
+
+    def find(self, key: Key) -> Json | None:
+        """What was asked; it stays, since a stream's reply may be asked about more than once."""
+        if key in self._kept and self._has_expired(key):
+            self._drop(key)
+        kept = self._kept.get(key)
+        return None if kept is None else json_object(kept[1])
+
+    def _has_expired(self, key: Key) -> bool:
+        return self._kept[key][0] <= self._now()
+
+    def _drop(self, key: Key) -> None:
+        if (dropped := self._kept.pop(key, None)) is not None:
+            self._size -= len(dropped[1]) + OVERHEAD

@@ -1,0 +1,67 @@
+"""What gateways send, read strictly: what has another shape is refused with the member's name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from proxy.errors import BadRequestError
+from proxy.formats import Json
+from proxy.wire.json_splice import TooManyValuesError, parse_json_object
+from proxy.wire.large_json import has_many, large_object
+
+NAME = re.compile(r"[\w .:@/+-]{1,64}")  # of teams and keys, as they may stand in a record
+
+
+async def read_object(body: bytes) -> Json:
+    """The JSON object of a body; raises BadRequestError."""
+    if not has_many(body):
+        return parse_json_object(body, is_counted=True)
+    try:
+        found = await large_object(body)
+    except TooManyValuesError as error:
+        raise BadRequestError(f"the body has {error}", code="too_many_values") from error
+    if found is None:
+        raise BadRequestError("the body must be a JSON object", code="invalid_json")
+    return found
+
+
+def text_in(payload: Json, name: str) -> str | None:
+    """The member's text, None where there is none; raises BadRequestError."""
+    value = payload.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise BadRequestError(f"{name!r} must be a string", param=name, code="invalid_type")
+
+
+def object_in(payload: Json, name: str) -> Json | None:
+    """The member's object, None where there is none; raises BadRequestError."""
+    value = payload.get(name)
+    if value is None or isinstance(value, dict):
+        return value
+    raise BadRequestError(f"{name!r} must be an object", param=name, code="invalid_type")
+
+
+def objects_in(payload: Json, name: str) -> list[Json]:
+    """The member's objects, none where it is missing or null; raises BadRequestError."""
+    return _listed(payload, name, dict, "objects")
+
+
+def texts_in(payload: Json, name: str) -> list[str]:
+    """The member's texts, none where it is missing or null; raises BadRequestError."""
+    return _listed(payload, name, str, "strings")
+
+
+def name_in(payload: Json, name: str) -> str | None:
+    """A name that may stand in a record and be matched by a rule; None for anything else."""
+    value = payload.get(name)
+    return value if isinstance(value, str) and NAME.fullmatch(value) else None
+
+
+def _listed(payload: Json, name: str, kind: type, what: str) -> list[Any]:
+    values = payload.get(name)
+    if values is None:
+        return []
+    if isinstance(values, list) and all(isinstance(each, kind) for each in values):
+        return values
+    raise BadRequestError(f"{name!r} must be a list of {what}", param=name, code="invalid_type")

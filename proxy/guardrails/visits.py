@@ -1,0 +1,182 @@
+"""One visit of a gateway: a reply that it has goes the way of the proxy's own, from the score on.
+
+The gateway has called its upstream already; what is asked here is scored, decided on, held and
+recorded as a reply of the proxy's would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from proxy.completions.apply import apply
+from proxy.completions.escalate import escalate
+from proxy.completions.job import Job
+from proxy.completions.recording import Recording
+from proxy.completions.services import Services
+from proxy.errors import ProxyError, StoreError, UnreadableReplyError
+from proxy.exchange.answer import Answer
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.outcome import Outcome
+from proxy.exchange.request import read_completion_request
+from proxy.formats import MEMBER, Choice, Format, Json, NoAnswerError
+from proxy.formats.called import tool_calls
+from proxy.holds.binding import digest_of_calls
+from proxy.scoring.scoring import Confidence, Status
+from proxy.wire.caller import ANYONE, Caller
+from proxy.wire.headers import DOMAIN, POLICY, TAGS
+from proxy.wire.http import JSON, Reply, Request
+from proxy.wire.json_splice import dumps, json_object
+
+NO_QUESTION = "no_question"  # the reason where a gateway tells a text alone
+POLICY_ERROR = "policy_error"
+OF_GATEWAY = (POLICY, TAGS, DOMAIN)  # header fields of ours that an operator may set there
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A reply that a gateway asks about, as a completion of `format`; `asked` is the request for
+    it, None where the gateway does not tell it. `caller` is whom the gateway names."""
+
+    gateway: str
+    format: Format
+    completion: Json
+    asked: Json | None
+    caller: Caller = ANYONE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What becomes of a reply: `outcome` as the proxy tells it, None where the policy's action is
+    an error; `completion` stands in the reply's place, if anything does."""
+
+    visit: Visit
+    outcome: Outcome | None
+    error: ProxyError | None = None
+    completion: Json | None = None
+    choices: Sequence[Choice] = field(default=())  # of what stands in its place
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the reply must not go out."""
+        return self.error is not None or (
+            self.outcome is not None and self.outcome.action in ("hold", "block")
+        )
+
+    @property
+    def reason(self) -> str:
+        """A sentence for whoever waits for the reply, with the id of its review."""
+        if self.error is not None:
+            review_id = self.error.details.get("review_id")
+            is_told = review_id is None or str(review_id) in self.error.message
+            return self.error.message + ("" if is_told else f" ({review_id})")
+        texts = [each.message.get("content") for each in self.choices]
+        return next((text for text in texts if isinstance(text, str) and text), "withheld")
+
+    @property
+    def withheld(self) -> Json:
+        """A completion that says why the reply is withheld."""
+        if self.completion is not None:
+            return self.completion
+        visit = self.visit
+        return visit.format.restated(visit.completion, self.reason, "content_filter")
+
+    def facts(self) -> Json:
+        """The `pinocchio` object; of what is withheld by an error what is told of that."""
+        facts: Json = {} if self.outcome is None else self.outcome.member()
+        if self.error is not None:
+            facts |= {"code": self.error.machine_code, **self.error.details}
+        return facts
+
+
+def request_for(http: Request, body: bytes, presented: bytes, caller: Caller) -> Request:
+    """The gateway's request as one for a completion: without its keys, which are not upstream's,
+    and as of one client, however it sends the token."""
+    headers = [*JSON, *(each for each in http.headers if each[0] in OF_GATEWAY)]
+    caller = replace(caller, generation=http.caller.generation)
+    request = Request("POST", http.path, "", headers, body, caller, http.metrics, http.started)
+    request.presented = presented
+    return request
+
+
+async def assess(services: Services, http: Request, visit: Visit, presented: bytes) -> Finding:
+    """Score a reply, decide on it and carry that out; raises ProxyError for a visit that cannot be
+    read."""
+    body = dumps(visit.asked or {"model": visit.completion.get("model")})
+    request = request_for(http, body, presented, visit.caller)
+    exchange = Exchange(request, services.records)
+    exchange.upstream = visit.gateway
+    outcome = None
+    try:
+        with Recording(exchange) as recording:
+            job = recording.job = await _job(
+                services.with_requested_policy(request), exchange, visit
+            )
+            answer = _answer(visit)
+            if not answer.choices:
+                return _unread(job, visit)
+            if visit.asked is None:
+                unknown = Confidence(None, Status.SKIPPED, NO_QUESTION)
+                answer.confidences = [unknown for _ in answer.choices]
+            await job.score(answer)
+            outcome = job.decide(answer)
+            answer, outcome = await escalate(job, answer, outcome)
+            reply = await apply(job, answer, outcome)
+            assert isinstance(reply, Reply)  # no stream has begun
+    except ProxyError as error:
+        if error.type != POLICY_ERROR and not isinstance(error, StoreError):
+            raise
+        return Finding(visit, exchange.outcome or outcome, error)
+    return _found(visit, outcome, reply)
+
+
+async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
+    request = exchange.request
+    max_body = services.config.limits.max_body
+    asked = await read_completion_request(request, visit.format, max_body)
+    exchange.model, exchange.is_stream = asked.model, asked.is_stream
+    team = visit.caller.team
+    asked.domain = services.domains.fact(asked.model, team, asked.domain)
+    exchange.conversation = asked.conversation = services.conversations.of(asked)
+    digest = earlier = None
+    if visit.asked is not None:
+        digest = await asked.apart(services.holding.request_digest, asked, request)
+    if digest is not None:
+        calls = digest_of_calls(visit.format, dumps(visit.completion))
+        earlier = await services.holding.earlier(visit.format, digest, request, calls)
+    return Job(services, exchange, asked, digest, earlier)
+
+
+def _answer(visit: Visit) -> Answer:
+    body = dumps(visit.completion)
+    try:
+        choices = visit.format.choices(visit.completion)
+    except NoAnswerError:
+        choices = []
+    return Answer(200, [*JSON], visit.completion, choices, body, body)
+
+
+def _unread(job: Job, visit: Visit) -> Finding:
+    """What becomes of a reply in which no answer is found: nobody can decide on it."""
+    reason = "not_a_completion"
+    outcome = job.exchange.unscored(Status.SKIPPED, reason, job.services.scoring.name)
+    if job.services.governing.is_enforced:
+        job.exchange.stamp(outcome)
+        raise UnreadableReplyError(reason)
+    job.exchange.finish(outcome, 200)
+    return Finding(visit, outcome)
+
+
+def _found(visit: Visit, outcome: Outcome, reply: Reply) -> Finding:
+    """What stands in the reply's place, where that says or does something else."""
+    completion = json_object(reply.whole()) or {}
+    completion.pop(MEMBER, None)
+    choices = visit.format.choices(completion)
+    if _said(choices) == _said(visit.format.choices(visit.completion)):
+        return Finding(visit, outcome)
+    return Finding(visit, outcome, None, completion, choices)
+
+
+def _said(choices: Sequence[Choice]) -> list[object]:
+    """What a reader is told, and what is called."""
+    return [(each.message.get("content"), tool_calls(each.message)) for each in choices]

@@ -1,0 +1,132 @@
+"""`pinocchio mcp`, asked by the official SDK's client over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.running.desk_client import DESK, HOLD, desk_url, held_id, make_key
+from tests.running.live_proxy import ROOT, LiveProxy, environment, run_cli
+
+mcp = pytest.importorskip("mcp")
+from mcp import Client  # noqa: E402
+from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
+
+Json = dict[str, Any]
+QUESTION = "What is the capital of France?"
+READ_S = 60.0  # it starts in two seconds on a machine that does nothing else
+
+
+@pytest.fixture(scope="module", name="folder")
+def folder_with_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("mcp")
+    (folder / "proxy.yaml").write_text("calibrator: {checkpoint: 'fake:0.73'}\n")
+    return folder
+
+
+@asynccontextmanager
+async def connected(folder: Path, *options: str, **env: str) -> Any:
+    """A client of a server that is a process of its own, as a desktop app starts it."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "pinocchio", "mcp", "--config", str(folder / "proxy.yaml"), *options],
+        env=environment() | env,
+        cwd=str(ROOT),
+    )
+    with (folder / "stderr").open("w") as errors:
+        transport = stdio_client(server, errlog=errors)
+        async with Client(transport, read_timeout_seconds=READ_S) as client:
+            yield client
+
+
+async def call(client: Any, tool: str, **arguments: Any) -> Any:
+    """The structured answer of a tool; fails where it says an error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    found = result.structured_content
+    return found["result"] if set(found) == {"result"} else found
+
+
+async def refused(client: Any, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    text: str = result.content[0].text
+    return text
+
+
+async def tools_of(client: Any) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
+    """A reply alone has no number; what is logged has no text."""
+
+    async def run() -> None:
+        async with connected(folder) as client:
+            assert await tools_of(client) == {"score_reply", "score_call"}
+            told = await call(client, "score_reply", reply="Paris", question=QUESTION)
+            assert told == {"confidence": 0.73, "calibrator": "fake"}
+            messages = [{"role": "user", "content": QUESTION}]
+            arguments = {"city": "Paris"}
+            told = await call(
+                client, "score_call", tool="lookup", arguments=arguments, messages=messages
+            )
+            assert told["confidence"] == 0.73
+            assert "a reply alone" in await refused(client, "score_reply", reply="Paris")
+            assert "more than" in await refused(
+                client, "score_reply", reply="p" * 1_000_001, question=QUESTION
+            )
+
+    asyncio.run(run())
+    log = (folder / "stderr").read_text()
+    assert '"confidence": 0.73' in log.replace('":0.73', '": 0.73')
+    assert "Paris" not in log
+
+
+def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: StartProxy) -> None:
+    """Once: the second decision hears who was faster; the record names the key's owner."""
+    proxy: LiveProxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
+    first, second = held_id(proxy, "p=0.1"), held_id(proxy, "p=0.2")
+    env = {"PINOCCHIO_REVIEWER_KEY": make_key(proxy, "reviewer", "alice")}
+
+    async def run() -> None:
+        async with connected(folder, "--desk", desk_url(proxy), **env) as client:
+            assert {"list_queue", "read_review", "decide"} < await tools_of(client)
+            listed = await call(client, "list_queue", queue="seniors")
+            assert [each["id"] for each in listed] == [first, second]
+            assert (await call(client, "read_review", id=first))["confidence"] == 0.1
+            told = await call(client, "decide", id=first, verdict="approve", correct=True)
+            assert (told["state"], told["decided_by"]) == ("released", "alice")
+            told = await call(client, "decide", id=second, verdict="reject", note="wrong city")
+            assert told["state"] == "rejected"
+            assert "alice" in await refused(client, "decide", id=first, verdict="reject")
+            assert "no id" in await refused(client, "decide", id="../keys", verdict="approve")
+            assert await call(client, "list_queue") == []
+
+    asyncio.run(run())
+
+
+def test_a_wrong_key_and_no_desk_are_told(folder: Path, start_proxy: StartProxy) -> None:
+    """In sentences that a model can pass on."""
+    from proxy.commands.mcp.desk import Desk, DeskError
+
+    proxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
+    with pytest.raises(DeskError, match="key"):
+        Desk(desk_url(proxy), "wrong").queue(None, 5)
+    with pytest.raises(DeskError, match="no review desk answers"):
+        Desk("http://127.0.0.1:9", "key").queue(None, 5)
+
+
+def test_an_engine_elsewhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.yaml"
+    path.write_text("calibrator: {engine: {kind: scorer, base_url: 'http://127.0.0.1:9'}}\n")
+    done = run_cli("mcp", "--config", str(path))
+    assert done.returncode == 2
+    assert "scores in its own process" in done.stderr
