@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -46,16 +47,16 @@ async def connected(folder: Path, *options: str, **env: str) -> Any:
             yield client
 
 
-async def call(client: Any, tool: str, **arguments: Any) -> Any:
+async def call(client: Any, name: str, /, **arguments: Any) -> Any:
     """The structured answer of a tool; fails where it says an error."""
-    result = await client.call_tool(tool, arguments)
+    result = await client.call_tool(name, arguments)
     assert not result.is_error, result.content
     found = result.structured_content
     return found["result"] if set(found) == {"result"} else found
 
 
-async def refused(client: Any, tool: str, **arguments: Any) -> str:
-    result = await client.call_tool(tool, arguments)
+async def refused(client: Any, name: str, /, **arguments: Any) -> str:
+    result = await client.call_tool(name, arguments)
     assert result.is_error
     text: str = result.content[0].text
     return text
@@ -72,7 +73,7 @@ def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
         async with connected(folder) as client:
             assert await tools_of(client) == {"score_reply", "score_call"}
             told = await call(client, "score_reply", reply="Paris", question=QUESTION)
-            assert told == {"confidence": 0.73, "calibrator": "fake"}
+            assert told == {"confidence": 0.73, "calibrator": "fake:0.73"}
             messages = [{"role": "user", "content": QUESTION}]
             arguments = {"city": "Paris"}
             told = await call(
@@ -86,7 +87,13 @@ def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
 
     asyncio.run(run())
     log = (folder / "stderr").read_text()
-    assert '"confidence": 0.73' in log.replace('":0.73', '": 0.73')
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert [(line["event"], line["tool"], line.get("confidence")) for line in lines] == [
+        ("mcp", "score_reply", 0.73),
+        ("mcp", "score_call", 0.73),
+        ("mcp_refused", "score_reply", None),
+        ("mcp_refused", "score_reply", None),
+    ]
     assert "Paris" not in log
 
 
