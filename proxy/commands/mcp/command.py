@@ -48,7 +48,11 @@ def mcp(
     except ImportError as error:
         text = f"`pinocchio mcp` needs a library that is not installed: {install_command('mcp')}"
         raise stop(ExitStatus.UNUSABLE_INPUT, text) from error
-    serve(scoring, reviewing)
+    try:
+        serve(scoring, reviewing)
+    finally:
+        if reviewing is not None:
+            reviewing.close()
 
 
 def _desk(config: Path | None, url: str | None, key: str) -> Desk:

@@ -24,6 +24,9 @@ class Desk:
         headers = {"authorization": f"Bearer {key}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S, trust_env=False)
 
+    def close(self) -> None:
+        self._http.close()
+
     def queue(self, queue: str | None, limit: int) -> list[Json]:
         """What waits for a decision, the least sure first; raises DeskError."""
         asked = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (

@@ -206,7 +206,7 @@ MISTAKES = [
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
         "records, audit, keys, surfaces, shared_ids, teams, admin, webhooks, limits, workers, "
-        "scorer, telemetry",
+        "scorer, telemetry, guardrails",
     ),
     (
         "calibrator:\n  engine:\n    kind: scorr\n    base_url: http://x",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +125,9 @@ def test_a_wrong_key_and_no_desk_are_told(folder: Path, start_proxy: StartProxy)
     from proxy.commands.mcp.desk import Desk, DeskError
 
     proxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
-    with pytest.raises(DeskError, match="key"):
-        Desk(desk_url(proxy), "wrong").queue(None, 5)
-    with pytest.raises(DeskError, match="no review desk answers"):
-        Desk("http://127.0.0.1:9", "key").queue(None, 5)
+    for url, told in ((desk_url(proxy), "key"), ("http://127.0.0.1:9", "no review desk answers")):
+        with closing(Desk(url, "wrong")) as desk, pytest.raises(DeskError, match=told):
+            desk.queue(None, 5)
 
 
 def test_an_engine_elsewhere_is_refused(tmp_path: Path) -> None:
