@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 
+from calibrator.text.looking_for import at_lines
+
 _OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
 _FINAL = re.compile(
     r"(?:answer is|answer:|answer\"\s?:|answer\*\*:?|option is|choose|correct (?:option|choice) is"
@@ -19,7 +21,7 @@ _GAP = 8  # characters that may stand between a letter and the option's text
 
 def options_of(question: str) -> dict[str, str]:
     """The options that a question offers, letter to text; empty for fewer than two."""
-    found = {letter: text.strip() for letter, text in _OPTION.findall(question)}
+    found = {each[1]: each[2].strip() for each in at_lines(_OPTION, question)}
     return found if len(found) > 1 else {}
 
 

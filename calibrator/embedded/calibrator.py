@@ -37,8 +37,9 @@ from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
-from calibrator.text.layout import TokenRow, assemble, encode, is_clipped, load_tokenizer, tag_text
+from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question
+from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
 
@@ -53,7 +54,11 @@ class Encoder(Protocol):
 
 def judged(items: Sequence[Item]) -> list[Item]:
     """Items as they are judged: sentences that address the reader of an answer are taken off."""
-    return [replace(item, answer=stripped(item.answer)) for item in items]
+    return [_answering(item, stripped(item.answer)) for item in items]
+
+
+def _answering(item: Item, answer: str) -> Item:
+    return item if answer == item.answer else replace(item, answer=answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class EmbeddedCalibrator:
     ) -> None:
         self.config = config
         self.tokenizer = tokenizer
+        self._word_pieces = WordPieces(tokenizer)
         self.encoder = encoder
         self.parts = parts
         self.reads_tool_use = parts.calls is not None
@@ -100,7 +106,7 @@ class EmbeddedCalibrator:
         self._benchmarks = frozenset(config.benchmarks)
         self._opinions = None
         if parts.opinion is not None and parts.forest is not None:
-            known = tokenizer, config.layout, self._source_models
+            known = self._word_pieces, config.layout, self._source_models
             self._opinions = OpinionReader(parts.opinion, parts.forest, *known)
 
     @property
@@ -115,7 +121,7 @@ class EmbeddedCalibrator:
     def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
         """The word pieces of each item's tags, question and answer."""
         texts = [text for item in items for text in (self._tags(item), item.question, item.answer)]
-        ids = encode(self.tokenizer, texts, self.config.layout)
+        ids = self._word_pieces.encode(texts, self.config.layout)
         return [ids[at : at + 3] for at in range(0, len(ids), 3)]
 
     def _assemble(self, pieces: Sequence[Sequence[list[int]]]) -> list[TokenRow]:
@@ -170,7 +176,7 @@ class EmbeddedCalibrator:
         """Items whose answers do not repeat the question, for an inspector that learnt so."""
         if self.parts.inspector is None or not self.parts.inspector.drops_question:
             return list(items)
-        return [replace(x, answer=without_question(x.question, x.answer)) for x in items]
+        return [_answering(x, without_question(x.question, x.answer)) for x in items]
 
     def _seen(
         self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]], rows: Sequence[TowerRow]

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from calibrator.text.looking_for import at_lines
+
 MAX_CALLS = 20
 CHECKS = 20  # how many there are
 MAX_CALL_CHARACTERS = 6_000
@@ -38,14 +40,17 @@ def checks_of(question: str, answer: str) -> list[float]:
 
 def choice(question: str, answer: str) -> list[float]:
     """Multiple choice: whether the reasoning arrives at the chosen option, and what kind it is."""
-    options = {name: text.strip() for name, text in _OPTION.findall(question[-4_000:])}
+    found = at_lines(_OPTION, question[-4_000:])
+    options = {each[1]: each[2].strip() for each in found}
+    if len(options) < 2:
+        return [0.0] * 8
     bare = answer.strip()
     letters = _CHOICE.findall(answer)
     letter = (
         letters[-1] if letters else bare[:1] if len(bare) < 3 or bare[1:2] in ".):" else ""
     ).upper()
-    if len(options) < 2 or letter not in options:
-        return [0.0, float(len(options) >= 2), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    if letter not in options:
+        return [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     chosen = options[letter]
     at = max(answer.rfind("answer is"), answer.rfind("boxed"), answer.rfind("nswer:"))
     reason = answer[max(0, at - CLOSE) : at].lower() if at > 0 else ""

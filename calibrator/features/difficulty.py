@@ -27,6 +27,8 @@ NEARNESS = 0.05  # of a cosine: what lies this much further away counts e times 
 PRIOR = 0.01  # what the base rate weighs beside the questions; one right there weighs 1 or more
 BOUNDS = (0.03, 0.97)
 AT_ONCE = 256  # questions that are compared with all others
+MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # questions that are remembered, and bytes of one: 4 MB
+TOGETHER = 4096  # of the others, so that what is added up stays in a core's first cache
 
 
 class Difficulty:
@@ -53,10 +55,21 @@ class Difficulty:
         self.questions = np.ascontiguousarray(length_one.T)  # (D, Q)
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
         self.base = float(base[0])
+        self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
 
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
         """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
-        return self.near(self.meanings(asked))
+        keys = [ids.tobytes() for ids in asked]
+        told = {key: known for key in keys if (known := self._told.get(key)) is not None}
+        new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
+        if new:
+            told.update(zip(new, self.near(self.meanings([*new.values()])).tolist(), strict=True))
+            for key in new:
+                if len(self._told) >= MOST_TOLD:
+                    self._told = {}
+                if len(key) <= LONGEST_TOLD:
+                    self._told[key] = told[key]
+        return np.array([told[key] for key in keys])
 
     def meanings(self, asked: Sequence[Ids]) -> Floats:
         """What questions of these distinct word pieces mean, (B, D), of length 1 or 0."""
@@ -69,14 +82,26 @@ class Difficulty:
         told = []
         for start in range(0, len(vectors), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            alike = np.einsum("bd,dq->bq", vectors[some], self.questions)
-            near = np.exp((alike - 1) / np.float32(NEARNESS)) * self.weight  # (b, Q)
+            near = self._alike(vectors[some])  # (b, Q)
+            near -= 1  # each step in place, for new arrays of that size cost more than the sums
+            near /= np.float32(NEARNESS)
+            np.exp(near, out=near)
+            near *= self.weight
             if left_out is not None:
                 near[np.arange(len(near)), left_out[some]] = 0
             right = np.einsum("bq,q->b", near, self.share)
             told.append((right + PRIOR * self.base) / (near.sum(axis=1) + PRIOR))
         share = np.concatenate(told).astype(np.float64)
         return np.asarray(logit(np.clip(share, *BOUNDS)))
+
+    def _alike(self, vectors: Floats) -> Floats:
+        """Cosines with all questions, (b, Q)."""
+        count = self.questions.shape[1]
+        found = np.empty((len(vectors), count), np.float32)
+        for start in range(0, count, TOGETHER):
+            some = slice(start, start + TOGETHER)
+            np.einsum("bd,dq->bq", vectors, self.questions[:, some], out=found[:, some])
+        return found
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Difficulty:

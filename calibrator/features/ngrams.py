@@ -7,6 +7,7 @@ ids, so it is the same on every machine and needs numpy alone.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -23,7 +24,11 @@ QUESTION_HEAD, QUESTION_TAIL = 320, 60  # word pieces that are looked at
 ANSWER_HEAD, ANSWER_TAIL = 256, 256
 FIRST_PIECES, LAST_PIECES = 12, 24  # how an answer begins and ends, apart from where words stand
 QUESTION_CHARACTERS, ANSWER_CHARACTERS = (300, 200), (200, 250)  # of head and tail
-CHARACTERS_TOGETHER = (3, 5)
+_WORDS, _ENDS, _LETTERS = (1, 2), (1, 2, 3), (3, 5)  # how many stand together
+_SPACES = (_WORDS, _WORDS, _ENDS, _ENDS, _LETTERS, _LETTERS)  # each hashes differently
+_LONGEST = 5
+_PART_OF_SPACE = (0, 1, 2, 4, 5, 6)  # the space at which each part begins; the third has two
+_MULTIPLIER = np.uint64(1_000_003)
 _SHIFT = np.uint64(33)
 
 
@@ -35,17 +40,20 @@ def grams_of(
     buckets: int,
 ) -> Grams:
     """The distinct n-grams of a row, from its texts and their word pieces, as numbers below
-    `buckets`."""
-    asked = np.array(_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL))
-    said = np.array(_ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL))
-    first, last = said[:FIRST_PIECES], said[-LAST_PIECES:]
-    return (
-        hashed(asked, 1, (1, 2), buckets),
-        hashed(said, 2, (1, 2), buckets),
-        np.concatenate([hashed(last, 3, (1, 2, 3), buckets), hashed(first, 4, (1, 2, 3), buckets)]),
-        hashed(_characters(question, *QUESTION_CHARACTERS), 5, CHARACTERS_TOGETHER, buckets),
-        hashed(_characters(answer, *ANSWER_CHARACTERS), 6, CHARACTERS_TOGETHER, buckets),
+    `buckets`, a power of two."""
+    said = _ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
+    sequences = (
+        np.array(_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL), dtype=np.uint64),
+        np.array(said, dtype=np.uint64),
+        np.array(said[-LAST_PIECES:], dtype=np.uint64),
+        np.array(said[:FIRST_PIECES], dtype=np.uint64),
+        _characters(question, *QUESTION_CHARACTERS),
+        _characters(answer, *ANSWER_CHARACTERS),
     )
+    keys = _distinct(sequences, buckets)
+    ends = np.searchsorted(keys, [space * buckets for space in _PART_OF_SPACE])
+    ids = (keys & np.int32(buckets - 1)).astype(np.int32)
+    return tuple(ids[start:end] for start, end in itertools.pairwise(ends))
 
 
 def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
@@ -58,24 +66,49 @@ def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
     return [*pieces[:head], *pieces[head:][-tail:]]
 
 
-def _characters(text: str, head: int, tail: int) -> NDArray[np.uint32]:
+def _characters(text: str, head: int, tail: int) -> NDArray[np.uint64]:
     """Code points in lower case of a text, or of its two ends with a zero between them."""
     if len(text) > head + tail:
         text = f"{text[:head]}\0{text[-tail:]}"
-    return np.frombuffer(text.lower().encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    points = text.lower().encode("utf-32-le", "surrogatepass")
+    return np.frombuffer(points, dtype=np.uint32).astype(np.uint64)
 
 
-def hashed(ids: NDArray[np.integer], space: int, lengths: Sequence[int], buckets: int) -> Ids:
-    """Distinct buckets of the n-grams of `ids` of some lengths; each `space` hashes differently."""
-    pieces = ids.astype(np.uint64) + np.uint64(1)
-    running, found = pieces, []
-    for n in range(1, min(max(lengths), len(pieces)) + 1):
+def _distinct(sequences: Sequence[NDArray[np.uint64]], buckets: int) -> Ids:
+    """Distinct n-grams of sequences, one of each of `_SPACES`: space * buckets + bucket, ascending.
+
+    All are hashed in one go: an n-gram that begins in one sequence and ends in the next is left
+    out.
+    """
+    running = pieces = np.concatenate(sequences) + np.uint64(1)
+    starts = list(itertools.accumulate(map(len, sequences), initial=0))
+    found, salts, lengths, spaces = [], [], [], []
+    for n in range(1, _LONGEST + 1):
         if n > 1:
-            running = running[:-1] * np.uint64(1_000_003) + pieces[n - 1 :]
-        if n in lengths:
-            salt = np.uint64((space * 7_919 + n) * 0x9E3779B97F4A7C15 % 2**64)
-            found.append(_mixed(running + salt) % np.uint64(buckets))
-    return np.unique(np.concatenate(found)).astype(np.int32) if found else np.zeros(0, np.int32)
+            running = running[:-1] * _MULTIPLIER + pieces[n - 1 :]
+        for space, (start, end) in enumerate(itertools.pairwise(starts)):
+            if n in _SPACES[space] and end - start >= n:
+                found.append(running[start : end - n + 1])
+                salts.append(_SALTS[space, n])
+                lengths.append(end - start - n + 1)
+                spaces.append(space * buckets)
+    if not found:
+        return np.zeros(0, np.int32)
+    mixed = _mixed(np.concatenate(found) + np.repeat(np.array(salts, np.uint64), lengths))
+    keys = (mixed & np.uint64(buckets - 1)).astype(np.int32)
+    keys += np.repeat(np.array(spaces, np.int32), lengths)
+    keys.sort()
+    is_first = np.empty(len(keys), np.bool_)
+    is_first[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    return keys[is_first]
+
+
+_SALTS = {
+    (space, n): ((space + 1) * 7_919 + n) * 0x9E3779B97F4A7C15 % 2**64
+    for space, lengths in enumerate(_SPACES)
+    for n in lengths
+}
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

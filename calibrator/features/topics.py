@@ -57,13 +57,21 @@ class _Part:
         lengths = {len(each) for each in (self.ids, self.rarity, self.table, self.scale)}
         if len(lengths) > 1 or 0 in lengths:
             raise ValueError(f"topics whose arrays have {sorted(lengths)} rows")
+        if self.ids.min() < 0:
+            raise ValueError(f"topics of n-gram {self.ids.min()}")
+        # where each bucket stands in `ids`, or their number: one look-up in place of a search
+        self._nowhere = len(self.ids)
+        size = int(self.ids.max()) + 2  # the last place is for all buckets beyond
+        self._places = np.full(size, self._nowhere, np.min_scalar_type(self._nowhere))
+        self._places[self.ids] = np.arange(self._nowhere)
 
     def of(self, grams: NDArray[np.int32]) -> Floats:
         """The part's projection on its directions, (D,); zeros where no n-gram counts."""
-        at = np.minimum(np.searchsorted(self.ids, grams), len(self.ids) - 1)
-        at = at[self.ids[at] == grams]
-        rarity = self.rarity[at]
+        at = self._places.take(grams, mode="clip")
+        at = at[at != self._nowhere].astype(np.intp)
+        rarity = self.rarity.take(at)
         length = max(float(np.sqrt((rarity**2).sum())), 1e-6)
-        weights = rarity * self.scale[at] / np.float32(length)
-        found = np.einsum("n,nd->d", weights, self.table[at].astype(np.float32))  # no threads
+        weights = rarity * self.scale.take(at) / np.float32(length)
+        table = self.table.take(at, axis=0).astype(np.float32)
+        found = np.einsum("n,nd->d", weights, table)  # no threads
         return np.asarray(found, dtype=np.float32)

@@ -23,7 +23,8 @@ from calibrator.features.ngrams import PARTS, Grams, Ids, grams_of
 from calibrator.features.traits import TRAITS, traits_of
 
 Floats = NDArray[np.float32]
-Weights = Mapping[str, NDArray[np.generic]]
+Array = NDArray[np.generic]
+Weights = Mapping[str, Array]
 
 BUCKETS = 2**18
 WIDTH = 32  # of an n-gram's embedding
@@ -58,11 +59,13 @@ def tower_row(
 class Tower:
     """The mean logit of a few towers that differ in their seed alone.
 
-    `weights` are those of `tower_training.export`, one mapping for each tower.
+    `weights` are those of `tower_training.export`, one mapping for each tower. Raises KeyError or
+    ValueError for weights that do not fit.
     """
 
     def __init__(self, weights: Sequence[Weights]) -> None:
-        self._towers = [_Member(each) for each in weights]
+        self._members = _Members(weights)
+        self._bags = Bags([each["table"] for each in weights], [each["scale"] for each in weights])
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int]
@@ -71,9 +74,10 @@ class Tower:
 
         A name is its place in the list of known ones, 0 for none.
         """
-        found = [tower.read(rows, np.array(names)) for tower in self._towers]
-        logits = np.mean([each for each, _ in found], axis=0, dtype=np.float64)
-        return np.asarray(logits), found[0][1]
+        bags = self._bags.of([row.grams for row in rows])
+        traits = np.stack([row.traits for row in rows])
+        logits, hidden = self._members.read(bags, traits, np.array(names))
+        return np.asarray(logits.mean(axis=0, dtype=np.float64)), hidden[0]
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
         """What `read` gives first."""
@@ -81,7 +85,8 @@ class Tower:
 
     def traits(self, rows: Sequence[TowerRow]) -> Floats:
         """Traits as the last layer sees them, the mean over the towers, (B, TRAITS)."""
-        return np.asarray(np.mean([tower.traits(rows) for tower in self._towers], axis=0))
+        found = np.stack([row.traits for row in rows])
+        return np.asarray(self._members.traits(found).mean(axis=0))
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
@@ -94,62 +99,90 @@ class Tower:
         return cls([members[number] for number in sorted(members)]) if members else None
 
 
-class _Member:
-    """One tower; raises KeyError or ValueError for weights that do not fit."""
+class _Members:
+    """All of K towers but their tables; each array has the towers first, to be read at once."""
 
-    def __init__(self, weights: Weights) -> None:
-        self.table = weights["table"]  # (BUCKETS, 1 + WIDTH) int8, the linear weight first
-        self.scale = weights["scale"]  # (BUCKETS,) fp16: a row is table * scale
-        small = {k: v.astype(np.float32) for k, v in weights.items() if k not in ("table", "scale")}
-        self.names, self.center, self.spread = small["names"], small["center"], small["spread"]
-        self.linear = small["linear"]
-        self.norm, self.first, self.second, self.last, self.asked = (
-            (small[f"{name}.weight"], small[f"{name}.bias"])
-            for name in ("norm", "first", "second", "last", "asked")
+    def __init__(self, weights: Sequence[Weights]) -> None:
+        small = {
+            name: np.stack([each[name].astype(np.float32) for each in weights])
+            for name in weights[0]
+            if name not in ("table", "scale")
+        }
+        self.names, self.linear = small["names"], small["linear"]
+        self.center, self.spread = small["center"][:, None], small["spread"][:, None]
+        self.norm = small["norm.weight"][:, None], small["norm.bias"][:, None]
+        self.first, self.second, self.last, self.asked = (
+            # outputs in a row, over which `einsum` runs fastest
+            (np.ascontiguousarray(small[f"{name}.weight"].swapaxes(1, 2)), small[f"{name}.bias"])
+            for name in ("first", "second", "last", "asked")
         )
-        shapes = (self.table.shape, self.norm[0].shape, self.center.shape)
+        shapes = (weights[0]["table"].shape, self.norm[0].shape[2:], self.center.shape[2:])
         if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
             raise ValueError(f"a tower of another shape: {shapes}")
 
-    def read(self, rows: Sequence[TowerRow], names: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Logits (B,) and the first hidden layer (B, HIDDEN[0])."""
-        bags = np.stack([self._bags(row.grams) for row in rows])  # (B, PARTS, 1 + WIDTH)
-        traits = self.traits(rows)
-        bias, name = self.names[names, 0], self.names[names, 1:]
-        embedded = _layer_norm(bags[:, :, 1:].reshape(len(rows), -1), *self.norm)
-        question, answer, ends = (embedded[:, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
-        products = question * answer, question * ends
-        hidden = _gelu(_linear(np.hstack([embedded, *products, name, traits]), *self.first))
-        deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, 0]
-        asked = (name * _linear(question, *self.asked)).sum(1)
-        logits = bags[:, :, 0].sum(1) + traits @ self.linear + bias + deep + asked
-        return np.asarray(logits, dtype=np.float32), hidden
+    def read(self, bags: Floats, traits: Floats, names: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Logits (K, B) and first hidden layers (K, B, HIDDEN[0]) of bags as `Bags` gives them."""
+        traits = self.traits(traits)
+        bias, name = self.names[:, names, 0], self.names[:, names, 1:]
+        words = bags[:, :, :, 1:].transpose(2, 0, 1, 3)
+        embedded = _layer_norm(words.reshape(*words.shape[:2], -1), *self.norm)
+        question, answer, ends = (embedded[:, :, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
+        given = [embedded, question * answer, question * ends, name, traits]
+        hidden = _gelu(_linear(np.concatenate(given, axis=2), *self.first))
+        deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
+        asked = (name * _linear(question, *self.asked)).sum(2)
+        plain = bags[:, :, :, 0].sum(1).T + np.einsum("kbt,kt->kb", traits, self.linear)
+        return np.asarray(plain + bias + deep + asked), hidden
 
-    def traits(self, rows: Sequence[TowerRow]) -> Floats:
-        """In standard deviations from their mean, bounded, (B, TRAITS)."""
-        found = (np.stack([row.traits for row in rows]) - self.center) / self.spread
+    def traits(self, traits: Floats) -> Floats:
+        """In standard deviations from their mean, bounded, (K, B, TRAITS)."""
+        found = (traits - self.center) / self.spread
         return np.asarray(np.clip(found, -TRAIT_LIMIT, TRAIT_LIMIT))
 
-    def _bags(self, grams: Grams) -> Floats:
-        """Sums of the rows of n-grams over the root of their number, (PARTS, 1 + WIDTH)."""
-        sums = [
-            (self.table[ids].astype(np.float32) * self.scale[ids, None].astype(np.float32)).sum(0)
-            / max(1, len(ids)) ** 0.5
-            for ids in grams
-        ]
-        return np.stack(sums)
+
+class Bags:
+    """The tables of all towers side by side, so that what they say of an n-gram is read at once.
+
+    `tables` are (BUCKETS, 1 + WIDTH) int8, `scales` (BUCKETS,): a row is table * scale.
+    """
+
+    def __init__(self, tables: Sequence[Array], scales: Sequence[Array]) -> None:
+        # joined one after the other, for all of them at a time would need the memory twice
+        self._tables = np.empty((len(tables[0]), len(tables), tables[0].shape[1]), np.int8)
+        for number, table in enumerate(tables):
+            self._tables[:, number] = table
+        self._scales = np.stack(scales, axis=1)  # (BUCKETS, members)
+
+    def of(self, rows: Sequence[Grams]) -> Floats:
+        """Sums of n-grams' rows over the root of their number, (B, PARTS, members, 1 + WIDTH)."""
+        found = np.empty((len(rows), PARTS, *self._tables.shape[1:]), np.float32)
+        for place, grams in enumerate(rows):
+            ids = np.concatenate(grams)
+            tables = self._tables.take(ids, axis=0).astype(np.float32)
+            scales = self._scales.take(ids, axis=0).astype(np.float32)
+            start = 0
+            for part, own in enumerate(grams):
+                end = start + len(own)
+                # not BLAS, which would take threads for it
+                np.einsum(
+                    "nm,nmd->md", scales[start:end], tables[start:end], out=found[place, part]
+                )
+                found[place, part] /= max(1, len(own)) ** 0.5
+                start = end
+        return found
 
 
 def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:
-    return np.asarray(x @ weight.T + bias)
+    """Of K towers: (K, B, inputs) to (K, B, outputs). BLAS would take threads for it."""
+    return np.asarray(np.einsum("kbi,kio->kbo", x, weight) + bias[:, None])
 
 
 def _layer_norm(x: Floats, weight: Floats, bias: Floats) -> Floats:
-    centered = x - x.mean(1, keepdims=True)
-    variance = (centered**2).mean(1, keepdims=True)
+    centered = x - x.mean(2, keepdims=True)
+    variance = (centered**2).mean(2, keepdims=True)
     return np.asarray(centered / np.sqrt(variance + LAYER_NORM_EPSILON) * weight + bias)
 
 
 def _gelu(x: Floats) -> Floats:
     """GELU in its tanh form, which numpy has all parts of."""
-    return np.asarray(x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3))) / 2)
+    return np.asarray(x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * (x * x * x)))) / 2)

@@ -15,28 +15,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.checks import checks_of
+from calibrator.text.looking_for import Reading, at_lines, reading_of, sought
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
 MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
 LOOK = 1_500  # characters in which kinds of characters are counted
 
-_REFUSAL = re.compile(
+_REFUSAL = sought(
     r"\b(?:i (?:can(?:no|')t|am unable|'m unable|do(?:n't| not) (?:know|have))"
     r"|cannot (?:be )?(?:determine|answer|provide|find)|not (?:enough|sufficient) information"
     r"|sorry|unable to|as an ai|nev[ií]m)|无法",
-    re.IGNORECASE,
+    "unable cannot information sorry ai",
+    ("i can't", "i do", "nevím", "nevim", "无法"),
 )
+_ONE_WORD = (
+    "maybe perhaps possibly probably likely might appears approximately unclear uncertain however"
+    " wait actually hmm"
+)
+_HEDGE_WORDS = frozenset(_ONE_WORD.split())
+_HEDGE_STARTS = ("may be", "i think", "i believe", "it seems", "assum", "let me check", "let me re")
 _HEDGE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|likely|might|may be|i think|i believe|it seems|appears"
-    r"|approximately|unclear|uncertain|assum\w+|however|wait|actually|let me (?:re)?check|hmm)\b",
+    rf"\b(?:{'|'.join(_HEDGE_WORDS)}|may be|i think|i believe|it seems|assum\w+"
+    r"|let me (?:re)?check)\b",
     re.IGNORECASE,
 )
 _STEP = re.compile(r"(?m)^[ \t]*(?:step\s*\d+|\d+[.)]|[-*•])\s", re.IGNORECASE)
-_FINAL = re.compile(
-    r"(?:answer is|answer:|answer\"\s*:|答案)\s*[\"'(*\s]*([A-Za-z0-9\-.]+)", re.IGNORECASE
+_FINAL = sought(
+    r"(?:answer is|answer:|answer\"\s*:|答案)\s*[\"'(*\s]*([A-Za-z0-9\-.]+)",
+    parts=("answer is", "answer:", 'answer"', "答案"),
 )
-_OPTION = re.compile(r"(?m)(?:^|\s)\(?([A-J])[).:]\s")
-_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
+_OPTION = re.compile(r"[A-J][).:]\s")
+# digits as 0, capitals as A, other letters as a: three counts tell all kinds of ASCII characters
+_KINDS = bytes(
+    ord("0" if chr(code).isdigit() else "A" if chr(code).isupper() else "a")
+    if code < 128 and chr(code).isalnum()
+    else 32
+    for code in range(256)
+)
 
 
 def bounded(text: str) -> str:
@@ -47,27 +62,28 @@ def bounded(text: str) -> str:
 
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     """The traits (TRAITS,) of one answered question; finite for every text."""
-    asked, answer = bounded(question), bounded(answer)
-    words = answer.split()
-    numbers = _NUMBER.findall(answer[-MAX_CHARACTERS // 2 :])
+    asked, said = reading_of(bounded(question)), reading_of(bounded(answer))
+    words = said.lower.split()
+    numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
     return np.array(
         [
-            *_form(answer, words),
-            *_content(answer, words, numbers),
-            *_relation(asked, answer, words, numbers),
-            *checks_of(question[:MAX_QUESTION], answer),
+            *_form(said.text, len(words)),
+            *_content(said, words, numbers),
+            *_relation(asked, said, words, numbers),
+            *checks_of(question[:MAX_QUESTION], said.text),
         ],
         dtype=np.float32,
     )
 
 
-def _form(answer: str, words: list[str]) -> list[float]:
+def _form(answer: str, words: int) -> list[float]:
     """Length, ends, kinds of characters, markup."""
     bare, look = answer.strip(), answer[:LOOK]
     last, seen = bare[-1:], max(1, len(look))
+    digits, capitals, letters, beyond = _kinds(look)
     return [
         math.log1p(len(answer)),
-        math.log1p(len(words)),
+        math.log1p(words),
         math.log1p(len(answer)) ** 2 / 10,
         len(bare) == 0,
         len(bare) == 1,
@@ -78,10 +94,10 @@ def _form(answer: str, words: list[str]) -> list[float]:
         last != "" and last in "`)$%*",
         last.isdigit(),
         last.isalpha(),
-        sum(c.isdigit() for c in look) / seen,
-        sum(c.isupper() for c in look) / seen,
-        sum(c.isalpha() for c in look) / seen,
-        sum(ord(c) > 127 for c in look) / seen,
+        digits / seen,
+        capitals / seen,
+        letters / seen,
+        beyond / seen,
         math.log1p(answer.count("\n")),
         math.log1p(answer.count("$") + answer.count("\\(")),
         "\\boxed" in answer,
@@ -93,36 +109,76 @@ def _form(answer: str, words: list[str]) -> list[float]:
     ]
 
 
-def _content(answer: str, words: list[str], numbers: list[str]) -> list[float]:
-    """Repetition, hedging, refusal, steps, numbers."""
+def _kinds(text: str) -> tuple[int, int, int, int]:
+    """How many digits, capitals, letters, and characters beyond ASCII there are."""
+    plain = text.encode("ascii", "ignore")
+    kinds = plain.translate(_KINDS)
+    digits, capitals = kinds.count(b"0"), kinds.count(b"A")
+    letters, beyond = capitals + kinds.count(b"a"), len(text) - len(plain)
+    if beyond:
+        others = [character for character in text if character > "\x7f"]
+        digits += sum(character.isdigit() for character in others)
+        capitals += sum(character.isupper() for character in others)
+        letters += sum(character.isalpha() for character in others)
+    return digits, capitals, letters, beyond
+
+
+def _content(said: Reading, words: list[str], numbers: list[str]) -> list[float]:
+    """Repetition, hedging, refusal, steps, numbers; `words` are in lower case."""
+    answer = said.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
-    hedges = math.log1p(len(_HEDGE.findall(answer)))
+    hedges = math.log1p(_hedges(said))
     end = words[-30:]
+    may_refuse = _REFUSAL.may_be_in(said)
     return [
         len(zlib.compress(packed, 1)) / len(packed) if len(packed) > 50 else 1.0,
-        len(set(words)) / len(words) if len(words) > 3 else 1.0,
-        len({word.lower() for word in end}) / max(1, len(end)),
+        len(set(answer.split())) / len(words) if len(words) > 3 else 1.0,
+        len(set(end)) / max(1, len(end)),
         hedges,
         hedges / max(1.0, math.log1p(len(words))),
-        bool(_REFUSAL.search(answer[:400])),
-        bool(_REFUSAL.search(answer[-200:])),
-        math.log1p(len(_STEP.findall(answer))),
+        may_refuse and bool(_REFUSAL.pattern.search(answer[:400])),
+        may_refuse and bool(_REFUSAL.pattern.search(answer[-200:])),
+        math.log1p(sum(1 for _ in at_lines(_STEP, answer))),
         math.log1p(len(numbers)),
         math.log1p(numbers.count(numbers[-1])) if numbers else 0.0,
         math.log1p(len(numbers[-1])) if numbers else 0.0,
     ]
 
 
-def _relation(question: str, answer: str, words: list[str], numbers: list[str]) -> list[float]:
-    """The question's form, and what of it the answer repeats."""
-    asked = set(question.lower().split())
-    options = set(_OPTION.findall(question))
-    finals = _FINAL.findall(answer)
+def _hedges(said: Reading) -> int:
+    """How many words and phrases hedge; words alone need no pattern."""
+    if said.is_odd or any(start in said.lower for start in _HEDGE_STARTS):
+        return len(_HEDGE.findall(said.text))
+    return sum(map(_HEDGE_WORDS.__contains__, said.in_order))
+
+
+def _options(question: str) -> set[str]:
+    """Letters that name an option: after a line's beginning or white space, and perhaps a bracket.
+
+    White space between two of them belongs to the first.
+    """
+    found, end = set(), 0
+    for letter in _OPTION.finditer(question):
+        at = letter.start()
+        at -= at > 0 and question[at - 1] == "("
+        is_apart = at > end and question[at - 1].isspace()
+        if is_apart or not at or question[at - 1] == "\n":
+            found.add(letter[0][0])
+            end = letter.end()
+    return found
+
+
+def _relation(asked: Reading, said: Reading, words: list[str], numbers: list[str]) -> list[float]:
+    """The question's form, and what of it the answer repeats; `words` are in lower case."""
+    question, asked_words = asked.text, asked.lower.split()
+    options = _options(question)
+    finals = _FINAL.all_in(said)
     final = finals[-1].upper() if finals else ""
     is_letter = len(final) == 1 and "A" <= final <= "Z"
+    repeated = set(asked_words)
     return [
         math.log1p(len(question)),
-        math.log1p(len(_NUMBER.findall(question))),
+        math.log1p(len(asked.numbers)),
         question.count("<image"),
         '"type"' in question or "parameters" in question,
         len(options) / 10,
@@ -131,8 +187,8 @@ def _relation(question: str, answer: str, words: list[str], numbers: list[str]) 
         is_letter and final in options,
         (ord(final) - ord("A")) / 10 if is_letter else -0.1,
         bool(numbers) and numbers[-1] in question,
-        sum(word.lower() in asked for word in words) / max(1, len(words)),
-        min(3.0, len(words) / max(1, len(question.split()))),
+        sum(map(repeated.__contains__, words)) / max(1, len(words)),
+        min(3.0, len(words) / max(1, len(asked_words))),
     ]
 
 

@@ -1,11 +1,15 @@
-"""Boosted trees as rectangular arrays: what a row of numbers adds up to over all trees.
+"""Boosted trees as flat arrays: what a row of numbers adds up to over all trees.
 
-Serving is numpy alone; `tree_arrays` writes the arrays of a fitted scikit-learn model.
+Every node of every tree is asked at once, and each that answers no crosses out the leaves on its
+left; the first leaf that is left over is where the row ends (QuickScorer; Lucchese et al., 2015).
+Numpy has a few long operations to do, not several short ones for each level. Serving is numpy
+alone; `tree_arrays` writes the arrays of a fitted scikit-learn model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
+Places = NDArray[np.intp]
+
+MOST_LEAVES = 64  # of a tree that fits into the bits of one number
 
 
 class Trees:
@@ -31,15 +38,109 @@ class Trees:
         shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
         if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
             raise ValueError("trees of another shape")
+        self._crossing = _Crossing.of(self)
 
     def read(self, rows: Floats) -> NDArray[np.float64]:
         """Log-odds (B,) of rows (B, width)."""
+        found = self._crossing.values(rows) if self._crossing else self.walked(rows)
+        return np.asarray(self.base + found.sum(axis=1, dtype=np.float64))
+
+    def walked(self, rows: Floats) -> Floats:
+        """The values of the leaves where rows end, (B, T), level by level: for any size."""
         tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
         at = np.zeros((len(rows), len(tree)), dtype=np.intp)
         for _ in range(self.depth):
             is_left = rows[row, self.feature[tree, at]] <= self.threshold[tree, at]
             at = self.branches[is_left.astype(np.intp), tree, at]
-        return np.asarray(self.base + self.value[tree, at].sum(axis=1, dtype=np.float64))
+        return np.asarray(self.value[tree, at])
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """Trees whose leaves are bits, the leftmost one the lowest.
+
+    Nodes stand beside those of other trees, not of their own: so the answers of all trees are
+    joined by one operation for each place, over long rows. Places that a tree lacks cross out
+    nothing.
+    """
+
+    feature: NDArray[np.intp]  # (places * T,) the column that a node asks for
+    threshold: Floats  # (places * T,) at most that: yes
+    crossed: NDArray[np.unsignedinteger]  # (places * T,) the leaves that a no crosses out
+    value: Floats  # (T * bits,) of the leaves, from the left
+    first: NDArray[np.intp]  # (T,) where a tree's own values begin
+
+    def values(self, rows: Floats) -> Floats:
+        """The values of the leaves where rows end, (B, T)."""
+        found = np.empty((len(rows), len(self.first)), np.float32)
+        for place, row in enumerate(rows):
+            found[place] = self._of(row)
+        return found
+
+    def _of(self, row: Floats) -> Floats:
+        is_no = ~(row.take(self.feature) <= self.threshold)  # also of what is no number
+        crossed = np.multiply(is_no, self.crossed)  # faster than a choice between two
+        bits = np.bitwise_or.reduce(crossed.reshape(-1, len(self.first)), axis=0)
+        lowest = ~bits & (bits + self.crossed.dtype.type(1))
+        leaf = np.frexp(lowest.astype(np.float64))[1] - 1
+        return np.asarray(self.value.take(self.first + leaf))
+
+    @classmethod
+    def of(cls, trees: Trees) -> _Crossing | None:
+        """The same trees; None where one has too many leaves.
+
+        Raises ValueError where branches do not make trees of the depth that is told.
+        """
+        on_right, on_left = trees.branches
+        count, first = _leaves(on_left, on_right, trees.depth)
+        number, most = len(count), int(count[:, 0].max())
+        if most > MOST_LEAVES:
+            return None
+        kind: type[np.unsignedinteger] = np.uint32 if most <= 32 else np.uint64
+        is_leaf = on_left == np.arange(count.shape[1])
+        places = max(1, int((~is_leaf).sum(axis=1).max()))
+        order = np.argsort(is_leaf, axis=1, kind="stable")[:, :places]  # questions come first
+        nodes = np.take_along_axis
+        below = nodes(nodes(count, on_left, 1), order, 1).astype(np.uint64)
+        before = nodes(first, order, 1).astype(np.uint64)
+        crossed = ((np.uint64(1) << below) - np.uint64(1)) << before
+        asks = ~nodes(is_leaf, order, 1)
+        tree, leaf = np.nonzero(is_leaf & (first >= 0))
+        value = np.zeros((number, most), np.float32)
+        value[tree, first[tree, leaf]] = trees.value[tree, leaf]
+        return cls(
+            feature=np.where(asks, nodes(trees.feature, order, 1), 0).T.ravel(),
+            threshold=nodes(trees.threshold, order, 1).T.ravel(),
+            crossed=np.where(asks, crossed, np.uint64(0)).T.ravel().astype(kind),
+            value=value.ravel(),
+            first=np.arange(number) * most,
+        )
+
+
+def _leaves(
+    on_left: NDArray[np.intp], on_right: NDArray[np.intp], depth: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """How many leaves each node has below it, and how many of its tree's are on their left, (T, N)
+    each; the second is -1 for nodes that are in no tree."""
+    nodes = on_left.shape[1]
+    is_leaf = on_left == np.arange(nodes)
+    if min(on_left.min(), on_right.min()) < 0 or max(on_left.max(), on_right.max()) >= nodes:
+        raise ValueError("trees whose branches lead nowhere")
+    before = count = np.ones_like(on_left)
+    for _ in range(depth + 1):
+        before = count
+        below = np.take_along_axis(count, on_left, 1) + np.take_along_axis(count, on_right, 1)
+        count = np.where(is_leaf, 1, np.minimum(below, nodes + 1))
+    if count.max() > nodes or (count != before).any():
+        raise ValueError("trees that are deeper than they say")
+    first = np.full_like(on_left, -1)
+    first[:, 0] = 0
+    for _ in range(depth):
+        tree, node = np.nonzero(~is_leaf & (first >= 0))
+        left, right = on_left[tree, node], on_right[tree, node]
+        first[tree, left] = first[tree, node]
+        first[tree, right] = first[tree, node] + count[tree, left]
+    return count, first
 
 
 def tree_arrays(model: Any, weight: float = 1.0) -> dict[str, Array]:

@@ -124,8 +124,10 @@ class Inspector:
         """P(in order) by each check, (B,) each; 1 where a check does not apply."""
         found = {}
         for check, trees, prior in zip(self.checks, self.trees, self.priors, strict=True):
-            likely = sigmoid(trees.read(seen) + prior)
-            found[check.name] = np.where(check.applies_to(seen), likely, 1.0)
+            found[check.name] = np.ones(len(seen))
+            applies = check.applies_to(seen)
+            if applies.any():
+                found[check.name][applies] = sigmoid(trees.read(seen[applies]) + prior)
         return found
 
     def read(self, seen: Floats) -> tuple[NDArray[np.float64], list[tuple[str, ...]]]:

@@ -7,12 +7,14 @@ and means the same for a model or a benchmark that training never saw.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from calibrator.text.looking_for import beyond_ascii, reading_of
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -24,8 +26,6 @@ STRONGEST = 24  # rarest pieces of each side whose meanings are compared one by 
 END = 48  # word pieces at the end of a question, where what is asked usually stands
 COPY = 4  # word pieces in a row that count as copied
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_WORD = re.compile(r"[^\W\d_]{3,}")
 _LOOK = 4_000  # characters of each text's two ends in which numbers and names are looked for
 
 
@@ -53,7 +53,9 @@ class Pieces:
 
     def vectors(self, ids: Ints) -> Floats:
         """Their vectors, (n, D)."""
-        return np.asarray(self.table[ids].astype(np.float32) * self.scale[ids, None])
+        found = self.table.take(ids, axis=0).astype(np.float32)
+        found *= self.scale.take(ids)[:, None]
+        return found
 
 
 def relevance(
@@ -64,117 +66,180 @@ def relevance(
     pieces: Pieces,
 ) -> list[float]:
     """The traits of one answered question; finite for every text."""
-    asked, said = _ends(question_ids), _ends(answer_ids)
+    asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
+    end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
+    start_said = said.part(said.kept[:END])
+    is_shared = asked.has.take(said.ids)
+    at_end = _mark(asked.kept[-END:], pieces).take(said.ids)
+    both = said.rarity[is_shared]
     return [
-        *_words(asked, said, pieces),
-        *_words(asked[-END:], said, pieces)[:3],
-        *_words(asked, said[-END:], pieces)[:3],
-        *_words(asked, said[:END], pieces)[:3],
-        *_meaning(asked, said, pieces),
-        _copied(asked, said),
+        *_shares(both, asked.all, said.all),
+        *_strongest(both, said.rarity),
+        *_shares(said.rarity[at_end], end_asked, said.all),
+        *_shares(said.rarity[is_shared & end_said.places], asked.all, end_said),
+        *_shares(said.rarity[is_shared & start_said.places], asked.all, start_said),
+        *_meaning(asked, said, (asked.all.places, end_asked.places), is_shared, end_said.places),
+        _copied(asked.kept, said.kept),
         *_numbers(_two_ends(question), _two_ends(answer)),
         *_scripts(question[:_LOOK], answer[:_LOOK]),
     ]
 
 
-def _ends(ids: Sequence[int]) -> Ints:
-    kept = ids if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
-    return np.array(kept, dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a text's distinct pieces: which, and their rarities' sum and sum of squares."""
+
+    places: NDArray[np.bool_]
+    total: np.float32
+    squared: np.float32
+
+
+class _Side:
+    """The word pieces of a question or a reply that are looked at, `ids` the distinct ones in
+    ascending order."""
+
+    def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
+        self.kept = list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
+        self.pieces = pieces
+        self.has = _mark(self.kept, pieces)
+        self.ids = np.flatnonzero(self.has)
+        self.rarity = pieces.rarity.take(self.ids)
+        self.all = self._part(np.ones(len(self.ids), np.bool_), self.rarity)
+        self.vectors = pieces.vectors(self.ids)
+
+    def part(self, ids: Sequence[int]) -> _Part:
+        """Those among some of them."""
+        places = _mark(ids, self.pieces).take(self.ids)
+        return self._part(places, self.rarity[places])
+
+    def _part(self, places: NDArray[np.bool_], rarity: Floats) -> _Part:
+        return _Part(places, _sum(rarity), _sum(rarity * rarity))
+
+    def means(self, *parts: NDArray[np.bool_]) -> list[tuple[Floats, np.float32, bool]]:
+        """What parts mean, rare pieces weighing more, with the length and whether there are any."""
+        # pieces that a part lacks weigh nothing: adding zeros is cheaper than choosing rows
+        weights = np.where(np.stack(parts), self.rarity, np.float32(0))
+        found = np.einsum("kn,nd->kd", weights, self.vectors)
+        return [
+            (mean, np.sqrt(mean.dot(mean)), bool(part.any()))
+            for mean, part in zip(found, parts, strict=True)
+        ]
+
+    def strongest(self) -> NDArray[np.intp]:
+        """Places of the rarest, the rarest first."""
+        return np.argsort(-self.rarity, kind="stable")[:STRONGEST]
+
+
+def _sum(values: Floats) -> np.float32:
+    found: np.float32 = np.add.reduce(values)
+    return found
+
+
+def _mark(ids: Sequence[int], pieces: Pieces) -> NDArray[np.bool_]:
+    """Which pieces of the vocabulary are among some."""
+    found = np.zeros(len(pieces.rarity), np.bool_)
+    found[ids] = True
+    return found
 
 
 def _two_ends(text: str) -> str:
     return text if len(text) <= 2 * _LOOK else text[:_LOOK] + text[-_LOOK:]
 
 
-def _words(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
-    """Shares of the reply's and of the question's rarity that both hold, their cosine, the rarest
-    piece in common, the rarest that the reply lacks, and how many the reply has."""
-    own, other = np.unique(said), np.unique(asked)
-    weights, of_question = pieces.rarity[own], pieces.rarity[other]
-    both = pieces.rarity[np.intersect1d(own, other, assume_unique=True)]
-    shared, squared = float(both.sum()), float((both**2).sum())
-    lengths = float(np.sqrt((weights**2).sum() * (of_question**2).sum()))
+def _shares(both: Floats, asked: _Part, said: _Part) -> list[float]:
+    """Shares of the reply's and of the question's rarity that both hold, and their cosine."""
+    shared = float(_sum(both))
     return [
-        shared / max(1e-6, float(weights.sum())),
-        shared / max(1e-6, float(of_question.sum())),
-        squared / max(1e-6, lengths),
-        float(both.max(initial=0)),
-        float(np.sort(both)[-3:].sum()),
-        float(np.log1p(len(both))),
-        float(weights.max(initial=0)),
+        shared / max(1e-6, float(said.total)),
+        shared / max(1e-6, float(asked.total)),
+        float(_sum(both * both)) / max(1e-6, float(np.sqrt(said.squared * asked.squared))),
     ]
 
 
-def _meaning(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
+def _strongest(both: Floats, said: Floats) -> list[float]:
+    """The rarest piece in common, the rarest three of them, how many they are, and the reply's
+    rarest."""
+    ordered = np.sort(both)
+    return [
+        float(ordered[-1]) if len(both) else 0.0,
+        float(_sum(ordered[-3:])),
+        math.log1p(len(both)),
+        float(said.max(initial=0)),
+    ]
+
+
+def _meaning(
+    asked: _Side,
+    said: _Side,
+    of_asked: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    is_shared: NDArray[np.bool_],
+    end_said: NDArray[np.bool_],
+) -> list[float]:
     """Cosines of the means, two of them with what the question does not say itself, and how near
     the rarest pieces of each side come to the other's: mean and largest of those that the other
     side does not hold, weighed by rarity."""
-    if not len(asked) or not len(said):
+    if not len(asked.ids) or not len(said.ids):
         return [0.0] * 10
-    added = np.setdiff1d(said, asked)
-    first, second = _strongest(asked, pieces), _strongest(said, pieces)
-    alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
-    is_same = first[:, None] == second[None, :]
-    other = np.where(is_same, -1.0, alike)
-    of_first, of_second = pieces.rarity[first], pieces.rarity[second]
+    asks, asks_at_end = asked.means(*of_asked)
+    says, says_at_end, adds = said.means(said.all.places, end_said, ~is_shared)
+    first, second = asked.strongest(), said.strongest()
+    alike = asked.vectors.take(first, axis=0) @ said.vectors.take(second, axis=0).T  # (n, m)
+    other = np.where(asked.ids[first][:, None] == said.ids[second], np.float32(-1), alike)
+    of_first, of_second = asked.rarity[first], said.rarity[second]
+    by_second = alike.max(axis=0)
     return [
-        _cosine(asked, said, pieces),
-        _cosine(asked[-END:], said, pieces),
-        _cosine(asked, said[-END:], pieces),
-        _cosine(asked, added, pieces),
-        _cosine(asked[-END:], added, pieces),
-        float((alike.max(axis=1) * of_first).sum() / max(1e-6, float(of_first.sum()))),
-        float((alike.max(axis=0) * of_second).sum() / max(1e-6, float(of_second.sum()))),
+        _cosine(asks, says),
+        _cosine(asks_at_end, says),
+        _cosine(asks, says_at_end),
+        _cosine(asks, adds),
+        _cosine(asks_at_end, adds),
+        float(_sum(alike.max(axis=1) * of_first)) / max(1e-6, float(_sum(of_first))),
+        float(_sum(by_second * of_second)) / max(1e-6, float(_sum(of_second))),
         float(other.max()),
         float(np.sort(other.max(axis=0))[-3:].mean()),
-        float(np.sort(alike.max(axis=0))[: max(1, len(second) // 2)].mean()),
+        float(np.sort(by_second)[: max(1, len(second) // 2)].mean()),
     ]
 
 
-def _strongest(ids: Ints, pieces: Pieces) -> Ints:
-    own = np.unique(ids)
-    return np.asarray(own[np.argsort(-pieces.rarity[own], kind="stable")[:STRONGEST]])
-
-
-def _cosine(asked: Ints, said: Ints, pieces: Pieces) -> float:
-    if not len(asked) or not len(said):
+def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float32, bool]) -> float:
+    if not asked[2] or not said[2]:
         return 0.0
-    means = [
-        np.einsum("n,nd->d", pieces.rarity[own], pieces.vectors(own))
-        for own in (np.unique(asked), np.unique(said))
-    ]
-    lengths = float(np.linalg.norm(means[0]) * np.linalg.norm(means[1]))
-    return float(means[0] @ means[1]) / max(1e-6, lengths)
+    return float(asked[0] @ said[0]) / max(1e-6, float(asked[1] * said[1]))
 
 
-def _copied(asked: Ints, said: Ints) -> float:
+def _copied(asked: Sequence[int], said: Sequence[int]) -> float:
     """The share of the reply's runs of pieces that the question holds word for word."""
     if len(said) < COPY or len(asked) < COPY:
         return 0.0
-    runs = [np.lib.stride_tricks.sliding_window_view(ids, COPY) for ids in (asked, said)]
-    powers = np.array([1, 1_000_003, 1_000_003**2 % 2**40, 1_000_003**3 % 2**40], dtype=np.uint64)
-    keys = [(run.astype(np.uint64) * powers).sum(axis=1) for run in runs]
-    return float(np.isin(keys[1], keys[0]).mean())
+    held = set(_runs(asked))
+    return sum(map(held.__contains__, _runs(said))) / (len(said) - COPY + 1)
+
+
+def _runs(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    return zip(*(ids[place:] for place in range(COPY)), strict=False)
 
 
 def _numbers(question: str, answer: str) -> list[float]:
     """Numbers of the question that the reply uses, and of the reply that the question has."""
-    asked, said = set(_NUMBER.findall(question)), set(_NUMBER.findall(answer))
+    asked, said = _numbers_in(question), _numbers_in(answer)
     both = asked & said
     large = {each for each in both if len(each) > 1}
     return [
         len(both) / len(asked) if asked else -1.0,
         len(both) / len(said) if said else -1.0,
-        float(np.log1p(len(large))),
+        math.log1p(len(large)),
         len({each for each in asked if len(each) > 1} - said) / max(1, len(asked)),
     ]
 
 
+def _numbers_in(text: str) -> set[str]:
+    return {each.removeprefix("-") for each in reading_of(text).numbers}
+
+
 def _scripts(question: str, answer: str) -> list[float]:
     """Shares of letters beyond ASCII in both, and of words that both texts hold."""
-    shares = [sum(ord(c) > 127 for c in text) / max(1, len(text)) for text in (question, answer)]
-    asked = {word[:6] for word in _WORD.findall(question.lower())}
-    said = {word[:6] for word in _WORD.findall(answer.lower())}
+    shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
+    asked, said = _beginnings(question), _beginnings(answer)
     both = asked & said
     return [
         shares[0],
@@ -183,3 +248,8 @@ def _scripts(question: str, answer: str) -> list[float]:
         len(both) / max(1, len(said)),
         len(both) / max(1, len(asked)),
     ]
+
+
+def _beginnings(text: str) -> set[str]:
+    """The first letters of words of three and more."""
+    return {word[:6] for word in reading_of(text).letters if len(word) > 2}

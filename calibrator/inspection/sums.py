@@ -12,6 +12,7 @@ from collections.abc import Iterator
 MAX_SUMS = 60
 REACH = 100  # characters before a sign of equality in which its sum stands
 CLOSE = 160  # relative error below which a result counts as rounded: 1 / CLOSE
+EQUALS = ("=", "≈", "\\approx", "equals")  # one of these stands before every result
 
 _RESULT = re.compile(
     r"(?:=|≈|\\approx|\bequals\b)\s{0,3}\\?[$€£]?\s?(-?\d[\d,]*(?:\.\d+)?)(%?)(?![\d^!(*/\u00d7+])"

@@ -10,16 +10,18 @@ import math
 import re
 
 from calibrator.corruptions.options import final_letter, options_of
-from calibrator.inspection.sums import CLOSE, is_close, number, sums_in
+from calibrator.inspection.sums import CLOSE, EQUALS, is_close, number, sums_in
+from calibrator.text.looking_for import reading_of
 
 MAX_CHARACTERS = 8_000  # of a reply, its two ends
+LEAST = 15  # characters in a sentence that is compared with its negation
 NUMBER_SAID, OPTION_NAMED = 4, 16  # places of the traits that say so: 1 where there is one
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
 _EQUALS = re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])")
 _SENTENCE = re.compile(r"[.!?\n]+\s*")
 _NOT = re.compile(r"\b(?:not|never)\b|n't\b")
-_YES = re.compile(r"^\W*(yes|no|true|false)\b", re.IGNORECASE)
+_YES = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"(?:answer is|answer:|therefore|so|thus|hence)\W{0,4}(yes|no|true|false)\b", re.IGNORECASE
 )
@@ -41,6 +43,8 @@ def working(question: str, answer: str) -> list[float]:
 
 def _sums(text: str) -> list[float]:
     """Sums that are right, that are wrong, the share of wrong ones, and whether the last is."""
+    if not any(sign in text for sign in EQUALS):
+        return [0.0] * 4
     found = [is_close(value, stated) for value, stated in sums_in(text)]
     wrong = found.count(False)
     return [
@@ -53,7 +57,7 @@ def _sums(text: str) -> list[float]:
 
 def _last_number(question: str, text: str) -> list[float]:
     """The last number against those before it: whether and where it stands there too."""
-    found = list(_NUMBER.finditer(text))
+    found = list(_NUMBER.finditer(text)) if reading_of(text).has_digit else []
     if not found:
         return [0.0] * 11
     last, before = found[-1], found[:-1]
@@ -82,9 +86,10 @@ def _last_number(question: str, text: str) -> list[float]:
 def _last_option(question: str, text: str) -> list[float]:
     """The final option against the working: how much of its text, number and letter stands there,
     beside the best of the others."""
-    options, found = options_of(question), final_letter(text)
+    options = options_of(question)
     if not options:
         return [0.0, 0.0, *[0.0] * 12]
+    found = final_letter(text)
     if found is None or found[1].upper() not in options:
         return [1.0, 0.0, *[0.0] * 12]
     letter = found[1].upper()
@@ -140,16 +145,26 @@ def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
 
 def _opposites(text: str) -> list[float]:
     """Whether a sentence stands with and without its negation, and whether yes becomes no."""
-    kept: dict[str, bool] = {}
-    is_opposed = False
-    for sentence in _SENTENCE.split(text.lower())[:200]:
-        key = " ".join(_PIECE.findall(_NOT.sub(" ", sentence)))
-        if len(key) > 15:
-            is_negated = bool(_NOT.search(sentence))
-            is_opposed |= kept.setdefault(key, is_negated) != is_negated
-    begins, ends = _YES.search(text), _CONCLUDES.findall(text)
+    lower = reading_of(text).lower
+    may_negate = any(word in lower for word in ("not", "never", "n't"))
+    sentences = _SENTENCE.split(lower)[:200] if may_negate else []
+    negated = {each for each in sentences if _NOT.search(each)}
+    denied = {_said(each) for each in negated}
+    is_opposed = any(
+        len(key) > LEAST and key in denied
+        for each in sentences
+        if denied and each not in negated
+        for key in [_said(each)]
+    )
+    begins = _YES.match(text)
+    ends = _CONCLUDES.findall(text) if begins else []
     turned = bool(begins and ends) and begins is not None and begins[1].lower() != ends[-1].lower()
     return [float(is_opposed), float(turned)]
+
+
+def _said(sentence: str) -> str:
+    """A sentence's words and numbers without negations."""
+    return " ".join(_PIECE.findall(_NOT.sub(" ", sentence)))
 
 
 def _ending(text: str) -> list[float]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from calibrator.features.forest import Forest
 from calibrator.opinion.answers import final_answer
@@ -15,7 +14,8 @@ from calibrator.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
-from calibrator.text.layout import Layout, encode
+from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import WordPieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class OpinionReader:
 
     stage: SecondStage
     forest: Forest
-    tokenizer: Tokenizer
+    word_pieces: WordPieces
     layout: Layout
     numbers: Mapping[str, int]
 
@@ -35,7 +35,7 @@ class OpinionReader:
         asked = [at for at, item in enumerate(items) if item.others]
         if not asked:
             return found
-        ids = encode(self.tokenizer, [items[at].question for at in asked], self.layout)
+        ids = self.word_pieces.encode([items[at].question for at in asked], self.layout)
         pieces = [np.unique(np.array(each, dtype=np.int32)) for each in ids]
         replies = [self._opinions(items[at], scores[at].confidence) for at in asked]
         odds = self.stage.odds(replies, self.forest.difficulty.meanings(pieces))

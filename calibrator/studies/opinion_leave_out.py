@@ -23,6 +23,7 @@ from calibrator.opinion.training import (
 )
 from calibrator.recalibration.curves import content_hash
 from calibrator.rows.selection import Selection
+from calibrator.text.word_pieces import WordPieces
 from calibrator.training.run import TrainConfig, selected
 from calibrator.training.stages.npz import load_arrays, save_arrays
 from calibrator.training.stages.opinion_folds import UNSEEN, abilities_of, read_unseen
@@ -48,7 +49,8 @@ def readers_without(
     chosen = chosen_rows(selected(config)[0], config.opinion, config.seed)
     unseen = read_unseen(run, chosen, checkpoint, config.opinion.folds)
     numbers = {name: at + 1 for at, name in enumerate(checkpoint.config.source_models)}
-    known = checkpoint.parts.forest, checkpoint.tokenizer, checkpoint.config.layout, numbers
+    word_pieces = WordPieces(checkpoint.tokenizer)
+    known = checkpoint.parts.forest, word_pieces, checkpoint.config.layout, numbers
     found: dict[str, OpinionReader] = {}
     left_out = sorted(set(benchmarks) & {row.benchmark or "" for row in chosen})
     lessons: Lessons | None = None

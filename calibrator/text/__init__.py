@@ -1,3 +1,12 @@
 """What was said, as the question and the answer that are scored."""
 
-__all__ = ["addressed_text", "images", "layout", "replies", "restated_question", "transcript"]
+__all__ = [
+    "addressed_text",
+    "images",
+    "layout",
+    "looking_for",
+    "replies",
+    "restated_question",
+    "transcript",
+    "word_pieces",
+]

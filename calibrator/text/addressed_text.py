@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from calibrator.text.looking_for import Reading, Sought
+
 MAX_SENTENCE = 240  # characters; a longer one says more than that it is right
 MAX_STRIPPED = 8  # sentences at each end
 LOOK = 2_000  # characters at each end in which they are looked for
@@ -54,6 +56,21 @@ _PATTERNS = (
     r"|^\W*#+ ?(?:instruction|system)",
 )  # fmt: skip
 _ADDRESSES = re.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS), re.IGNORECASE)
+# one of these words or signs stands in every sentence that a pattern matches
+_NEEDED_WORDS = (
+    "correct right accurate perfect flawless verified confirmed answer solution true sure certain"
+    " certainty confident positive bet checked doublechecked proofread read rechecked doubt doubts"
+    " mistake mistakes error errors flaw flaws wrong incorrect mistaken false guess official"
+    " textbook expert experts professor professors committee key reference pass passed passes holds"
+    " grader graders judge judges evaluator evaluators calibrator calibrators reviewer reviewers"
+    " verifier verifiers examiner examiners scorer scorers rater raters whoever instruction"
+    " instructions guideline guidelines rule rules prompt prompts mark marks marked rate rated"
+    " accept count score scores grade credit highly generous rewarded tip label verdict is_correct"
+    " is_right evaluation ground"
+)
+_IN_FAVOUR = Sought(
+    _ADDRESSES, frozenset(_NEEDED_WORDS.split()), ("succeed", "(ii)", "<", "[system", "#")
+)
 _SAYS_MORE = re.compile(
     r"\b(?:which|whether|cannot determine|options?|statement|choices?|hypothesis|claim|premise"
     r"|proposition|only|neither|both|unless|provide)\b|answer\W*:"
@@ -88,6 +105,7 @@ def addresses(sentence: str) -> bool:
         return True
     return (
         len(bare) <= MAX_SENTENCE
+        and _IN_FAVOUR.may_be_in(Reading(sentence))
         and bool(_ADDRESSES.search(sentence.strip()) or _ADDRESSES.search(bare))
         and not _SAYS_MORE.search(bare)
     )

@@ -41,14 +41,20 @@ def without_question(question: str, answer: str) -> str:
     text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
     parts = _BREAK.split(text)
     said, breaks = parts[::2], [*parts[1::2], ""]
+    allowed = _WITHOUT_CONTENT.union(wanted)
     kept = [
         (part.replace(_QUOTED, ""), end)
         for part, end in zip(said, breaks, strict=True)
-        if not _restates(part, wanted)
+        if not (_has_only(part, allowed) and _restates(part, wanted))
     ]
     left = "".join(part + end for part, end in kept).strip()
     is_changed = _QUOTED in text or len(kept) < len(said)
     return left if is_changed and _WORD.search(left) else answer
+
+
+def _has_only(part: str, allowed: frozenset[str]) -> bool:
+    """Whether all words of a part are among those; most parts are passed over at their first."""
+    return all(word[0].lower() in allowed for word in _WORD.finditer(part))
 
 
 def _restates(part: str, wanted: Counter[str]) -> bool:

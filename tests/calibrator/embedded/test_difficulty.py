@@ -85,8 +85,23 @@ def test_replies_to_a_question_share_its_difficulty() -> None:
     rows, numbers, targets = questions(200)
     difficulty, told = fitted((rows, numbers, targets))
     assert all(len(set(told[numbers == n])) == 1 for n in range(200))
-    alone = [difficulty.of([each])[0] for each in rows]
+    alone = [difficulty.near(difficulty.meanings([each]))[0] for each in rows]
     assert difficulty.of(rows) == pytest.approx(alone, abs=1e-5)
+
+
+def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by the length of one; what is told is the same before and after it is forgotten."""
+    monkeypatch.setattr("calibrator.features.difficulty.MOST_TOLD", 3)
+    monkeypatch.setattr("calibrator.features.difficulty.LONGEST_TOLD", 32)
+    difficulty, _ = fitted(questions(20))
+    others = [asked(half, first) for first in range(4) for half in (0, 1)]
+    long = asked(0, 0, count=9)
+    alone = difficulty.near(difficulty.meanings([*others, long])).tolist()
+    for _ in range(2):
+        assert difficulty.of([*others, long]) == pytest.approx(alone)
+        assert [difficulty.of([each])[0] for each in (*others, long)] == pytest.approx(alone)
+        assert long.tobytes() not in difficulty._told
+        assert len(difficulty._told) <= 3
 
 
 @pytest.mark.parametrize("label", [0, 1])

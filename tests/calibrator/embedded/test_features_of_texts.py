@@ -1,0 +1,29 @@
+"""What is counted in texts, as it was before most patterns were passed over.
+
+Every recalibration and every certificate stands on these numbers. They were written by the plain
+code, which tried each pattern at each character; who changes them trains anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrator.features.traits import traits_of
+from calibrator.inspection.wanted import wanted
+from calibrator.inspection.working import working
+
+LINES = Path(__file__).with_name("features_of_texts.jsonl").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("row", [json.loads(line) for line in LINES])
+def test_what_is_counted_in_a_text_stays_what_it_was(row: dict[str, Any]) -> None:
+    """Traits, agreement with itself, what is wanted: odd letters, options, calls, sums, length."""
+    texts = row["question"] * row["times"], row["answer"] * row["times"]
+    assert np.allclose(traits_of(*texts), row["traits"], rtol=1e-6, atol=1e-6)
+    assert np.allclose(working(*texts), row["working"], rtol=1e-6, atol=1e-6)
+    assert "".join(f"{each:.0f}" for each in wanted(*texts)) == row["wanted"]
