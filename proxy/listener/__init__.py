@@ -1,4 +1,4 @@
-"""The client's end of a connection; the only room that knows uvicorn."""
+"""The client's end: HTTP/1.1, and the server around it. The only room that knows uvicorn."""
 
 __all__ = [
     "endpoint",

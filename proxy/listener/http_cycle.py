@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any, Protocol
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+import structlog
 
+from proxy.errors import ProxyError
+from proxy.listener.flow import Flow
+from proxy.listener.request_heads import refusal
 from proxy.wire.headers import written
+from proxy.wire.http import ASGIApplication, Message, Scope, place
 
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
+
+log = structlog.get_logger(__name__)
 
 
 class Connection(Protocol):
     """What a cycle needs of the connection that it came over."""
 
-    scope: Any
+    scope: Scope
     outlet: Outlet
-    flow: FlowControl
-    logger: Any
-    server_state: Any
+    flow: Flow
 
     def on_response_complete(self) -> None: ...
 
@@ -35,6 +43,10 @@ class Connection(Protocol):
 
 def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
 
 
 class _News:
@@ -70,6 +82,8 @@ class Outlet:
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
+        if not data:
+            return
         if not self._parts:
             self._loop.call_soon(self.flush)
         self._parts.append(data)
@@ -88,18 +102,15 @@ class Outlet:
         return self.transport.is_closing()
 
 
-class Cycle(RequestResponseCycle):
-    """One request and its response."""
+class Cycle:
+    """One request and its response: both the `Client` of the application and its ends of ASGI."""
 
     def __init__(self, connection: Connection, keep_alive: bool) -> None:
         self.scope = connection.scope
-        self.transport: Any = connection.outlet
+        self.outlet = connection.outlet
         self.flow = connection.flow
-        self.logger = connection.logger
-        self.access_log = False
-        self.default_headers = connection.server_state.default_headers
-        self.message_event: Any = _News()
-        self.on_response = connection.on_response_complete
+        self.news = _News()
+        self.on_response: Callable[[], None] = connection.on_response_complete
         self.note_known = connection.note_known
         self.on_leaving: Callable[[], object] | None = None
         self.disconnected = False
@@ -111,24 +122,45 @@ class Cycle(RequestResponseCycle):
         self.status = 0  # until a reply has begun
         self.response_started = False
         self.response_complete = False
-        self.chunked_encoding: bool | None = None
-        self.expected_content_length = 0
+        self.is_chunked = False
+        self.bytes_left = 0  # of a body whose length is declared
+
+    async def run(self, app: ASGIApplication) -> None:
+        """Has the application answer; a fault of its own ends the connection."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except BaseException as error:  # the server cancels what is not done when it ends
+            self._fail(**place(error))
+        else:
+            if not self.response_complete and not self.disconnected:
+                self._fail(kind="no whole reply")
+        finally:
+            self.on_response = _nothing  # or each would keep the other
+
+    def _fail(self, **why: str) -> None:
+        log.error("no_reply", path=self.scope["path"], **why)
+        if not self.response_started and not self.disconnected:
+            self.response_started = True
+            self.keep_alive = False
+            self.outlet.write(refusal(ProxyError("the proxy failed; its log says where")))
+            self._complete()
+        self.outlet.close()
 
     def add(self, part: bytes) -> None:
         """Another part of the body has come."""
         self.parts.append(part)
         self.size += len(part)
-        self.message_event.set()
+        self.news.set()
 
     def end_body(self) -> None:
         self.more_body = False
-        self.message_event.set()
+        self.news.set()
 
     def leave(self) -> None:
         """The client has gone."""
         if not self.response_complete:
             self.disconnected = True
-        self.message_event.set()
+        self.news.set()
         if self.disconnected and self.on_leaving is not None:
             self.on_leaving()
 
@@ -136,12 +168,12 @@ class Cycle(RequestResponseCycle):
         """Ends the connection; a reply that is not whole stays so."""
         self.disconnected = True
         self.keep_alive = False
-        self.transport.close()
+        self.outlet.close()
 
     def whole_body(self, limit: int) -> bytes | None:
         if self.more_body or self.disconnected or self.size > limit:
             return None
-        self.message_event.is_set = False
+        self.news.is_set = False
         return self._take()
 
     def _take(self) -> bytes:
@@ -158,11 +190,11 @@ class Cycle(RequestResponseCycle):
             self.flow.resume_reading()
 
     async def receive(self) -> Any:
-        if not self.message_event.is_set and not self.disconnected and not self.response_complete:
+        if not self.news.is_set and not self.disconnected and not self.response_complete:
             self._continue()
             self.flow.resume_reading()
-            await self.message_event.wait()
-        self.message_event.is_set = False
+            await self.news.wait()
+        self.news.is_set = False
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._take(), "more_body": self.more_body}
@@ -170,21 +202,23 @@ class Cycle(RequestResponseCycle):
     def _continue(self) -> None:
         """Asks for the body where the client waits for that; what is there needs no asking."""
         is_asked_for, self.waiting_for_100_continue = self.waiting_for_100_continue, False
-        if is_asked_for and not self.transport.is_closing() and _expects(self.scope["headers"]):
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
+            self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: Message) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
             return
         kind = message["type"]
-        if kind == "http.response.start" and not self.response_started:
+        if kind != ("http.response.body" if self.response_started else "http.response.start"):
+            raise RuntimeError(f"{kind} is out of its order")
+        if kind == "http.response.start":
             self._write_head(message["status"], message["headers"])
-        elif self.chunked_encoding and kind == "http.response.body" and not self.response_complete:
-            self._write_chunk(message["body"], message.get("more_body", False))
+        elif self.response_complete:
+            raise RuntimeError("the reply was whole already")
         else:
-            await super().send(message)
+            self._write_part(message.get("body", b""), message.get("more_body", False))
 
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
@@ -192,7 +226,7 @@ class Cycle(RequestResponseCycle):
         if self.flow.write_paused or self.disconnected:
             return False
         head = self._head(status, headers)
-        transport = self.transport.transport
+        transport = self.outlet.transport
         if self.scope["method"] == "HEAD":
             transport.write(head)
         elif len(body) == 1 and len(body[0]) < WRITTEN_TOGETHER:
@@ -205,17 +239,28 @@ class Cycle(RequestResponseCycle):
 
     def _complete(self) -> None:
         self.response_complete = True
-        self.message_event.set()
+        self.news.set()
         if not self.keep_alive:
-            self.transport.close()
+            self.outlet.close()
         self.on_response()
 
-    def _write_chunk(self, body: bytes, is_more: bool) -> None:
-        if body:
-            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+    def _write_part(self, body: bytes, is_more: bool) -> None:
+        """A part of the body; raises RuntimeError where its length is not the declared one."""
+        if self.scope["method"] == "HEAD":
+            self.bytes_left = 0
+        elif self.is_chunked:
+            end = b"" if is_more else b"0\r\n\r\n"
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            self.outlet.write(chunk + end)
+        else:
+            self.bytes_left -= len(body)
+            if self.bytes_left < 0:
+                raise RuntimeError("the body is longer than its content-length")
+            self.outlet.write(body)
         if not is_more:
-            self.transport.write(b"0\r\n\r\n")
-            self.transport.flush()
+            if self.bytes_left:
+                raise RuntimeError("the body is shorter than its content-length")
+            self.outlet.flush()
             self._complete()
 
     def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -223,10 +268,10 @@ class Cycle(RequestResponseCycle):
         length = next((value for name, value in headers if name == b"content-length"), None)
         framing = b""
         if length is not None:
-            self.chunked_encoding, self.expected_content_length = False, int(length)
+            self.bytes_left = int(length)
         elif self.scope["method"] != "HEAD" and status not in WITHOUT_BODY:
-            self.chunked_encoding, framing = True, b"transfer-encoding: chunked\r\n"
-        self.transport.write(self._head(status, headers, framing))
+            self.is_chunked, framing = True, b"transfer-encoding: chunked\r\n"
+        self.outlet.write(self._head(status, headers, framing))
         self.response_started = True
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
@@ -235,5 +280,5 @@ class Cycle(RequestResponseCycle):
         self.status = status
         fields = written(headers)
         closing = b"" if self.keep_alive else b"connection: close\r\n"
-        line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status
+        line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         return b"".join((line, fields, framing, closing, b"\r\n"))

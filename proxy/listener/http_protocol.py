@@ -1,9 +1,10 @@
-"""The server's end of HTTP: uvicorn's, without what it costs and nobody here needs, and stricter.
+"""The server's end of HTTP/1.1, between a transport of asyncio and the application.
 
-llhttp decides what HTTP/1.1 is, as in uvicorn's own protocol. This one gives the same answers for
-less: a target is parsed once and remembered, what a request waits for is a flag and a future
-instead of an event, idle connections are found by one timer for all of them. What a request and
-its reply are to the application stands in `http_cycle.py`.
+llhttp decides what HTTP/1.1 is, through httptools. uvicorn makes one of these for each connection,
+and is otherwise only the server around them: sockets, signals, the end. The answers are those of
+uvicorn's own protocol for less: a target is parsed once and remembered, what a request waits for
+is a flag and a future instead of an event, idle connections are found by one timer for all of
+them. What a request and its reply are to the application stands in `http_cycle.py`.
 
 What another parser on the way could read differently is refused with 400, and the connection is
 closed: see `request_heads.py`. An `Upgrade` that is not taken is ignored, as RFC 9110 has it, and
@@ -13,22 +14,34 @@ body has a time, and connections have a bound (`connections.py`).
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import deque
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httptools
 import structlog
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.listener.connections import connections_of
+from proxy.listener.flow import HIGH_WATER, Flow
 from proxy.listener.http_cycle import Cycle, Outlet
 from proxy.listener.open_files import FileWatch
-from proxy.listener.request_heads import check_head, read_target, refusal, without_upgrade
+from proxy.listener.request_heads import (
+    asks_for_websocket,
+    check_head,
+    head_bytes,
+    read_target,
+    refusal,
+    without_upgrade,
+)
 from proxy.wire.headers import Headers
-from proxy.wire.http import CLIENT
+from proxy.wire.http import CLIENT, Scope
+
+if TYPE_CHECKING:
+    import uvicorn
+    from uvicorn.server import ServerState
 
 HEAD_BYTES = 64 * 1024  # of target, names and values; or in a row without any of a body
 LINE_BYTES = 1_024  # what else a head has
@@ -46,10 +59,14 @@ log = structlog.get_logger(__name__)
 _files = FileWatch()
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(asyncio.Protocol):
     """Give it to `uvicorn.Config` as `http`; `limit_concurrency` bounds the connections."""
 
-    running: Cycle | None = None  # what is being answered; `cycle` is the newest
+    url = b""
+    headers: Headers
+    scope: Scope
+    cycle: Cycle | None = None  # the newest
+    running: Cycle | None = None  # what is being answered
     until = math.inf  # on the loop's clock: after it the client has taken too long
     is_in_head = False
     is_upgrading = False  # then what follows is for another protocol
@@ -66,12 +83,36 @@ class HttpProtocol(HttpToolsProtocol):
     _last_words = b""  # once those before have their replies
     _unread = (0, math.inf)  # bytes that the client left, and since when
 
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Is called by uvicorn, with these names."""
+        self.loop = _loop or asyncio.get_running_loop()
+        self.server_state = server_state
+        self._config, self._app_state = config, app_state
+        self.pipeline: deque[Cycle] = deque()  # the newest one first
+        self._new_parser()
+
+    def _new_parser(self) -> None:
+        """A client may send more behind a request that closes the connection: it still gets the
+        reply to that one."""
+        self.parser: Any = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        self.server_state.connections.add(self)  # type: ignore[arg-type]  # names its own classes
         _files.note(transport)
+        self.transport = transport
+        self.flow = Flow(transport)
         self.outlet = Outlet(transport, self.loop)
+        self.server, self.client = _address(transport, "sockname"), _address(transport, "peername")
+        self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self.until = self.loop.time() + HEAD_S
-        self._all = connections_of(self.server_state, self.limit_concurrency)
+        self._all = connections_of(self.server_state, self._config.limit_concurrency)
         if not self._all.add(self, self.loop):
             self._end(BusyError("all connections are taken"))
         self._all.begin(self._read, self.loop)
@@ -85,13 +126,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.remove(self)
-        super().connection_lost(exc)
+        self.server_state.connections.discard(self)
         self.until = math.inf
-        waiting: list[Any] = [cycle for cycle, _ in self.pipeline]
-        for cycle in {self.running, self.cycle, *waiting} - {None}:
-            cycle.leave()
+        for cycle in {self.running, self.cycle, *self.pipeline}:
+            if cycle is not None:
+                cycle.leave()
+        self.flow.resume_writing()
         self.pipeline.clear()
         self.running = None
+        self.parser = None  # each keeps the other
 
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
@@ -117,8 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 if self.is_upgrading:
-                    self._all.remove(self)
-                    self.handle_websocket_upgrade()
+                    self._hand_over()
                     return
                 rest = rest[upgrade.args[0] :]
                 self._read_again()
@@ -127,10 +169,21 @@ class HttpProtocol(HttpToolsProtocol):
         """Begins the message anew: llhttp has ended one with an `Upgrade` behind its head."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         head = without_upgrade(method, self.url, version, self.headers)
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._new_parser()
         self._ignores_upgrade = False
         self.parser.feed_data(head)
+
+    def _hand_over(self) -> None:
+        """Lets uvicorn's protocol of WebSockets have the connection, from its head on."""
+        self._all.remove(self)
+        self.server_state.connections.discard(self)
+        make: Any = self._config.ws_protocol_class
+        protocol = make(
+            config=self._config, server_state=self.server_state, app_state=self._app_state
+        )
+        protocol.connection_made(self.transport)
+        protocol.data_received(head_bytes(b"GET", self.url, "1.1", self.headers))
+        self.transport.set_protocol(protocol)
 
     # the parser's side; what is raised here comes out of feed_data as the context of its own error
 
@@ -159,13 +212,13 @@ class HttpProtocol(HttpToolsProtocol):
         method, version = parser.get_method(), parser.get_http_version()
         check_head(method, self.url, version, headers)
         path, raw_path, query = read_target(self.url)
-        scope: Any = {
+        scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
             "server": self.server,
             "client": self.client,
-            "scheme": self.scheme or "http",
+            "scheme": self.scheme,
             "method": _METHODS.get(method) or method.decode("ascii"),
             "root_path": "",
             "path": path,
@@ -175,18 +228,17 @@ class HttpProtocol(HttpToolsProtocol):
         }
         self.scope = scope
         if parser.should_upgrade():
-            self.is_upgrading = self.running is None and self._should_upgrade()
+            self.is_upgrading = self.running is None and self._takes_upgrade()
             self._ignores_upgrade = not self.is_upgrading
             return
         self.headers = []  # of trailers, which are nobody's
         stays = version != "1.0" and parser.should_keep_alive() and not self._all.is_draining
-        self.cycle: Any = Cycle(self, stays)
-        scope[CLIENT] = self.cycle
+        self.cycle = scope[CLIENT] = Cycle(self, stays)
         if self.running is None:
             self._run(self.cycle)
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+            self.pipeline.appendleft(self.cycle)
 
     def _check_size(self, headers: Headers) -> None:
         """A part of what came may have been another request's body, and only this is the head."""
@@ -194,33 +246,34 @@ class HttpProtocol(HttpToolsProtocol):
         if len(headers) > HEAD_FIELDS or size > HEAD_BYTES:
             raise HeadTooLargeError(_TOO_LARGE)
 
-    def _should_upgrade(self) -> bool:
+    def _takes_upgrade(self) -> bool:
         """A handshake is a GET; one with a body is refused by whoever reads it."""
-        return self.scope["method"] == "GET" and super()._should_upgrade()
+        takes_them = self._config.ws_protocol_class is not None
+        return takes_them and self.scope["method"] == "GET" and asks_for_websocket(self.headers)
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
         cycle = self.cycle
-        if self.is_upgrading or cycle.response_complete:
+        if self.is_upgrading or cycle is None or cycle.response_complete:
             return
         self.until += len(body) / BODY_BYTES_A_SECOND
         self._note_body(len(body))
         cycle.add(body)
-        if cycle.size > HIGH_WATER_LIMIT:
+        if cycle.size > HIGH_WATER:
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        if self.is_upgrading or self._ignores_upgrade:
+        cycle = self.cycle
+        if self.is_upgrading or self._ignores_upgrade or cycle is None:
             return
         self._idle_bytes = 0
-        cycle = self.cycle
         self._body_bytes = 0
         self._all.end_body(self)
         cycle.end_body()
         if cycle is self.running:
             self.until = math.inf
         elif self.running is None:  # the reply was earlier
-            self.until = self.loop.time() + self.timeout_keep_alive
+            self.until = self.loop.time() + self._config.timeout_keep_alive
 
     def _note_body(self, size: int) -> None:
         """Small ones come in few pieces, and are not counted."""
@@ -244,13 +297,19 @@ class HttpProtocol(HttpToolsProtocol):
         self.running = cycle
         self.until = self.loop.time() + BODY_S if cycle.more_body else math.inf
         if self.is_trusted:
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
         else:
             self._all.begin(partial(self._begin, cycle), self.loop)
 
     def _begin(self, cycle: Cycle) -> None:
         if cycle is self.running:  # the client may have left meanwhile
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
+
+    def _start(self, cycle: Cycle) -> None:
+        tasks = self.server_state.tasks  # what the server waits for at its end
+        task = self.loop.create_task(cycle.run(self._config.loaded_app))
+        task.add_done_callback(tasks.discard)
+        tasks.add(task)
 
     def on_response_complete(self) -> None:
         """The next request of the pipeline, or else the connection is idle from now on."""
@@ -263,13 +322,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         now = self.loop.time()
         if self.pipeline:
-            self._run(self.pipeline.pop()[0])  # type: ignore[arg-type]  # ours are all of this kind
+            self._run(self.pipeline.pop())
         elif self._last_words:
             self._say(self._last_words)
-        elif self.cycle.more_body:
+        elif self.cycle is not None and self.cycle.more_body:
             self.until = now + LINGER_S
         else:
-            self.until = now + (HEAD_S if self.is_in_head else self.timeout_keep_alive)
+            self.until = now + (HEAD_S if self.is_in_head else self._config.timeout_keep_alive)
 
     # the ends of a connection
 
@@ -351,11 +410,24 @@ class HttpProtocol(HttpToolsProtocol):
         except OSError:  # the client has reset the connection
             self.transport.close()
 
+    def pause_writing(self) -> None:
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.flow.resume_writing()
+
     def shutdown(self) -> None:
+        """The server ends: the connection closes, after the reply that is under way."""
         if self.running is None:
             self.transport.close()
         else:
-            super().shutdown()
+            self.running.keep_alive = False
+
+
+def _address(transport: asyncio.Transport, which: str) -> tuple[str, int] | None:
+    """Host and port of one end; None for a socket of the file system."""
+    found = transport.get_extra_info(which)
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple | list) else None
 
 
 _METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")}

@@ -21,6 +21,7 @@ STATUS_LINES = {
     400: b"HTTP/1.1 400 Bad Request\r\n",
     408: b"HTTP/1.1 408 Request Timeout\r\n",
     431: b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
+    500: b"HTTP/1.1 500 Internal Server Error\r\n",
     503: b"HTTP/1.1 503 Service Unavailable\r\n",
 }
 LONGEST_HOST = 255 + len(":65535")
@@ -120,13 +121,27 @@ def refusal(error: ProxyError | None) -> bytes:
     return STATUS_LINES[error.status] + own + head % len(body) + body
 
 
+def asks_for_websocket(headers: Headers) -> bool:
+    """Whether the connection shall become a WebSocket; names in lower case."""
+    values = dict(headers)
+    options = [option.strip() for option in values.get(b"connection", b"").lower().split(b",")]
+    return b"upgrade" in options and values.get(b"upgrade", b"").lower() == b"websocket"
+
+
+def head_bytes(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
+    """A head as it goes over the wire."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    lines += [name + b": " + value for name, value in headers]
+    return b"\r\n".join([*lines, b"", b""])
+
+
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
     """The head as if nobody had asked for another protocol."""
-    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    kept = []
     for name, value in headers:
         if name == b"connection":
             options = [option.strip() for option in value.split(b",")]
             value = b", ".join(option for option in options if option.lower() != b"upgrade")
         if name != b"upgrade":
-            lines.append(name + b": " + value)
-    return b"\r\n".join([*lines, b"", b""])
+            kept.append((name, value))
+    return head_bytes(method, target, version, kept)
