@@ -357,6 +357,8 @@ def _other_surface(request: Received) -> Response:
     body, headers = request.body, JSON
     if request.path == "/models":
         listed = [{"id": "ok", "object": "model", "created": 5, "owned_by": "us", "price": 1.0}]
+        if request.header("authorization") == "Bearer sk-more":
+            listed += [{"id": "more", "created": 7}, {"id": "elsewhere"}]
         body = json.dumps({"object": "list", "data": listed, "vendor": 1.0}).encode()
     elif request.header("content-type"):
         headers = (("Content-Type", request.header("content-type") or ""),)

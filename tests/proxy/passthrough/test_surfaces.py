@@ -79,7 +79,7 @@ def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> N
 def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """The widest route's list first, then what others have that is routed to them; only with keys
     of their own, and one that is away is left out."""
-    other = {"base_url": upstream.base_url, "api_key": "sk-other"}
+    other = {"base_url": upstream.base_url, "api_key": "sk-more"}
     upstreams = {
         "wide": {"base_url": upstream.base_url},
         "other": other,
@@ -87,18 +87,26 @@ def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstrea
         "away": {"base_url": f"http://127.0.0.1:{free_port()}/v1", "api_key": "sk-away"},
         "demo": {"demo": True},
     }
-    models = [("demo", "demo"), ("x", "away"), ("k", "keyless"), ("ok", "other"), ("*", "wide")]
+    routes = {
+        "demo": "demo",
+        "x": "away",
+        "k": "keyless",
+        "ok": "other",
+        "more": "other",
+        "*": "wide",
+    }
     proxy = LiveProxy(
         upstream.base_url,
         tmp_path,
         upstreams=upstreams,
-        models=tuple({"match": match, "upstream": name} for match, name in models),
+        models=tuple({"match": match, "upstream": name} for match, name in routes.items()),
     )
     listing = proxy.http.get("/v1/models").json()
     proxy.stop()
-    assert [model["id"] for model in listing["data"]] == ["ok"]
+    assert listing["data"][1:] == [{"id": "more", "created": 7}]
+    assert listing["data"][0]["owned_by"] == "us"
     keys = [each.header("authorization") for each in upstream.requests]
-    assert keys == ["Bearer sk-client", "Bearer sk-other"]
+    assert keys == ["Bearer sk-client", "Bearer sk-more"]
 
 
 @pytest.mark.parametrize("faulty", ["status-401", "unknown-encoding"])
