@@ -19,7 +19,7 @@ import structlog
 from calibrator import Scorer
 from policies import Policy, load_policy
 from proxy.config.policy_book import PolicyBook
-from proxy.config.sections import Config
+from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup
 from proxy.desk.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
@@ -40,7 +40,12 @@ from proxy.policy_context.traffic import Traffic
 from proxy.reloading import Reloading, Standing
 from proxy.routes import error_body_for
 from proxy.scoring.images import Images
-from proxy.scoring.loader import load_recalibrations, scorer_loader
+from proxy.scoring.loader import (
+    NOTHING_LOADED,
+    Preloaded,
+    load_recalibrations,
+    recalibrations_of_stand_in,
+)
 from proxy.scoring.scoring import Scoring
 from proxy.store.database import LazyEngine
 from proxy.store.notifications import DECIDED, KEYS, Notifications
@@ -96,7 +101,8 @@ def create_app(
     """
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
-    setup = Setup(None, config, book, load_recalibrations(config.calibrator))
+    curves = load_recalibrations(config.calibrator), recalibrations_of_stand_in(config.calibrator)
+    setup = Setup(None, config, book, *curves)
     return create_app_of(
         setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin, guardrails=guardrails
     )
@@ -106,6 +112,7 @@ def create_app_of(
     setup: Setup,
     *,
     load: Callable[[], Scorer] | None = None,
+    preloaded: Preloaded = NOTHING_LOADED,
     reload: Callable[[], Setup] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
@@ -116,22 +123,24 @@ def create_app_of(
 ) -> App:
     """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
     thread, and raises StartupError when it cannot be used. One of several workers has `peers`, and
-    `buckets` that it shares with them."""
+    what it shares with them: `buckets`, and calibrators that were `preloaded`."""
     standing = Standing(setup) if peers is None else peers.standing
     config = standing.setup.config
     scoring = Scoring(
-        load or scorer_loader(config.calibrator),
+        load or preloaded.loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
         max_queue=config.calibrator.max_queue,
         images=Images(config.calibrator.images),
         on_ready=on_ready,
     )
+    stand_in = _stand_in_of(config.calibrator, preloaded)
     ask = None if peers is None else partial(peers.find, "owners")
     records = Records(config.store) if config.records.keep_days else None
     store = Store(config.store, config.limits.max_held)
     traffic, verdicts = Traffic(config.store), Verdicts(store)
     parts = Parts(
         scoring,
+        stand_in,
         store,
         records,
         Results(peers=peers),
@@ -146,6 +155,18 @@ def create_app_of(
         peers,
     )
     return App(standing, parts, reload, admin, guardrails)
+
+
+def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | None:
+    """Who scores in the calibrator's place; None where nobody does."""
+    if config.stand_in is None:
+        return None
+    return Scoring(
+        preloaded.loader_of_stand_in(config),
+        timeout_s=config.stand_in.timeout_s,
+        max_queue=config.max_queue,
+        images=Images(config.images),
+    )
 
 
 def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
@@ -380,6 +401,8 @@ class App:
     async def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._parts.scoring.start()
+        if self._parts.stand_in is not None:
+            self._parts.stand_in.start()
         await self._parts.store.open()
         if self._parts.records is not None:
             self._parts.records.open()
@@ -429,6 +452,8 @@ class App:
         if self._courier is not None:
             await self._courier.aclose()
         self._parts.scoring.close()
+        if self._parts.stand_in is not None:
+            self._parts.stand_in.close()
         await asyncio.to_thread(self._notifications.close)
         await self._reloading.stop()
         if self._drift is not None:

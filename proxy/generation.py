@@ -31,8 +31,9 @@ from proxy.holds.waiting import Verdicts
 from proxy.passthrough.surfaces import Surfaces
 from proxy.policy_context.traffic import Traffic
 from proxy.routes import Routes
-from proxy.scoring.recalibrated import Recalibrated, Scores
+from proxy.scoring.recalibrated import Scores, recalibrated
 from proxy.scoring.scoring import Scoring
+from proxy.scoring.stand_in import WithStandIn
 from proxy.store.client_keys import ClientKey
 from proxy.store.record.writer import Records
 from proxy.store.reviews.audit_writer import AuditWriter
@@ -62,6 +63,7 @@ class Parts:
     """
 
     scoring: Scoring
+    stand_in: Scoring | None
     store: Store
     records: Records | None
     results: Results
@@ -97,9 +99,10 @@ class Generation:
         self.setup = setup
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
-        self.scores: Scores = parts.scoring
-        if setup.recalibrations is not None:
-            self.scores = Recalibrated(parts.scoring, setup.recalibrations)
+        self.scores: Scores = recalibrated(parts.scoring, setup.recalibrations)
+        if parts.stand_in is not None:
+            stand_in = recalibrated(parts.stand_in, setup.of_stand_in)
+            self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
         self.is_retired = False  # a later one is the current one

@@ -37,7 +37,7 @@ from proxy.listener.logs import note_worker
 from proxy.listener.server import Application, Server
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.reloading import Refusal, Standing, digest_of, suspects_of, with_what_stays
-from proxy.scoring.loader import shares_scorer
+from proxy.scoring.loader import NOTHING_LOADED, Preloaded, preload, shares_scorer
 from proxy.wire.http import place
 from proxy.workers.board import READY, Board
 from proxy.workers.peers import Peers
@@ -63,6 +63,7 @@ class Shared:
     is_open: bool
     on_ready: Callable[[], None]
     buckets: SharedBuckets = field(default_factory=SharedBuckets)
+    preloaded: Preloaded = NOTHING_LOADED
 
 
 def serve_workers(setup: Setup, shared: Shared) -> int:
@@ -78,6 +79,7 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
         if reload is not None:
             read = reload
             shared = replace(shared, reload=lambda: ask_it(read()))
+    shared = replace(shared, preloaded=preload(setup.config.calibrator))
     for index in range(config.workers.count):
         runs[index] = partial(_run_worker, shared)
     gc.collect()
@@ -218,6 +220,7 @@ def _run_worker(shared: Shared, peers: Peers) -> int:
         guardrails=shared.guardrails,
         peers=peers,
         buckets=shared.buckets,
+        preloaded=shared.preloaded,
     )
     config = standing.setup.config
     settings = server_settings(app, config, share=config.workers.count)

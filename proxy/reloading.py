@@ -23,7 +23,7 @@ import structlog
 
 from policies import InvalidDocumentError
 from proxy.config.file_watcher import Watch
-from proxy.config.sections import Config
+from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup, problems_of
 from proxy.errors import StartupError, StoreError
 from proxy.gate.live_work import LiveWork
@@ -328,18 +328,26 @@ def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
     config, left = _with_what_stays(before.config, after.config)
     setup = replace(after, config=config)
     if "calibrator" in left:  # what was read may be for another checkpoint
-        setup = replace(setup, recalibrations=before.recalibrations)
+        old = before.recalibrations, before.of_stand_in
+        setup = replace(setup, recalibrations=old[0], of_stand_in=old[1])
     return setup, left
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
     """The new configuration with the sections that only a restart changes, and which have.
 
-    Of the calibrator's, the recalibration needs none.
+    Of the calibrator's and its stand-in's, the recalibration needs none.
     """
     kept = {name: getattr(before, name) for name in NEEDS_RESTART}
-    mended = {"recalibration": after.calibrator.recalibration}
-    if before.calibrator.model_copy(update=mended) == after.calibrator:
+    if _unrecalibrated(before.calibrator) == _unrecalibrated(after.calibrator):
         del kept["calibrator"]
     left = [name for name, value in kept.items() if getattr(after, name) != value]
     return after.model_copy(update=kept), left
+
+
+def _unrecalibrated(calibrator: CalibratorConfig) -> CalibratorConfig:
+    """The section without what it corrects numbers with."""
+    if calibrator.stand_in is None:
+        return calibrator.model_copy(update={"recalibration": ()})
+    stand_in = calibrator.stand_in.model_copy(update={"recalibration": ()})
+    return calibrator.model_copy(update={"recalibration": (), "stand_in": stand_in})

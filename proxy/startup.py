@@ -39,6 +39,7 @@ from proxy.scoring.loader import (
     calibrator_refusal_placed,
     check_calibrator,
     load_recalibrations,
+    recalibrations_of_stand_in,
     shares_scorer,
 )
 from proxy.store.chain.chain import KEY_VARIABLE, say_if_off
@@ -139,9 +140,11 @@ def with_recalibration(setup: Setup) -> Setup:
     """The setup with what its configuration corrects confidences with; raises StartupError."""
     with calibrator_refusal_placed(setup.path, "recalibration"):
         found = load_recalibrations(setup.config.calibrator)
+    with calibrator_refusal_placed(setup.path, "stand_in"):
+        of_stand_in = recalibrations_of_stand_in(setup.config.calibrator)
     if text := without_domains(setup.config, found):
         log.warning("recalibration_without_domains", hint=text)
-    return replace(setup, recalibrations=found)
+    return replace(setup, recalibrations=found, of_stand_in=of_stand_in)
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:

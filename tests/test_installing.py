@@ -103,3 +103,57 @@ def test_setup_says_how_long_and_how_much_before_it_begins(tmp_path: Path) -> No
     assert "once" in first
     steps = [line for line in done.stderr.splitlines() if line.startswith("  ")]
     assert steps[0].startswith("  1 of 3: ")
+
+
+PYTHON_STUB = """#!/usr/bin/env bash
+# Stands for a python with venv and pip: notes what it does, and takes a while.
+case "$*" in
+    -c*) exit 0 ;;
+    "-m venv .venv") mkdir -p .venv/bin && sleep 0.3 && cp "$0" .venv/bin/python ;;
+    *) echo "begins $PPID" >> log && sleep 0.3 && echo "ends $PPID" >> log ;;
+esac
+"""
+COMMANDS = ("bash", "cat", "cp", "cut", "dirname", "env", "mkdir", "rm", "sha256sum", "sleep")
+
+
+@pytest.mark.parametrize("has_flock", [True, False])
+def test_of_two_setups_at_once_one_waits(tmp_path: Path, has_flock: bool) -> None:
+    """Both end well, the second says that it waits, and one alone installs; so also where there is
+    no `flock`."""
+    running = [setting_up(tmp_path, has_flock=has_flock) for _ in range(2)]
+    told = [process.communicate(timeout=60)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0], told
+    [waited] = [text for text in told if "3 of 3" not in text]
+    assert waited == "another setup of this folder is under way; this one waits for it\n"
+    lines = (tmp_path / "log").read_text().split()
+    assert lines[::2] == ["begins", "ends"] * 2
+    assert len({*lines[1::2]}) == 1
+    assert not (tmp_path / ".setup-lock.d").exists()
+
+
+def test_a_setup_that_was_killed_is_told(tmp_path: Path) -> None:
+    """Without `flock` its lock stays; nobody waits for it for ever."""
+    (tmp_path / ".setup-lock.d").mkdir()
+    (tmp_path / ".setup-lock.d" / "pid").write_text("999999999")
+    process = setting_up(tmp_path, has_flock=False)
+    assert "was killed; remove that folder" in process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+
+
+def setting_up(tmp_path: Path, *, has_flock: bool) -> subprocess.Popen[str]:
+    """`scripts/setup serve` in a folder, with a python that installs nothing."""
+    command = [tmp_path / "scripts" / "setup", "serve"]
+    if not command[0].exists():
+        (tmp_path / "scripts").mkdir()
+        for name in ("scripts/setup", "pyproject.toml", "requirements.lock"):
+            shutil.copy(ROOT / name, tmp_path / name)
+        (tmp_path / "bin").mkdir()
+        for name in (*COMMANDS, *(["flock"] if has_flock else [])):
+            found = shutil.which(name)
+            assert found is not None, name
+            (tmp_path / "bin" / name).symlink_to(found)
+        stub = tmp_path / "bin" / "python3"
+        stub.write_text(PYTHON_STUB)
+        stub.chmod(0o755)
+    environment = {"PATH": str(tmp_path / "bin")}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

@@ -452,21 +452,22 @@ def _lacking(
 def _ranked(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
     """The exchanges, with what `lowest_share` looks at where it was not recorded.
 
-    As it would have been live: each confidence among those of its model before it, one of each
-    conversation.
+    As it would have been live: each confidence among those of its model and checkpoint before it,
+    one of each conversation.
     """
     conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
         return list(exchanges)
-    recent: defaultdict[str, RecentConfidences] = defaultdict(RecentConfidences)
-    counted: defaultdict[str, SeenConversations] = defaultdict(SeenConversations)
+    recent: defaultdict[tuple[str, str], RecentConfidences] = defaultdict(RecentConfidences)
+    counted: defaultdict[tuple[str, str], SeenConversations] = defaultdict(SeenConversations)
     ranked = []
     for exchange in exchanges:
         facts = exchange.facts
         if facts.share_below is None and facts.confidence is not None:
-            share = recent[facts.model].share_below(facts.confidence)
-            if counted[facts.model].is_first(facts.conversation, exchange.at_s or 0.0):
-                recent[facts.model].add(facts.confidence)
+            about = facts.model, (facts.calibrator or "").partition("+")[0]
+            share = recent[about].share_below(facts.confidence)
+            if counted[about].is_first(facts.conversation, exchange.at_s or 0.0):
+                recent[about].add(facts.confidence)
             exchange = replace(exchange, facts=replace(facts, share_below=share))
         ranked.append(exchange)
     return ranked

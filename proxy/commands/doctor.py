@@ -23,7 +23,7 @@ from proxy.commands.opened_record import JsonOption
 from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 
 if TYPE_CHECKING:
-    from calibrator import Scorer
+    from calibrator import Recalibrations, Scorer
     from proxy.config.setup import Setup
     from proxy.config.telemetry import OtelConfig
     from proxy.config.upstreams import UpstreamConfig
@@ -38,6 +38,10 @@ SOON_S: Final = 7 * 86_400.0  # a key that expires within it is told
 LEAST_FREE: Final = 2**30  # bytes of disk
 NEARLY: Final = 0.9  # of a limit
 CANARY: Final = ("What is the capital of France?", "The capital of France is Paris.")
+FIRST_WORKER, FURTHER_WORKER = (
+    70_000_000,
+    25_000_000,
+)  # bytes, without a calibrator: `bench workers`
 SAME: Final = 0.01  # two scores of one text may differ so much, in half precision
 
 
@@ -58,6 +62,7 @@ class Patient:
     url: str
     skews_s: dict[str, float] = field(default_factory=dict)  # by whose clock it is
     calibrator: str | None = None  # the name of its numbers, once it has given one
+    calibrator_bytes: int | None = None  # of memory, once it is loaded here
     store: Condition | None = None
 
 
@@ -110,7 +115,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
     patient = Patient(setup, url)
     checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
     checks += [_scorer] if scores else []
-    checks += [_store, _clock, _limits, _keys, _certificates, _telemetry, _proxy]
+    checks += [_workers, _store, _clock, _limits, _keys, _certificates, _telemetry, _proxy]
     for check in checks:
         try:
             yield from check(patient)
@@ -198,14 +203,28 @@ def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
 
 def _scorer(patient: Patient) -> Iterator[Finding]:
     """A canary: what cannot score a plain answer, twice alike, scores no other."""
-    from calibrator import CalibratorError
-    from proxy.scoring.loader import scorer_loader
-    from proxy.scoring.recalibrated import name_with
+    from proxy.capacity.machine import resident_memory
+    from proxy.scoring.loader import scorer_loader, stand_in_loader
 
-    section = patient.setup.config.calibrator
+    setup, before = patient.setup, resident_memory()
+    section = setup.config.calibrator
     if (load := scorer_loader(section)) is None:
         yield Finding("skip", "calibrator", "none: replies get no number")
         return
+    found, patient.calibrator = _loaded("calibrator", load, section.summary, setup.recalibrations)
+    yield found
+    patient.calibrator_bytes = max(0, resident_memory() - before)
+    if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
+        yield _loaded("stand-in", load, section.stand_in.checkpoint, setup.of_stand_in)[0]
+
+
+def _loaded(
+    about: str, load: Callable[[], Scorer], place: str, its: Recalibrations | None
+) -> tuple[Finding, str | None]:
+    """What a calibrator says of the canary, and the name of its numbers."""
+    from calibrator import CalibratorError
+    from proxy.scoring.recalibrated import name_with
+
     try:
         began = time.perf_counter()
         scorer = load()
@@ -216,11 +235,10 @@ def _scorer(patient: Patient) -> Iterator[Finding]:
             if (close := getattr(scorer, "close", None)) is not None:
                 close()
     except (CalibratorError, StartupError, OSError) as error:
-        yield Finding("fail", "calibrator", f"{section.summary}: {error}")
-        return
-    patient.calibrator = name_with(scorer.name, patient.setup.recalibrations)
+        return Finding("fail", about, f"{place}: {error}"), None
     level: Level = "fail" if text.startswith("a canary") else "ok"
-    yield Finding(level, "calibrator", f"{patient.calibrator}: {text}, loaded in {loaded_s:.1f} s")
+    name = name_with(scorer.name, its)
+    return Finding(level, about, f"{name}: {text}, loaded in {loaded_s:.1f} s"), name
 
 
 def _canary(scorer: Scorer) -> str:
@@ -238,6 +256,25 @@ def _canary(scorer: Scorer) -> str:
     if not abs(one - other) <= SAME:
         return f"a canary got {one:.4f}, and then {other:.4f}"
     return f"the canary got {one:.4f} in {passed_ms:.0f} ms"
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def _workers(patient: Patient) -> Iterator[Finding]:
+    """Whether the cores and the memory that are there suit the number of processes."""
+    from proxy.capacity.machine import Machine, Processes
+    from proxy.scoring.loader import can_be_forked, shares_scorer
+
+    config = patient.setup.config
+    processes = Processes(
+        config.workers.count,
+        patient.calibrator_bytes,
+        has_scorer=shares_scorer(config),
+        is_forked=can_be_forked(config.calibrator.checkpoint),
+    )
+    level, text = Machine.here().suits(processes)
+    yield Finding(level, "workers", text)
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -438,6 +475,8 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         facts = answer.json()
         status, generation = facts["status"], facts["generation"]
         calibrator, files = facts["calibrator"], facts["configuration"]
+        workers = facts.get("workers") or {"wanted": 1, "running": 1}
+        missing = workers["wanted"] - workers["running"]
     except httpx.ConnectError:
         yield Finding("skip", about, f"none at {patient.url}: pinocchio serve starts one")
         return
@@ -452,6 +491,9 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         yield Finding("fail", about, text)
     elif status != "ok":
         yield Finding("warn", about, f"{patient.url}: its calibrator is still loading")
+    elif missing:
+        text = f"{missing} of {workers['wanted']} workers are not there; its log says why"
+        yield Finding("warn", about, f"{patient.url}: {text} (worker_died)")
     else:
         text = f"{patient.url}: ready, generation {generation}, calibrator {calibrator or 'none'}"
         yield Finding("ok", about, text)

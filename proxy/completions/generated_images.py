@@ -107,5 +107,7 @@ def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str 
     lowest = least_sure(confidences)
     outcome = exchange.unscored(lowest.status, "", calibrator)
     outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score
+    if lowest.stand_in is not None:
+        outcome.calibrator = lowest.stand_in.calibrator
     outcome.choices = [(Choice(at), found, None) for at, found in enumerate(confidences)]
     return outcome

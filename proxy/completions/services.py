@@ -55,7 +55,7 @@ class Services:
         self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
         self.domains = Domains(self.config, self.router)
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
-        score_s, commit_s = self.config.calibrator.timeout_s, self.config.limits.commit_after_s
+        score_s, commit_s = self.config.calibrator.longest_s, self.config.limits.commit_after_s
         self.may_take_long = (
             self.governing.asks_again or self.holding.may_wait or score_s > commit_s
         )

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -100,6 +100,31 @@ Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
 """What clients may use under `/v1/`; None: all of it."""
 
 
+class StandInConfig(Section):
+    """A calibrator in the proxy's own process, for replies that the other one gives no number."""
+
+    checkpoint: str = "embedded"
+    recalibration: FilePaths = ()
+    timeout_s: float = Field(default=0.5, gt=0)  # beyond the time that the other one had
+
+    @model_validator(mode="after")
+    def _is_one(self) -> StandInConfig:
+        if self.checkpoint == NO_CALIBRATOR:
+            raise ValueError("'none' stands in for nothing; remove stand_in")
+        return self
+
+
+Corrected = TypeVar("Corrected", "CalibratorConfig", StandInConfig)
+
+
+def _stand_in(value: Any) -> Any:
+    """`stand_in: embedded` is `{checkpoint: embedded}`."""
+    return {"checkpoint": value} if isinstance(value, str) else value
+
+
+StandIn = Annotated[StandInConfig | None, BeforeValidator(_stand_in)]
+
+
 class CalibratorConfig(Section):
     checkpoint: str = Field(
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
@@ -113,6 +138,7 @@ class CalibratorConfig(Section):
     max_queue: int = Field(default=1_024, gt=0)
     images: ImagesConfig = ImagesConfig()
     engine: Engine = InProcess()  # who computes the scores
+    stand_in: StandIn = None  # who scores where this one is late, too busy, or not there
 
     @property
     def names_checkpoint(self) -> bool:
@@ -127,12 +153,27 @@ class CalibratorConfig(Section):
         named = f"{self.checkpoint}, " if self.names_checkpoint else ""
         return f"{named}engine {self.engine.place}"
 
+    @property
+    def longest_s(self) -> float:
+        """How long a reply may wait for its score, that of a stand-in too."""
+        return self.timeout_s + (self.stand_in.timeout_s if self.stand_in is not None else 0.0)
+
     @model_validator(mode="after")
     def _has_something_to_recalibrate(self) -> CalibratorConfig:
         if self.checkpoint == NO_CALIBRATOR and self.recalibration:
             raise ValueError(
                 "'checkpoint: none' gives no number to recalibrate; remove recalibration"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_another_stand_in(self) -> CalibratorConfig:
+        if self.stand_in is None:
+            return self
+        if self.checkpoint == NO_CALIBRATOR:
+            raise ValueError("'checkpoint: none' is never late or busy; remove stand_in")
+        if isinstance(self.engine, InProcess) and self.stand_in.checkpoint == self.checkpoint:
+            raise ValueError("stand_in is the calibrator itself; name another one, or remove it")
         return self
 
     @model_validator(mode="after")
@@ -386,10 +427,18 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 def _placed(config: Config, folder: Path) -> Config:
     """Recalibrations are named from the configuration's folder, as a policy is."""
-    if not config.calibrator.recalibration:
-        return config
-    place = {"recalibration": tuple(folder / each for each in config.calibrator.recalibration)}
-    return config.model_copy(update={"calibrator": config.calibrator.model_copy(update=place)})
+    calibrator = _recalibrated_from(config.calibrator, folder)
+    if (stand_in := calibrator.stand_in) is not None:
+        placed = {"stand_in": _recalibrated_from(stand_in, folder)}
+        calibrator = calibrator.model_copy(update=placed)
+    return config.model_copy(update={"calibrator": calibrator})
+
+
+def _recalibrated_from(section: Corrected, folder: Path) -> Corrected:
+    if not section.recalibration:
+        return section
+    paths = tuple(folder / each for each in section.recalibration)
+    return section.model_copy(update={"recalibration": paths})
 
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:

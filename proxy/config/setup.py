@@ -28,6 +28,7 @@ class Setup:
     config: Config
     book: PolicyBook
     recalibrations: Recalibrations | None = None
+    of_stand_in: Recalibrations | None = None  # what corrects the numbers of the stand-in
 
     @property
     def policy(self) -> Policy:
@@ -38,7 +39,10 @@ class Setup:
     def files(self) -> set[Path]:
         """What was read; the setup changes when they do."""
         own = {self.path} if self.path is not None else set()
-        named = self.config.calibrator.recalibration
+        calibrator = self.config.calibrator
+        named = calibrator.recalibration
+        if calibrator.stand_in is not None:
+            named = (*named, *calibrator.stand_in.recalibration)
         return self.book.files() | own | (_files_of(named) if named else set())
 
 

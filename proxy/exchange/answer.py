@@ -93,6 +93,8 @@ class Answer:
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
             message = choice.message
+            stand_in = confidence.stand_in
+            by = calibrator if stand_in is None else stand_in.calibrator
             facts = Facts(
                 confidence.value,
                 asked.model,
@@ -107,13 +109,13 @@ class Answer:
                 choice.is_refusal or bool(message.get("refusal")),
                 text_length(message.get("content")),
                 None,  # the share of recent replies below it is for those who know them
-                calibrator,
+                by,
                 asked.conversation,
             )
             if (evidence := confidence.evidence) is not None:
                 facts.alone, facts.alone_score = evidence.before, evidence.score_before
                 facts.opinions = evidence.opinions
-                facts.alone_calibrator, facts.calibrator = calibrator, evidence.calibrator
+                facts.alone_calibrator, facts.calibrator = by, evidence.calibrator
             if confidence.signals is not NO_SIGNALS and confidence.signals.kinds:
                 _note_signals(facts, confidence)
             found.append(facts)

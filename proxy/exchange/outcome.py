@@ -255,6 +255,8 @@ def summarise(
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
     outcome.shadowed = _together([each.shadowed for each in decisions])
     outcome.score, outcome.evidence, outcome.least = lowest.score, lowest.evidence, lowest
+    if lowest.stand_in is not None:
+        outcome.calibrator = lowest.stand_in.calibrator
     if lowest.evidence is not None:
         outcome.calibrator = lowest.evidence.calibrator
     if lowest.aided is not None:

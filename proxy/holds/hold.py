@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import structlog
@@ -18,7 +19,14 @@ from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Approvals, Earlier, may_go_out
 from proxy.holds.held import held_reply, new_held_id
 from proxy.holds.waiting import Verdicts
-from proxy.store.reviews.held_replies import EXPIRED, HELD, RELEASED, HeldReply, Store
+from proxy.store.reviews.held_replies import (
+    EXPIRED,
+    HELD,
+    HELD_ALREADY,
+    RELEASED,
+    HeldReply,
+    Store,
+)
 from proxy.wire.headers import without
 from proxy.wire.http import Request
 from proxy.wire.json_splice import json_object
@@ -84,7 +92,8 @@ class Holding:
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
             held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
-        await self._store.hold(held, request.caller)
+        asked_at = time.time() - (time.perf_counter() - request.started)
+        await self._store.hold(held, request.caller, asked_at)
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
@@ -95,7 +104,7 @@ class Holding:
         if request_digest is None or request_digest not in self._unlooked:
             return
         if await self._approvals.is_held(request_digest, key_hash):
-            raise StoreError("a reply to this request is held already; ask for it again")
+            raise StoreError(HELD_ALREADY)
         self._unlooked.discard(request_digest)
 
     async def revised(self, held: HeldReply, answer: Answer) -> Json | None:

@@ -66,8 +66,9 @@ class Traffic:
     def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
         self._url = url
         self._look_every_s = look_every_s
-        self._recent: dict[tuple[str, str], _Recent] = {}  # by policy and route
-        self._of_key: dict[tuple[str, str, str], _Recent] = {}  # and key
+        # by policy, route and checkpoint: another one's numbers are no measure
+        self._recent: dict[tuple[str, str, str], _Recent] = {}
+        self._of_key: dict[tuple[str, str, str, str], _Recent] = {}  # and key
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
         self._sights: dict[Path, Sight] = {}
         self._last_verdict = 0
@@ -84,7 +85,8 @@ class Traffic:
             self._follow(policy)
             if "share_below" in policy.looks_at:
                 for each in await asyncio.to_thread(self._recorded, policy.name):
-                    for recent in self._recent_of(policy, route_of(each.model), each.key):
+                    about = policy.name, route_of(each.model), checkpoint_of(each.calibrator)
+                    for recent in self._recent_of(about, each.key):
                         recent.add(each.confidence, each.conversation, each.at)
         if following:
             await self._look()
@@ -117,8 +119,8 @@ class Traffic:
     ) -> Policy:
         """Fills in what the facts lack, and gives the policy as its certificate stands now.
 
-        Confidences are compared with those of the same `route` of the configuration, whatever the
-        model is called, and of the same key once enough of its own are known.
+        Confidences are compared with those of the same calibrator and the same `route` of the
+        configuration, whatever the model is called, and of the same key once enough are known.
 
         A reply that `is_new` counts as traffic, once for each conversation. Monitors look at
         requests for one choice alone.
@@ -133,7 +135,8 @@ class Traffic:
     def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
         if facts.confidence is None:
             return
-        recents = self._recent_of(policy, route, facts.key)
+        about = policy.name, route, checkpoint_of(facts.calibrator)
+        recents = self._recent_of(about, facts.key)
         for recent in recents:  # the key's own, if there are enough, before those of all
             facts.share_below = recent.confidences.share_below(facts.confidence)
             if facts.share_below is not None:
@@ -142,12 +145,12 @@ class Traffic:
             for recent in recents:
                 recent.add(facts.confidence, facts.conversation, time.time())
 
-    def _recent_of(self, policy: Policy, route: str, key: str | None) -> list[_Recent]:
+    def _recent_of(self, about: tuple[str, str, str], key: str | None) -> list[_Recent]:
         """Those of a key and of all keys; of too many keys, the one not seen for longest goes."""
-        of_all = self._recent.setdefault((policy.name, route), _Recent())
+        of_all = self._recent.setdefault(about, _Recent())
         if key is None:
             return [of_all]
-        whose = policy.name, route, key
+        whose = *about, key
         own = self._of_key.pop(whose, None) or _Recent()
         self._of_key[whose] = own
         if len(self._of_key) > MOST_KEYS:
@@ -249,3 +252,8 @@ def _certificates(path: Path) -> list[Certificate | None]:
     grants = len(certificate.grants) if certificate else 0
     log.info("certificate_loaded", path=str(path), grants=grants)
     return [certificate]
+
+
+def checkpoint_of(calibrator: str | None) -> str:
+    """What gave a confidence, whatever corrected it afterwards or was heard besides."""
+    return (calibrator or "").partition("+")[0]

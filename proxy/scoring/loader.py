@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from calibrator import CheckpointError, HubError, Scorer, load_scorer
+from calibrator import CalibratorError, CheckpointError, HubError, Scorer, load_scorer
 from proxy.config.engines import InProcess
-from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config
+from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config, StandInConfig
 from proxy.config.setup import refusal_placed
 from proxy.errors import ExitStatus, StartupError
 
@@ -37,6 +38,63 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     )
 
 
+def stand_in_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
+    """How the calibrator is loaded that scores in the other one's place; None without one."""
+    if config.stand_in is None:
+        return None
+    return partial(load_scorer, config.stand_in.checkpoint, "cpu", threads=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Preloaded:
+    """Calibrators that were loaded before workers are forked, whose memory they share."""
+
+    calibrator: Scorer | None = None
+    stand_in: Scorer | None = None
+
+    def loader(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
+        """What is here already, else how the configured calibrator is loaded."""
+        found = self.calibrator
+        return scorer_loader(config) if found is None else lambda: found
+
+    def loader_of_stand_in(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
+        """The same of the stand-in."""
+        found = self.stand_in
+        return stand_in_loader(config) if found is None else lambda: found
+
+
+NOTHING_LOADED: Final = Preloaded()
+
+
+def preload(config: CalibratorConfig) -> Preloaded:
+    """Loads what a fork may share: arrays that nobody writes to, and no threads.
+
+    ONNX Runtime and torch compute on threads that a fork does not copy, so that a forked session
+    would wait for them for ever; such checkpoints are loaded by each worker. So is one that cannot
+    be loaded here, and the worker says why.
+    """
+    loaders = [scorer_loader(config) if isinstance(config.engine, InProcess) else None]
+    loaders += [stand_in_loader(config)]
+    names = [config.checkpoint, config.stand_in.checkpoint if config.stand_in is not None else ""]
+    found: list[Scorer | None] = []
+    for name, load in zip(names, loaders, strict=True):
+        try:
+            found.append(load() if load is not None and can_be_forked(name) else None)
+        except CalibratorError:
+            found.append(None)
+    return Preloaded(*found)
+
+
+def can_be_forked(checkpoint: str) -> bool:
+    """Whether it computes with numpy alone; raises CheckpointError or HubError."""
+    from calibrator import checkpoint_card
+
+    card = None if checkpoint == NO_CALIBRATOR else checkpoint_card(checkpoint)
+    if card is None:
+        return False
+    return card.get("architecture", "embedded") == "embedded" and card.get("encoder") is None
+
+
 def shares_scorer(config: Config) -> bool:
     """Whether one process computes the scores of all workers.
 
@@ -47,17 +105,17 @@ def shares_scorer(config: Config) -> bool:
     is_here = isinstance(calibrator.engine, InProcess) and calibrator.checkpoint != NO_CALIBRATOR
     if not is_here or wanted == "each" or config.workers.count == 1:
         return False
-    return wanted == "shared" or _is_large(calibrator)
+    return wanted == "shared" or _is_large(calibrator.checkpoint)
 
 
-def _is_large(calibrator: CalibratorConfig) -> bool:
+def _is_large(checkpoint: str) -> bool:
     from calibrator import checkpoint_card
 
-    card = checkpoint_card(calibrator.checkpoint)
+    card = checkpoint_card(checkpoint)
     return card is not None and card.get("architecture", "embedded") != "embedded"
 
 
-def load_recalibrations(config: CalibratorConfig) -> Recalibrations | None:
+def load_recalibrations(config: CalibratorConfig | StandInConfig) -> Recalibrations | None:
     """What the configuration corrects confidences with now, None for nothing.
 
     Raises CheckpointError.
@@ -67,6 +125,11 @@ def load_recalibrations(config: CalibratorConfig) -> Recalibrations | None:
     from calibrator import resolve_recalibrations
 
     return resolve_recalibrations(config.recalibration) or None
+
+
+def recalibrations_of_stand_in(config: CalibratorConfig) -> Recalibrations | None:
+    """As `load_recalibrations`, for the numbers of the stand-in."""
+    return None if config.stand_in is None else load_recalibrations(config.stand_in)
 
 
 def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
@@ -82,6 +145,24 @@ def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
         load_recalibrations(config)
     with calibrator_refusal_placed(path, "checkpoint"):
         check_calibrator_config(config)
+    if config.stand_in is not None:
+        with calibrator_refusal_placed(path, "stand_in"):
+            _check_stand_in(config.stand_in)
+
+
+def _check_stand_in(config: StandInConfig) -> None:
+    """It takes over where the other one is too slow, so it has to be quick; raises CheckpointError,
+    and StartupError for a language model."""
+    from calibrator import check_checkpoint
+
+    load_recalibrations(config)
+    check_checkpoint(config.checkpoint, config.recalibration)
+    if _is_large(config.checkpoint):
+        raise StartupError(
+            ExitStatus.UNUSABLE_INPUT,
+            f"{config.checkpoint} is a language model, which would be late too; a stand-in is the "
+            "embedded calibrator, or a checkpoint like it",
+        )
 
 
 @contextmanager

@@ -63,6 +63,11 @@ def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
     return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
 
 
+def recalibrated(scores: Scores, recalibrations: Recalibrations | None) -> Scores:
+    """The same numbers, corrected where there is something to correct them with."""
+    return scores if recalibrations is None else Recalibrated(scores, recalibrations)
+
+
 class Recalibrated:
     """`scores` as `recalibrations` correct them."""
 

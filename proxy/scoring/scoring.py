@@ -78,6 +78,7 @@ class Confidence:
     evidence: Evidence | None = None  # beyond the reply itself
     signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
     aided: Aided | None = None  # by signals
+    stand_in: StandIn | None = None  # who gave it, where that is not the configured calibrator
 
 
 def least_sure(confidences: Sequence[Confidence]) -> Confidence:
@@ -126,6 +127,15 @@ class Aided:
     score_before: float | None
     calibrator: str
     kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Who scored in the calibrator's place, with the recalibration that is its own, and why: the
+    word that the reply would have had without a number."""
+
+    calibrator: str
+    cause: str
 
 
 class Scoring:

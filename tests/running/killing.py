@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Semaphore
 from typing import Any
 
 import httpx
@@ -29,7 +30,9 @@ from tests.running.live_proxy import ProxyProcess, question
 from tests.running.reviewing import decide
 
 CLIENTS = 4
-FIRST_S, LAST_S = 0.1, 1.0  # of load, before a kill
+MOST_ANSWERS = 8  # of one life, after which the kill comes
+FIRST_S, LAST_S = 0.1, 1.0  # of load, before a kill that waits for no answer
+WITHIN_S = 30  # for an answer
 REVIEW_ID = "x-pinocchio-review-id"
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
 CONFIG = """
@@ -57,7 +60,8 @@ class Killed:
         self._random = random.Random(seed)
         self._numbers = count()
         self._pending: list[str | None] = [None] * CLIENTS
-        self._to_review: SimpleQueue[str] = SimpleQueue()
+        self._answers = Semaphore(0)  # of this life
+        self._to_review: SimpleQueue[str] = SimpleQueue()  # each id once: a reviewer is slow
         self.told: defaultdict[str, set[str]] = defaultdict(set)
         self.handed: defaultdict[str, set[str]] = defaultdict(set)
         self.is_released: set[str] = set()
@@ -73,7 +77,7 @@ class Killed:
                     for number in range(CLIENTS)
                 ]
                 done.append(pool.submit(self._review, is_over))
-                time.sleep(self._random.uniform(FIRST_S, LAST_S))
+                self._wait_for_the_end()
                 proxy.send_signal(signal.SIGKILL)
                 is_over.set()
             for each in done:
@@ -82,30 +86,52 @@ class Killed:
             proxy.send_signal(signal.SIGKILL)
             proxy.wait(within_s=20)
 
+    def _wait_for_the_end(self) -> None:
+        """A life is as long as it takes to give some answers, at times none: a busy machine gives
+        none within any number of seconds, and then nothing would ever be handed out."""
+        if wanted := self._random.randint(0, MOST_ANSWERS):
+            self._answers = Semaphore(0)
+            for _ in range(wanted):
+                self._answers.acquire(timeout=WITHIN_S)
+            time.sleep(self._random.uniform(0, FIRST_S))
+        else:
+            time.sleep(self._random.uniform(FIRST_S, LAST_S))
+
     def _ask(self, client: int, base_url: str, is_over: threading.Event) -> None:
         with httpx.Client(base_url=base_url, trust_env=False, timeout=20, headers=KEY) as http:
             while not is_over.is_set():
                 text = self._pending[client] or f"{next(self._numbers)} p=0.1"
                 self._pending[client] = text
                 try:
-                    self._until_answered(http, text, is_over)
+                    if self._is_answered(http, text, is_over):
+                        self._pending[client] = None
                 except httpx.TransportError:
                     return
-                self._pending[client] = None
 
-    def _until_answered(self, http: httpx.Client, text: str, is_over: threading.Event) -> None:
+    def _is_answered(self, http: httpx.Client, text: str, is_over: threading.Event) -> bool:
+        """Asks until there is nothing more to wait for; False where the proxy ended before."""
         is_reviewed = int(text.split()[0]) % 2 == 0
         while not is_over.is_set():
+            was_told = bool(self.told[text])
             if (id := self._post(http, text)) is None or not is_reviewed:
-                return
-            if len(self.told[text]) == 1 and id not in self.is_released:
+                return True
+            if not was_told:
                 self._to_review.put(id)
             time.sleep(0.01)
+        return False
 
     def _post(self, http: httpx.Client, text: str) -> str | None:
         """The id under which the reply is held; None where it was handed out."""
-        reply = http.post("/chat/completions", json=question(text, "tools", tools=[TOOL]))
+        deadline = time.monotonic() + 20
+        while True:
+            reply = http.post("/chat/completions", json=question(text, "tools", tools=[TOOL]))
+            if reply.status_code != 503:  # what a killed proxy held is being committed
+                break
+            assert reply.json()["error"]["code"] == "store_unavailable", reply.text
+            assert time.monotonic() < deadline, reply.text
+            time.sleep(0.01)
         id = reply.headers[REVIEW_ID]
+        self._answers.release()
         if reply.status_code == 422:
             self.told[text].add(id)
             return id
@@ -116,7 +142,7 @@ class Killed:
         return None
 
     def _review(self, is_over: threading.Event) -> None:
-        while not is_over.is_set():
+        while not (is_over.is_set() and self._to_review.empty()):  # no kill stops a reviewer
             try:
                 id = self._to_review.get(timeout=0.02)
             except Empty:

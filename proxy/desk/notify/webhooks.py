@@ -111,7 +111,7 @@ class Courier:
 
     async def _deliver(self, delivery: Delivery) -> None:
         webhook = self._webhooks.get(delivery.target)
-        facts = {"review_id": delivery.event.review_id, "event": delivery.event.event}
+        facts = {"review_id": delivery.event.review_id, "review_event": delivery.event.event}
         if webhook is None:  # of an earlier configuration
             await _to_its_end(self._outbox.give_up, delivery.id)
             log.warning("webhook_given_up", **facts, reason="no longer configured")

@@ -242,6 +242,8 @@ def check_scoring_server(config: Config, host: str) -> None:
         problem = (
             "calibrator.recalibration is for the proxies that ask a scoring server; remove it here"
         )
+    elif calibrator.stand_in is not None:
+        problem = "calibrator.stand_in is for the proxies that ask a scoring server; remove it here"
     if problem:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, problem)
 

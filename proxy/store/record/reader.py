@@ -149,22 +149,24 @@ class RecentConfidence(NamedTuple):
     conversation: str | None
     at: float
     key: str | None = None  # the name that policies see
+    calibrator: str | None = None  # that gave it
 
 
 def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]:
     """Of the replies that a policy decided on lately, the oldest first."""
     row = exchanges.c
-    columns = row.facts, row.model, row.confidence, row.conversation, row.started_at, row.key
+    told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
+    columns = row.facts, row.model, *told
     query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"), is_first_request)
     query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
     with reading(engine) as connection:
         rows = connection.execute(query).all()
     found = []
-    for text, model, confidence, conversation, at, key in reversed(rows):
+    for text, model, confidence, *rest in reversed(rows):
         for values in json.loads(text or "[{}]"):  # as in `recorded_facts`, in a tenth of the time
             if (known := values.get("confidence", confidence)) is not None:
                 named = values.get("model", model or "")
-                found.append(RecentConfidence(named, known, conversation, at, key))
+                found.append(RecentConfidence(named, known, *rest))
     return found
 
 

@@ -8,6 +8,7 @@ that call tools are bound to the request that they answer, see `proxy/holds/bind
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
 EXPIRED_AT_ONCE = 200  # other writers come in between
 COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
 IN_ALL = "limits.max_held"
+HELD_ALREADY = "a reply to this request is held already; ask for it again"
 MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
 
 _held = sa.Table(
@@ -149,6 +151,26 @@ class HeldReply:
         return EXPIRED if is_stale and self.on_expiry != "deliver" else self.state
 
 
+def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
+    """Lets a transaction end that holds a reply to the same request, whoever began it: of a proxy
+    that was killed PostgreSQL goes on to commit what it was told to. SQLite has one writer."""
+    if held.request_digest is not None and connection.dialect.name == "postgresql":
+        lock = int.from_bytes(hashlib.sha256(held.request_digest.encode()).digest()[:7])
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
+
+
+def _unseen(held: HeldReply, asked_at: float) -> sa.Select[Any]:
+    """What was held for the same request before it came, and was not there when it was looked for:
+    otherwise the request would have got that one."""
+    same = (_held.c.request_digest, held.request_digest), (_held.c.key_hash, held.key_hash)
+    is_same = [
+        column == value for column, value in (*same, (_held.c.rule_digest, held.rule_digest))
+    ]
+    is_earlier = _held.c.id != held.id, _held.c.created_at < asked_at
+    is_open = _held.c.state == HELD, _held.c.expires_at > time.time()
+    return sa.select(_held.c.id).where(*is_same, *is_earlier, *is_open).limit(1)
+
+
 class Store:
     """Every method raises StoreError when the database cannot be used."""
 
@@ -172,18 +194,29 @@ class Store:
             await self._engine.dispose()
             self._engine = None
 
-    async def hold(self, held: HeldReply, caller: Caller = ANYONE) -> None:
+    async def hold(
+        self, held: HeldReply, caller: Caller = ANYONE, asked_at: float | None = None
+    ) -> None:
         """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
-        caller's key and team."""
+        caller's key and team.
+
+        `asked_at` is when the request came. Whoever asked the same before may be gone, and what
+        was held for them be written only now: a bound reply has to wait for that, and is refused.
+        """
         row = row_of(held)
         try:
             async with self._opened().begin() as connection:
+                await connection.run_sync(_wait_for_others, held)
                 for most, waiting, whose in self._limits(caller):
                     if (count := (await connection.execute(waiting)).scalar_one()) >= most:
                         raise TooManyHeldError(f"{most} replies are held already ({whose})")
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert(), row)
+                if held.is_bound and asked_at is not None:
+                    others = await connection.execute(_unseen(held, asked_at))
+                    if others.first() is not None:
+                        raise StoreError(HELD_ALREADY)
                 await connection.execute(happened(held.id, held.state, held.created_at))
                 await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from calibrator import Item, Score
 from policies import Certificate, Labelled, Scope, certify
+from proxy.capacity.machine import Machine, Processes, cores, free_memory
 from proxy.commands import doctor as doctor_module
 from proxy.commands.app import cli
 from proxy.gate.client_keys import digest_of, new_key_id, new_secret
@@ -31,10 +33,11 @@ from tests.running.live_proxy import free_port
 
 Json = dict[str, Any]
 Findings_ = dict[str, tuple[str, str]]
+FAKE = "{checkpoint: 'fake:0.7'}"
 CONFIG = """
 upstreams: {{there: {{base_url: "{upstream}"{key}}}}}
 models: [{{match: "*", upstream: there}}]
-calibrator: {{checkpoint: "fake:0.7"}}
+calibrator: {calibrator}
 store: "{store}"
 {more}
 """
@@ -76,11 +79,18 @@ def examine(tmp_path: Path) -> Examine:
     """Writes a configuration, examines it; the exit status, and what was found of each part."""
 
     def examine(
-        upstream: str, key: str = ", api_key: k", more: str = "", store: str = "", url: str = ""
+        upstream: str,
+        key: str = ", api_key: k",
+        more: str = "",
+        store: str = "",
+        url: str = "",
+        calibrator: str = FAKE,
     ) -> tuple[int, Findings_]:
         path = tmp_path / "proxy.yaml"
         store = store or f"sqlite:///{tmp_path}/held.db"
-        path.write_text(CONFIG.format(upstream=upstream, key=key, more=more, store=store))
+        path.write_text(
+            CONFIG.format(upstream=upstream, key=key, more=more, store=store, calibrator=calibrator)
+        )
         url = url or f"http://127.0.0.1:{free_port()}"
         arguments = ["doctor", "--config", str(path), "--json", "--url", url]
         done = CliRunner().invoke(cli, arguments)
@@ -107,6 +117,7 @@ def test_a_proxy_that_is_well_is_told_so_part_by_part(
         "configuration": "ok",
         "upstream there": "ok",
         "calibrator": "ok",
+        "workers": "ok",
         "store": "ok",
         "disk": "ok",
         "clock": "ok",
@@ -126,7 +137,15 @@ def test_lines_are_for_people(tmp_path: Path) -> None:
     """Level, part and a sentence; what failed is said last, with the exit status."""
     path = tmp_path / "proxy.yaml"
     upstream = f"http://127.0.0.1:{free_port()}"
-    path.write_text(CONFIG.format(upstream=upstream, key="", more="", store="sqlite:///x.db"))
+    path.write_text(
+        CONFIG.format(
+            upstream=upstream,
+            key="",
+            more="",
+            store="sqlite:///x.db",
+            calibrator=FAKE,
+        )
+    )
     url = f"http://127.0.0.1:{free_port()}"
     done = CliRunner().invoke(cli, ["doctor", "--config", str(path), "--url", url])
     assert done.exit_code == 1
@@ -215,8 +234,11 @@ def test_an_engine_that_is_not_there_fails(examine: Examine, tmp_path: Path) -> 
     with answering() as upstream:
         path = tmp_path / "engine.yaml"
         engine = f"{{kind: scorer, base_url: 'http://127.0.0.1:{free_port()}'}}"
-        text = CONFIG.format(upstream=upstream, key="", more="", store="sqlite:///x.db")
-        path.write_text(text.replace('{checkpoint: "fake:0.7"}', f"{{engine: {engine}}}"))
+        calibrator = f"{{engine: {engine}}}"
+        text = CONFIG.format(
+            upstream=upstream, key="", more="", store="sqlite:///x.db", calibrator=calibrator
+        )
+        path.write_text(text)
         done = CliRunner().invoke(cli, ["doctor", "--config", str(path), "--json"])
     assert done.exit_code == 1
     found = {each["about"]: each for each in json.loads(done.stdout)["findings"]}
@@ -354,3 +376,76 @@ def test_what_is_no_proxy_is_told(examine: Examine) -> None:
             status, found = examine(upstream, url=proxy)
     assert (status, found["running proxy"][0]) == (1, "fail")
     assert "it refuses what the files say" in found["running proxy"][1]
+
+
+def test_how_many_workers_suit_the_machine(examine: Examine) -> None:
+    """Cores, memory of all, and whose the calibrator is: without a calibrator to load, with one in
+    each, and with one for all."""
+    with answering() as upstream:
+        level, text = examine(upstream)[1]["workers"]
+        assert level == "ok"
+        assert text.startswith("1 worker: about ")
+        _, text = examine(upstream, more="workers: 64")[1]["workers"]
+        assert text.startswith("64 workers, each with a calibrator of its own: about ")
+        assert "take turns" in text or "too little memory" in text
+        shared = "workers: {count: 2, scorer: shared}"
+        assert "one scorer for all of them" in examine(upstream, more=shared)[1]["workers"][1]
+        _, text = examine(upstream, calibrator="{checkpoint: none}")[1]["workers"]
+        assert text.startswith("1 worker (calibrators not counted): about 70 MB")
+
+
+def test_a_machine_suits_what_it_has_room_for() -> None:
+    """Figures of `bench workers`: two with the embedded calibrator took 206 MB, four 261."""
+    two, four = (Processes(count, 86_000_000, is_forked=True) for count in (2, 4))
+    assert two.memory_mb == pytest.approx(206, rel=0.02)
+    assert four.memory_mb == pytest.approx(261, rel=0.02)
+    apart = Processes(4, 86_000_000)
+    assert apart.memory_mb == pytest.approx(507, rel=0.05)
+    assert Machine(2, 10**9).suits(two)[0] == "ok"
+    level, text = Machine(2, 10**9).suits(four)
+    assert (
+        level,
+        text.endswith("here are 2 cores and 1,000 MB: workers that share a core only take turns"),
+    ) == ("warn", True)
+    assert Machine(8, 300 * 10**6).suits(apart) == (
+        "warn",
+        "4 workers, each with a calibrator of its own: about 514 MB of memory; here are 8 cores "
+        "and 300 MB: too little memory for so many",
+    )
+    assert (
+        Machine(8, None).suits(two)[1].endswith("here are 8 cores: `workers: 8` would use them all")
+    )
+    assert "here is 0.5 of a core" in Machine(0.5, None).suits(Processes(1, None))[1]
+
+
+def test_a_containers_limits_count(tmp_path: Path) -> None:
+    """Not what the machine has: a container with a quota of half a core has half a core."""
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable: 5000 kB\n")
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert free_memory(tmp_path, meminfo) == 5_000 * 1_024
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "memory.max").write_text("4000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    assert (cores(tmp_path), free_memory(tmp_path, meminfo)) == (0.5, 3_000_000)
+    for name in ("cpu.max", "memory.max"):
+        (tmp_path / name).write_text("max\n" if name == "memory.max" else "max 100000\n")
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert free_memory(tmp_path, meminfo) == 5_000 * 1_024
+    assert free_memory(tmp_path, tmp_path / "none") is None
+
+
+def test_a_stand_in_has_a_canary_too(examine: Examine) -> None:
+    with answering() as upstream:
+        found = examine(upstream, calibrator="{checkpoint: 'fake:0.7', stand_in: 'fake:0.2'}")
+    assert found[1]["stand-in"] == ("ok", found[1]["stand-in"][1])
+    assert found[1]["stand-in"][1].startswith("fake:0.2: the canary got 0.2000 in")
+
+
+def test_workers_that_are_not_there_are_told(examine: Examine) -> None:
+    facts = {"status": "ok", "calibrator": "c", "generation": 1, "configuration": "current"}
+    body = json.dumps(facts | {"workers": {"wanted": 4, "running": 3}}).encode()
+    with answering() as upstream, answering(body=body) as proxy:
+        level, text = examine(upstream, url=proxy)[1]["running proxy"]
+    assert level == "warn"
+    assert "1 of 4 workers are not there" in text

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
@@ -131,6 +132,13 @@ async def test_a_failure_is_tried_again(store_url: str, receiver: WebhookReceive
     """Errors and redirects are failures; the message keeps its id; a success ends it."""
     receiver.answers = [(500, {}), (302, {"location": receiver.url}), (503, {"retry-after": "1"})]
     await hold(store_url, fresh())
+    with capture_logs() as lines:
+        await _tried_until_it_arrives(store_url, receiver)
+    told = [each["event"] for each in lines if each["event"].startswith("webhook_")]
+    assert told == ["webhook_failed"] * 3 + ["webhook_sent"]
+
+
+async def _tried_until_it_arrives(store_url: str, receiver: WebhookReceiver) -> None:
     async with running(config(store_url, receiver.url)):
         await soon(lambda: len(receiver.received) == 3)
         third = time.monotonic()
@@ -155,9 +163,11 @@ async def test_what_never_arrives_is_given_up(
             await soon(lambda: receiver.received)
         last = MOST_ATTEMPTS - 1
         execute(store_url, f"UPDATE webhook_deliveries SET due_at = 0, attempts = {last}")
-    async with running(config(store_url, receiver.url)):
-        await soon(lambda: waiting(store_url) == {"waiting": 0, "given_up": 1})
-        await asyncio.sleep(0.1)
+    with capture_logs() as lines:
+        async with running(config(store_url, receiver.url)):
+            await soon(lambda: waiting(store_url) == {"waiting": 0, "given_up": 1})
+            await asyncio.sleep(0.1)
+    assert "webhook_given_up" in [each["event"] for each in lines]
     assert len(receiver.received) == (1 if is_gone else 2)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from openai import UnprocessableEntityError
+from structlog.testing import capture_logs
 
 from policies import Facts, parse_policy
 from policies import decide as decide_on
@@ -481,10 +482,13 @@ def test_other_calls_than_those_approved_do_not_come_out(holding: LiveProxy) -> 
     id = hold(holding, body, RELEASED)
     reply = row_of(holding, id)["reply"]
     change(holding, id, "reply", reply.replace(b"changed p=0.1", b"evil p=0.1"))
-    fetched = holding.http.get(f"/v1/chat/completions/{id}")
+    with capture_logs() as lines:
+        fetched = holding.http.get(f"/v1/chat/completions/{id}")
+        again = ask(holding, body)
     assert (fetched.status_code, error_of(fetched)["code"]) == (404, "held_reply_taken")
-    again = ask(holding, body)
     assert again.headers[REVIEW_ID] != id
+    changed = [each for each in lines if each["event"] == "held_reply_changed"]
+    assert {each["review_id"] for each in changed} == {id}
     assert "evil" not in fetched.text + again.text
 
 
@@ -496,7 +500,9 @@ def test_a_store_that_fails_keeps_no_sure_call_waiting(
     with sqlite3.connect(proxy.store_path) as database:
         database.execute("DROP TABLE held_replies")
     database.close()
-    sure, unsure = ask(proxy, asked("p=0.9")), ask(proxy, asked("secret p=0.1"))
+    with capture_logs() as lines:
+        sure, unsure = ask(proxy, asked("p=0.9")), ask(proxy, asked("secret p=0.1"))
+    assert "earlier_replies_unknown" in [each["event"] for each in lines]
     proxy.stop()
     assert sure.json()["choices"][0]["finish_reason"] == "tool_calls"
     assert (unsure.status_code, error_of(unsure)["code"]) == (503, "store_unavailable")

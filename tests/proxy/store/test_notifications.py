@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.gate.client_keys import digest_of, new_key_id, new_secret
 from proxy.holds import waiting
@@ -61,8 +62,12 @@ def test_a_verdict_given_elsewhere_is_heard_of(proxy: LiveProxy, url: str) -> No
 def test_a_lost_connection_is_made_again(proxy: LiveProxy, url: str) -> None:
     """Meanwhile those who wait look themselves."""
     [(pid,)] = execute(url, LISTENING)
-    execute(url, f"SELECT pg_terminate_backend({pid})")
-    until(lambda: [row for row in execute(url, LISTENING) if row != (pid,)])
+    with capture_logs() as lines:
+        execute(url, f"SELECT pg_terminate_backend({pid})")
+        until(lambda: [row for row in execute(url, LISTENING) if row != (pid,)])
+        until(lambda: "store_notifications_heard" in [each["event"] for each in lines])
+    told = [each["event"] for each in lines if each["event"].startswith("store_notifications")]
+    assert told == ["store_notifications_lost", "store_notifications_heard"]
     with ThreadPoolExecutor() as pool:
         waiting_one = pool.submit(proxy.ask, "p=0.1")
         until(lambda: listed(url, HELD))

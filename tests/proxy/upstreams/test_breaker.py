@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from proxy.config.upstreams import BreakerConfig
 from proxy.errors import UpstreamClosedError
@@ -125,16 +126,19 @@ def test_an_upstream_that_fails_is_not_asked_for_a_while(
     start: Callable[..., LiveProxy], upstream: FaultyUpstream, failing: str
 ) -> None:
     proxy = start()
-    for _ in range(3):
-        assert proxy.ask(model=failing).status_code in (500, 502, 503)
-    asked = len(upstream.requests)
-    refused = proxy.ask()
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert proxy.ask(model=failing).status_code in (500, 502, 503)
+        asked = len(upstream.requests)
+        refused = proxy.ask()
+        until(lambda: proxy.ask().status_code == 200)
+    told = [each["event"] for each in lines if each["event"].startswith("upstream_breaker")]
+    assert told == ["upstream_breaker_opened", "upstream_breaker_closed"]
     assert refused.status_code == 503
     assert error_of(refused)["code"] == "upstream_unavailable"
     assert refused.headers["x-pinocchio-error"] == "true"
     assert refused.headers["retry-after"] == "1"
-    assert len(upstream.requests) == asked
-    until(lambda: proxy.ask().status_code == 200)
+    assert len(upstream.requests) == asked + 1
     assert proxy.ask().status_code == 200
 
 

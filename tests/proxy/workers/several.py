@@ -18,7 +18,7 @@ TOKEN = "an-admin-token-that-nobody-guesses"
 CONFIG = """
 upstreams: {{any: {{base_url: "{url}", api_key: sk-x}}}}
 models: [{{match: "*", upstream: any}}]
-calibrator: {{checkpoint: "fake:0.7"}}
+calibrator: {{checkpoint: "{checkpoint}"}}
 policies: {policy}
 store: {store}
 limits: {{drain_s: {drain_s}, grace_s: 10}}
@@ -40,6 +40,7 @@ class Workers:
         workers: str = "2",
         drain_s: float = 0,
         store: str = "",
+        checkpoint: str = "fake:0.7",
         more: str = "",
     ) -> None:
         folder.mkdir(exist_ok=True)
@@ -53,6 +54,7 @@ class Workers:
             store=store or f"sqlite:///{folder}/store.db",
             token=TOKEN,
             workers=workers,
+            checkpoint=checkpoint,
             drain_s=drain_s,
             more=more,
         )

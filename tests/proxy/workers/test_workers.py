@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from proxy.config.sections import Config
-from proxy.scoring.loader import shares_scorer
+from proxy.scoring.loader import Preloaded, preload, shares_scorer
+from tests.builders.tiny_models import OfFamily
 from tests.proxy.workers.several import Workers, is_alive, kill, running
 from tests.running.client_keys import bearer, make_key
 from tests.running.desk_client import scraped, value
@@ -184,6 +185,7 @@ def test_workers_end_with_their_supervisor(upstream: FaultyUpstream, tmp_path: P
         upstream.last.proceed()
         assert slow.result(10).status_code == 200
     until(lambda: not any(map(is_alive, pids)), within_s=15)
+    assert len(workers.process.lines("supervisor_gone")) == 2
     workers.stop()
 
 
@@ -258,6 +260,50 @@ def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> 
         assert died["process"] == "scorer"
 
 
+def test_workers_share_the_memory_of_the_calibrator(
+    upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """The embedded one is loaded before they are forked, a worker that is started later too; each
+    scores by itself, and has few pages of its own: with a calibrator of its own it had 108 MB."""
+    with running(tmp_path, upstream.base_url, checkpoint="embedded") as workers:
+        confidences = {confidence(client) for client in workers.both()}
+        kill(workers.pids()[0])
+        until(lambda: len(workers.process.lines("worker_died")) == 1)
+        until(lambda: workers.readyz()["workers"]["running"] == 2)
+        confidences |= {confidence(client) for client in workers.both()}
+        assert len(confidences) == 1
+        own_mb = [private_mb(pid) for pid in workers.pids()]
+    assert len(own_mb) == 2
+    assert max(own_mb) < 70
+
+
+def confidence(client: httpx.Client) -> str:
+    """What a worker says of a reply, once it scores."""
+    until(lambda: "x-pinocchio-confidence" in ask(client).headers)
+    return ask(client).headers["x-pinocchio-confidence"]
+
+
+def private_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(text.partition("Private_Dirty:")[2].split()[0]) / 1_000
+
+
+def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
+    """A fork copies no threads, so a language model is loaded by whoever uses it; so is what cannot
+    be loaded at all, for the worker tells why."""
+    llm = str(tiny_checkpoint("qwen3_5_text"))
+    for name in (llm, str(tmp_path), "none", "fake:0.5"):
+        config = Config.model_validate({"calibrator": {"checkpoint": name}})
+        assert preload(config.calibrator) == Preloaded()
+    section = {"checkpoint": llm, "stand_in": "embedded"}
+    before = threading.active_count()
+    found = preload(Config.model_validate({"calibrator": section}).calibrator)
+    assert threading.active_count() == before
+    assert found.calibrator is None
+    assert found.stand_in is not None
+    assert found.loader_of_stand_in(Config().calibrator)() is found.stand_in  # type: ignore[misc]
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "workers", "is_shared"),
     [
@@ -273,7 +319,7 @@ def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> 
 def test_a_language_model_is_loaded_once(
     tmp_path: Path, checkpoint: str, workers: object, is_shared: bool
 ) -> None:
-    """Where nobody says otherwise; the embedded calibrator is loaded by each worker."""
+    """Where nobody says otherwise; with the embedded calibrator each worker scores for itself."""
     if checkpoint == "LLM":
         (tmp_path / "calibrator.json").write_text('{"preset": "released-0.8b"}')
         (tmp_path / "adapter_model.safetensors").write_bytes(b"")

@@ -1,0 +1,115 @@
+"""What this machine, or its container, has for a proxy, and whether that is enough."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from policies import counted
+
+CGROUP: Final = Path("/sys/fs/cgroup")
+MEMINFO: Final = Path("/proc/meminfo")
+FIRST_MB: Final = 70.0  # of one process without a calibrator (docs/performance.md)
+FURTHER_MB: Final = 25.0  # of each forked one, what it does not share
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Those of a proxy; `calibrator` is how many bytes it takes, None where nobody knows.
+
+    It `is_forked` where workers share its memory, and `has_scorer` where one process scores for
+    all.
+    """
+
+    workers: int
+    calibrator: int | None
+    has_scorer: bool = False
+    is_forked: bool = False
+
+    @property
+    def memory_mb(self) -> float:
+        """What they take together, shared pages counted once."""
+        several = self.workers if self.workers > 1 else 0
+        copies = 1 if self.has_scorer or self.is_forked or not several else several
+        own_mb = FIRST_MB + FURTHER_MB * (several + self.has_scorer)
+        return own_mb + copies * (self.calibrator or 0) / 1e6
+
+    @property
+    def told(self) -> str:
+        """For people: how many, and whose the calibrator is."""
+        if self.calibrator is None:
+            whose = " (calibrators not counted)"
+        elif self.workers == 1:
+            whose = ""
+        elif self.has_scorer:
+            whose = ", one scorer for all of them"
+        elif self.is_forked:
+            whose = ", which share the memory of the calibrator"
+        else:
+            whose = ", each with a calibrator of its own"
+        return f"{counted(self.workers, 'worker')}{whose}: about {self.memory_mb:,.0f} MB of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Cores and bytes of memory that may still be used; None where nobody says how many."""
+
+    cores: float
+    free: int | None
+
+    @classmethod
+    def here(cls) -> Machine:
+        """The one that this process is on."""
+        return cls(cores(), free_memory())
+
+    def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:
+        """Whether it has enough for these processes, and a sentence."""
+        whole = max(1, int(self.cores))
+        told = f"{processes.told}; here are {counted(whole, 'core')}"
+        if self.cores < 1:
+            told = f"{processes.told}; here is {self.cores:g} of a core"
+        if self.free is not None:
+            told += f" and {self.free / 1e6:,.0f} MB"
+            if processes.memory_mb * 1e6 > self.free:
+                return "warn", f"{told}: too little memory for so many"
+        if processes.workers > whole:
+            return "warn", f"{told}: workers that share a core only take turns"
+        if processes.workers < whole:
+            return "ok", f"{told}: `workers: {whole}` would use them all"
+        return "ok", told
+
+
+def cores(cgroup: Path = CGROUP) -> float:
+    """How many cores this process may keep busy; of a container's quota, parts of one."""
+    if sys.platform == "linux":
+        found: float = len(os.sched_getaffinity(0))
+    else:
+        found = os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no quota, or none that is told here
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        found = min(found, int(quota) / int(period))
+    return found
+
+
+def free_memory(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
+    """How many bytes may still be used; None where nobody says."""
+    found = []
+    with suppress(OSError, ValueError, IndexError):
+        text = meminfo.read_text().partition("MemAvailable:")[2]
+        found.append(int(text.split()[0]) * 1_024)
+    with suppress(OSError, ValueError):
+        most = int((cgroup / "memory.max").read_text())
+        found.append(max(0, most - int((cgroup / "memory.current").read_text())))
+    return min(found, default=None)
+
+
+def resident_memory() -> int:
+    """How many bytes of memory this process has; 0 where nobody says."""
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
