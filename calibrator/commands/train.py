@@ -67,6 +67,20 @@ Inspector = Annotated[
         help="Checks that a reply answers and agrees with itself.",
     ),
 ]
+Knowledge = Annotated[
+    bool,
+    typer.Option(
+        "--knowledge", help="Add a small encoder that knows some facts, for short replies."
+    ),
+]
+ResetInspector = Annotated[
+    bool,
+    typer.Option(
+        "--reset-inspector",
+        help="Keep the trees of the checkpoint's inspector; give it today's priors, and let it "
+        "read no restated question.",
+    ),
+]
 Calls = Annotated[
     bool | None,
     typer.Option("--calls/--no-calls", help="Trees for replies that call tools."),
@@ -110,6 +124,8 @@ def train(
     addressed_share: AddressedShare = 0.35,
     forest: Forest = None,
     inspector: Inspector = None,
+    knowledge: Knowledge = False,
+    reset_inspector: ResetInspector = False,
     calls: Calls = None,
     opinion: Opinion = None,
     seed: Seed = 20_261_121,
@@ -129,6 +145,11 @@ def train(
         from calibrator.training.run import TrainConfig
 
         _check(context, start, rows, forest)
+        if reset_inspector and (inspector or not start):
+            raise TrainingError(
+                "--reset-inspector keeps what a checkpoint has: name one with --start, and leave "
+                "out --inspector"
+            )
         parts: dict[str, Any] = {
             f"has_{part}": not start if wish is None else wish for part, wish in wishes.items()
         }
@@ -139,6 +160,8 @@ def train(
             selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
             layout=Layout(max_tokens=max_tokens),
             addressed_share=addressed_share,
+            has_knowledge=knowledge,
+            resets_inspector=reset_inspector,
             **parts,
         )
         unasked = [part for part, wish in wishes.items() if wish is None]

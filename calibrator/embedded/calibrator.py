@@ -3,7 +3,8 @@
 P(correct) of a text = P(right | in order) x P(in order). The first is the softmax over two logits,
 `i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of `tower` and
 `forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
-reply answers the question and agrees with itself. A reply that calls tools is read with its whole
+reply answers the question and agrees with itself. Of a short factual reply the first also goes by
+what a small encoder knows (`knowledge`). A reply that calls tools is read with its whole
 conversation, by the trees of `calls` alone; one that could have called them and says something
 instead is held against what was done (`calls`). Where other models' replies to the same question
 are given, they are compared with this one (`opinion`).
@@ -26,13 +27,14 @@ from tokenizers import Tokenizer
 
 from calibrator.calls import CallTrees, reasons
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
-from calibrator.embedded.familiarity import Familiarity, modest_all
+from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
 from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
 from calibrator.inspection import DOUBTED, Inspector, inspect
+from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import Item, Score
@@ -72,6 +74,7 @@ class TextReading:
     in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
     findings: list[tuple[str, ...]]  # that speak against being in order
     is_cut: list[bool]  # whether only a part of the text was read
+    shifts: NDArray[np.float64]  # (B,) what `knowledge` adds to the log-odds of right; 0: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Parts:
     inspector: Inspector | None = None
     calls: CallTrees | None = None
     opinion: SecondStage | None = None
+    knowledge: Knowledge | None = None
 
 
 class EmbeddedCalibrator:
@@ -170,7 +174,21 @@ class EmbeddedCalibrator:
             distances=known.distances(features) if known else np.zeros(len(items)),
             **self._in_order(items, seen),
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
+            shifts=self._shifts(items, pieces),
         )
+
+    def _shifts(
+        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
+    ) -> NDArray[np.float64]:
+        """What knowledge adds to the log-odds of each item, (B,); nothing to an agent's message or
+        to a question about an image."""
+        found = np.zeros(len(items))
+        read = [at for at, x in enumerate(items) if x.tool_use is None and not x.images]
+        if self.parts.knowledge is not None and read:
+            texts = [(items[at].question, items[at].answer) for at in read]
+            own = [(pieces[at][1], pieces[at][2]) for at in read]
+            found[read] = self.parts.knowledge.shifts(texts, own)
+        return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
         """Items whose answers do not repeat the question, for an inspector that learnt so."""
@@ -252,7 +270,8 @@ class EmbeddedCalibrator:
         if not items:
             return []
         read = self.read_texts(items)
-        confidence, scores = self.confidence(read), sigmoid(read.odds) * read.in_order
+        confidence = self.confidence(read)
+        scores = sigmoid(read.odds + read.shifts) * read.in_order
         return [
             Score(*each)
             for each in zip(
@@ -266,7 +285,7 @@ class EmbeddedCalibrator:
         right = modest_all(
             curve.apply_all(score) if curve else score, read.distances, self.config.base_rate
         )
-        return np.asarray(right * read.in_order)
+        return np.asarray(shifted(right, read.shifts) * read.in_order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +319,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             Inspector.from_state(state),
             CallTrees.from_state(state),
             SecondStage.from_state(state),
+            Knowledge.from_state(state),
         )
         weights = encoder_weights(state, config.encoder)
         if config.encoder is None and parts.tower is None:

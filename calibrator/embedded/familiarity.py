@@ -102,6 +102,12 @@ def modest(confidence: float, distance: float, base_rate: float) -> float:
     return float(sigmoid(base + (logit(confidence) - base) / distance**2))
 
 
+def shifted(confidence: ArrayLike, shifts: ArrayLike) -> Any:
+    """Confidences (n,) with something added to their log-odds; where it is 0, untouched."""
+    odds = np.asarray(shifts, dtype=np.float64)
+    return np.where(odds == 0, confidence, sigmoid(logit(confidence) + odds))
+
+
 def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
     """As `modest`, of many rows (n,)."""
     base, far = logit(base_rate), np.maximum(np.asarray(distances, dtype=np.float64), 1.0)

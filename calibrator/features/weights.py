@@ -26,6 +26,7 @@ OTHER_PARTS = (
     "familiarity.",
     "forest.",
     "inspector.",
+    "knowledge.",
     "opinion.",
     "tower.",
 )  # not the encoder's

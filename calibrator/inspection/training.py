@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -130,6 +130,18 @@ def fit_inspector(
         state[f"{check.name}.prior"] = np.array([prior], np.float32)
         say(f"inspector: {check.name}")
     return {PREFIX + name: array for name, array in state.items()}
+
+
+def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
+    """The arrays of a checkpoint's inspector with the priors of `config`, which reads no restated
+    question; its trees stay. Raises TrainingError where there is no inspector."""
+    found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
+    if not found:
+        raise TrainingError("the checkpoint has no inspector")
+    for check, prior in zip(CHECKS, config.priors, strict=True):
+        if (name := f"{PREFIX}{check.name}.prior") in found:
+            found[name] = np.array([prior], np.float32)
+    return found | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
 
 
 def fit_check(

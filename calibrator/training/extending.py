@@ -1,4 +1,4 @@
-"""Adds an inspector, trees for calls or a second stage to a checkpoint that has none, or others.
+"""Adds inspector, knowledge, trees for calls or a second stage to a checkpoint, or others to it.
 
 Tower, forest, curve and familiarity stay as they are, number for number: what they say is
 P(right | in order), which the new parts do not change. Without others a second stage changes
@@ -22,6 +22,7 @@ from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import TrainingError
 from calibrator.features.weights import Array, read_weights
 from calibrator.inspection import PREFIX as INSPECTOR
+from calibrator.knowledge import PREFIX as KNOWLEDGE
 from calibrator.opinion import PREFIX as OPINION
 
 
@@ -33,11 +34,10 @@ def write_extended(
     `parts` are arrays under their prefixes, `facts` say how they were fitted. Raises TrainingError
     for a language model, CheckpointError for a folder that cannot be read.
     """
-    config = read_config(start)
-    if not isinstance(config, CheckpointConfig):
-        raise TrainingError(f"{start} is a language model, which has no such parts")
-    state = read_weights(start / WEIGHTS, config.weights_sha256)
-    replaced = tuple(prefix for prefix in (INSPECTOR, CALLS, OPINION) if _holds(parts, prefix))
+    config, state = _own_config(start), weights_in(start)
+    replaced = tuple(
+        prefix for prefix in (INSPECTOR, KNOWLEDGE, CALLS, OPINION) if _holds(parts, prefix)
+    )
     state = {key: array for key, array in state.items() if not key.startswith(replaced)}
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {key: np.ascontiguousarray(array) for key, array in {**state, **parts}.items()}
@@ -49,6 +49,18 @@ def write_extended(
         folder, replace(config, name=name, weights_sha256=weights_sha256, training=training)
     )
     return folder
+
+
+def weights_in(start: Path) -> dict[str, Array]:
+    """All arrays of a checkpoint; raises TrainingError for a language model."""
+    return read_weights(start / WEIGHTS, _own_config(start).weights_sha256)
+
+
+def _own_config(start: Path) -> CheckpointConfig:
+    config = read_config(start)
+    if not isinstance(config, CheckpointConfig):
+        raise TrainingError(f"{start} is a language model, which has no such parts")
+    return config
 
 
 def _holds(parts: Mapping[str, Array], prefix: str) -> bool:

@@ -18,6 +18,7 @@ from calibrator.calls.training import CallConfig
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.inspection.training import InspectorConfig
+from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.opinion.training import OpinionConfig
 from calibrator.rows.rows import Row
 from calibrator.rows.run_folder import adopt_folder
@@ -66,11 +67,14 @@ class TrainConfig:
     has_forest: bool = False  # beside a tower without an encoder
     has_encoder: bool = False
     has_inspector: bool = False
+    resets_inspector: bool = False  # of a checkpoint to start from, whose trees stay
+    has_knowledge: bool = False
     has_calls: bool = False
     has_opinion: bool = False  # beside a checkpoint that is there already
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)
     inspector: InspectorConfig = field(default_factory=InspectorConfig)
+    knowledge: KnowledgeConfig = field(default_factory=KnowledgeConfig)
     calls: CallConfig = field(default_factory=CallConfig)
     opinion: OpinionConfig = field(default_factory=OpinionConfig)
     epochs: int = 4

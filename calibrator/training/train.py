@@ -1,7 +1,7 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
-    [-> inspector] [-> calls] -> recalibrate, save [-> opinion, save]
+    [-> inspector] [-> knowledge] [-> calls] -> recalibrate, save [-> opinion, save]
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
@@ -9,7 +9,8 @@ on what the tower leaves over (`encoder_training`). The inspector learns from re
 faulty, the trees for calls from conversations; with them, rows that call tools are theirs alone.
 
 A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
-then `tower-0.npz` and so on, each tower on its own), `inspector.npz`, `calls.npz`,
+then `tower-0.npz` and so on, each tower on its own), `inspector.npz`,
+`knowledge.npz`, `calls.npz`,
 `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
 same command goes on where it was interrupted.
 """
@@ -28,10 +29,11 @@ from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import read_checkpoint
 from calibrator.errors import TrainingError
 from calibrator.extras import check_scikit_learn
+from calibrator.inspection.training import reset
 from calibrator.opinion.training import chosen_rows, fit_second_stage
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
-from calibrator.training.extending import write_extended
+from calibrator.training.extending import weights_in, write_extended
 from calibrator.training.parts_of_rows import choose_parts
 from calibrator.training.run import Run, TrainConfig, TrainData, base_folder, prepare, selected
 from calibrator.training.stages.encoder import EncoderRun
@@ -45,7 +47,7 @@ from calibrator.training.stages.parts_stage import fit_parts
 from calibrator.training.stages.tower_stage import fit_stage, wants_tower_rows
 from calibrator.training.write_checkpoint import finish
 
-PARTS = ("inspector", "calls", "opinion")  # that a checkpoint may be given later
+PARTS = ("inspector", "knowledge", "calls", "opinion")  # that a checkpoint may be given later
 CHECKPOINT = "checkpoint"
 ALONE = "checkpoint-without-opinion"  # until its second stage is fitted
 
@@ -96,7 +98,7 @@ def _check(config: TrainConfig) -> None:
             "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
             "--no-opinion"
         )
-    if config.has_forest or config.has_inspector or config.has_calls or config.has_opinion:
+    if any((config.has_forest, *(getattr(config, f"has_{part}") for part in PARTS))):
         check_scikit_learn()
     check_readable(map(Path, config.data))
 
@@ -111,16 +113,20 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         )
     rows, _, calls = selected(config)
     parts = fit_parts(run, rows, calls, base_folder())
+    if config.resets_inspector:
+        parts |= reset(weights_in(start), config.inspector)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
     if not parts:
         raise TrainingError(
-            "to a checkpoint without an encoder --start adds --inspector, --calls or --opinion; "
-            "ask for one"
+            "to a checkpoint without an encoder --start adds --inspector, --knowledge, --calls or "
+            "--opinion; ask for one"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
     known = config.as_dict()
     facts = {f"has_{name}": True for name in names} | {name: known[name] for name in names}
+    if config.resets_inspector:
+        facts["inspector_reset"] = {"priors": config.inspector.priors}
     return write_extended(start, target, config.name, parts, facts)
 
 

@@ -55,6 +55,7 @@ class Read:
     white: Floats
     distances: Floats
     in_order: Floats
+    shifts: Floats
 
     def taken(self, at: Sequence[int]) -> Read:
         """Those at these positions."""
@@ -120,6 +121,7 @@ class TunableCheckpoint:
             known.white(read.features) if known else np.zeros((len(items), 0)),
             read.distances,
             read.in_order,
+            read.shifts,
         )
         return Read(*(np.asarray(each, dtype=np.float64) for each in arrays))
 
@@ -139,6 +141,7 @@ class TunableCheckpoint:
             read.white,
             read.distances,
             read.in_order,
+            read.shifts,
             [(row.model or "").lower() for row in rows],
             [row.question_id for row in rows],
             labels_of(rows),

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from calibrator.embedded.familiarity import modest_all
+from calibrator.embedded.familiarity import modest_all, shifted
 from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.metrics.sampling import effective_size
@@ -41,7 +41,8 @@ class Readings:
 
     `odds` (n,) are its log-odds, `traits` (n, TRAITS) as its last layer sees them, `white` (n, D)
     what familiarity measures and `distances` (n,) what it found; without familiarity D is 0.
-    `in_order` (n,) is multiplied onto what is learnt here. `models` are names in lower case, empty
+    `in_order` (n,) is multiplied onto what is learnt here, and `shifts` (n,) are added to its
+    log-odds. `models` are names in lower case, empty
     for none.
     """
 
@@ -50,6 +51,7 @@ class Readings:
     white: Floats
     distances: Floats
     in_order: Floats
+    shifts: Floats
     models: Sequence[str]
     questions: Sequence[str]
     correct: Ints
@@ -66,6 +68,7 @@ class Readings:
             self.white[at],
             self.distances[at],
             self.in_order[at],
+            self.shifts[at],
             [self.models[i] for i in at],
             [self.questions[i] for i in at],
             self.correct[at],
@@ -101,7 +104,8 @@ class Tuned:
         near = ((found.white - self.centre) ** 2).sum(axis=1) / threshold
         distances = np.minimum(found.distances, near)
         told = self.platt.apply_all(sigmoid(self.odds(found)))
-        return np.asarray(modest_all(told, distances, base_rate) * found.in_order)
+        right = modest_all(told, distances, base_rate)
+        return np.asarray(shifted(right, found.shifts) * found.in_order)
 
 
 def fit_tuned(found: Readings) -> Tuned:

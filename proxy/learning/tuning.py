@@ -114,6 +114,7 @@ class Gathered:
             read.white,
             read.distances,
             read.in_order,
+            read.shifts,
             [each.model.lower() for each in replies],
             [each.question for each in replies],
             np.array([int(each.is_correct) for each in replies]),

@@ -1,5 +1,7 @@
-"""The second stage of a training: the inspector and the trees for calls, each fitted once and kept
-in the run's folder."""
+"""The second stage of a training: inspector, knowledge and trees for calls.
+
+Each is fitted once and kept in the run's folder.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from calibrator.calls.training import fit_calls
 from calibrator.inspection.training import fit_inspector
+from calibrator.training.stages.knowledge import fit_knowledge
 from calibrator.training.stages.npz import Arrays, load_arrays, save_arrays
 from calibrator.training.stages.piece_vectors import piece_vectors
 
@@ -34,6 +37,13 @@ def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -
             return fit_inspector(*given, config.seed, run.say)
 
         found |= _kept(run.folder / "inspector.npz", fit)
+    if config.has_knowledge:
+
+        def teach() -> Arrays:
+            given = (rows, run.tokenizer, base, config.knowledge, config.seed)
+            return fit_knowledge(*given, run.say)
+
+        found |= _kept(run.folder / "knowledge.npz", teach)
     if config.has_calls:
         run.say(f"calls: {len(calls)} rows")
         every = [*rows, *calls]

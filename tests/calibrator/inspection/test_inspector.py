@@ -13,14 +13,16 @@ from calibrator import load_scorer
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.errors import TrainingError
 from calibrator.inspection import Inspector, inspect
-from calibrator.inspection.inspector import CHECKS, SEEN
+from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, SEEN
 from calibrator.inspection.relevance import Pieces, _numbers
-from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, seen_in
+from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, reset, seen_in
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
 from calibrator.rows.rows import Row
 from calibrator.text.layout import Layout, load_tokenizer
+from calibrator.training.extending import weights_in
 
 LAYOUT = Layout(max_tokens=192)
 TOKENIZER = load_tokenizer(Path(CHECKPOINTS) / "embedded")
@@ -95,6 +97,21 @@ def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: In
     assert inspector.drops_question
     assert shipped.parts.inspector is not None
     assert not shipped.parts.inspector.drops_question
+
+
+def test_a_reset_inspector_keeps_its_trees() -> None:
+    """The shipped one with today's priors reads no restated question; its trees stay."""
+    before = weights_in(CHECKPOINTS / EMBEDDED)
+    after = reset(before, InspectorConfig())
+    priors = {name for name in after if name.endswith(".prior")}
+    assert [float(after[f"{PREFIX}{check.name}.prior"][0]) for check in CHECKS] == pytest.approx(
+        InspectorConfig().priors
+    )
+    kept = (after.keys() & before.keys()) - priors
+    assert all(np.array_equal(after[name], before[name]) for name in kept)
+    assert f"{PREFIX}{DROPS_QUESTION}" in after
+    with pytest.raises(TrainingError, match="no inspector"):
+        reset({}, InspectorConfig())
 
 
 def test_every_fault_is_a_kind_of_corruption() -> None:

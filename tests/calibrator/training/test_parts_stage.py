@@ -18,6 +18,7 @@ from calibrator.calls.training import CallConfig
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.inspection.training import InspectorConfig
+from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.rows.selection import Selection
 from calibrator.text.layout import Layout
 from calibrator.training.run import TrainConfig
@@ -27,6 +28,8 @@ from calibrator.training.train import train
 
 THINGS = ("apples", "bricks", "candles", "drums", "engines", "flutes", "gloves", "hammers")
 OFF_TOPIC = "The choir rehearses on Mondays, and the hall is heated."
+
+PARTS = {"inspector", "knowledge", "calls"}
 
 
 def write_rows(path: Path) -> Path:
@@ -64,7 +67,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
         selection=Selection(validation_share=0.2),
         tower=TowerConfig(members=1, folds=2, batch=64),
         has_inspector=True,
+        has_knowledge=True,
         has_calls=True,
+        knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=5, own_pairs=60),
         inspector=InspectorConfig(
             irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1,
             priors=(1.0, 3.0, 2.0, 5.0),
@@ -153,6 +158,7 @@ def test_each_part_is_fitted_once(
         raise AssertionError("it is fitted already")
 
     monkeypatch.setattr(parts_stage, "fit_inspector", fail)
+    monkeypatch.setattr(parts_stage, "fit_knowledge", fail)
     monkeypatch.setattr(parts_stage, "fit_calls", fail)
     assert read_config(train(made.parent, config, lambda _: None)) == before
 
@@ -162,9 +168,9 @@ def test_parts_are_added_to_a_checkpoint(
 ) -> None:
     """`--start` keeps tower, curve and familiarity number for number, and says where they are from;
     without a part to add there is nothing to do."""
-    bare = replace(config, has_inspector=False, has_calls=False, data=config.data)
+    bare = replace(config, has_inspector=False, has_knowledge=False, has_calls=False)
     start = train(tmp_path / "bare", bare, lambda _: None)
-    fitted = {name: (made.parent / f"{name}.npz") for name in ("inspector", "calls")}
+    fitted = {name: (made.parent / f"{name}.npz") for name in PARTS}
     more = tmp_path / "more"
     more.mkdir()
     for name, path in fitted.items():
@@ -172,10 +178,15 @@ def test_parts_are_added_to_a_checkpoint(
     extended = train(more, replace(config, start=str(start)), lambda _: None)
     old, new = load_file(start / "model.safetensors"), load_file(extended / "model.safetensors")
     assert all(np.array_equal(new[name], old[name]) for name in old)
-    assert {name.partition(".")[0] for name in new.keys() - old.keys()} == {"inspector", "calls"}
+    assert {name.partition(".")[0] for name in new.keys() - old.keys()} == PARTS
     found = read_config(extended)
     assert found.recalibration == read_config(start).recalibration
     assert found.training["extended_from"] == read_config(start).version
+    today = replace(config.inspector, priors=(2.0, 4.0, 3.0, 7.0))
+    again = replace(bare, start=str(extended), resets_inspector=True, inspector=today)
+    reset = load_file(train(tmp_path / "reset", again, lambda _: None) / "model.safetensors")
+    changed = {name for name in new if not np.array_equal(new[name], reset[name])}
+    assert changed == {name for name in new if name.endswith(".prior")}
     with pytest.raises(TrainingError, match="ask for one"):
         train(tmp_path / "none", replace(bare, start=str(start)), lambda _: None)
 

@@ -1,0 +1,166 @@
+"""What a small encoder knows of a short reply to a short question, as log-odds.
+
+Tower and forest know how hard a question is; that Bern, not Zurich, is the capital of Switzerland
+they do not. An encoder that was taught questions with their answers does, in part: the pieces of a
+right answer mean something near to what the question means. Only short factual replies are read,
+which cost a few milliseconds; the log-odds are added to those of all other parts, more of them
+where the question is unlike the benchmarks whose difficulty is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.weights import Array, Floats
+from calibrator.knowledge.small_encoder import SmallEncoder
+from calibrator.recalibration.curves import sigmoid
+
+PREFIX = "knowledge."
+ENCODER = "encoder."
+MOST_CHARACTERS = 240  # of a question, and of a reply
+MOST_PIECES = 46  # of each that are read; the positions that the encoder has, without its marks
+MOST_SENTENCES = 2
+SCALE_OF_VECTOR, SCALE_OF_PRODUCT = 4.0, 20.0  # what the network is given is of order 1
+LIMIT = 4.0  # of the log-odds, either way: nothing is as sure as a number can be
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_OPTIONS = ("Options", "Choices")
+_ASKS = re.compile(
+    r"\b(?:who|whom|whose|which|when|where|what|name the"
+    r"|how (?:many|much|long|far|old|tall|often|fast|big|large|high|deep))\b",
+    re.IGNORECASE,
+)
+_TALKS = re.compile(r"\b(?:i|me|my|we|us|our|you|your|should|could)\b", re.IGNORECASE)
+
+
+def is_short(question: str, answer: str) -> bool:
+    """Whether a reply is a short one, of a sentence or two, to a short question without options."""
+    question, answer = question.strip(), answer.strip()
+    return (
+        0 < len(answer) <= MOST_CHARACTERS
+        and 0 < len(question) <= MOST_CHARACTERS
+        and "\n" not in question + answer
+        and not any(word in question for word in _OPTIONS)
+        and len(_SENTENCE.split(answer)) <= MOST_SENTENCES
+    )
+
+
+def asks_for_fact(question: str) -> bool:
+    """Whether a question is one for a fact, not small talk or a request."""
+    return bool(_ASKS.search(question)) and not _TALKS.search(question)
+
+
+class Knowledge:
+    """An encoder, a small network on what it makes of question and reply, and their weights.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        encoder = {k.removeprefix(ENCODER): a for k, a in state.items() if k.startswith(ENCODER)}
+        self.encoder = SmallEncoder(encoder)
+        self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces that say nothing
+        self.dropped = frozenset(state["dropped"].astype(int).tolist())  # pieces not read at all
+        own = {k: a.astype(np.float32) for k, a in state.items() if not k.startswith(ENCODER)}
+        count = sum(name.endswith(".cosines") for name in own)
+        self.members = [Member({k: own[f"{at}.{k}"] for k in MEMBER}) for at in range(count)]
+        self.gate, self.weights = own["gate"], own["weights"]  # (hidden + 1,), (3,)
+        if not count or self.weights.shape != (3,):
+            raise ValueError("knowledge of another shape")
+
+    def shifts(
+        self,
+        texts: Sequence[tuple[str, str]],
+        pieces: Sequence[tuple[Sequence[int], Sequence[int]]],
+    ) -> NDArray[np.float64]:
+        """What is added to the log-odds of each reply, (B,): 0 unless it is a short one.
+
+        `texts` are questions and answers, `pieces` their word pieces.
+        """
+        found = np.zeros(len(texts))
+        short = [
+            at
+            for at, (question, answer) in enumerate(texts)
+            if is_short(question, answer) and asks_for_fact(question)
+        ]
+        for at in short:
+            question, answer = (self.readable(ids) for ids in pieces[at])
+            if answer:
+                found[at] = self._shift(self.vectors(question, answer))
+        return found
+
+    def readable(self, ids: Sequence[int]) -> list[int]:
+        """The pieces that are read of a text."""
+        return [each for each in ids if each not in self.dropped][:MOST_PIECES]
+
+    def vectors(self, question: Sequence[int], answer: Sequence[int]) -> Floats:
+        """Question, answer, and what the answer says that the question does not, (3, hidden)."""
+        asked, said = self.encoder([question, answer])
+        return vectors_of(asked, said, question, answer, self.plain)
+
+    def _shift(self, vectors: Floats) -> float:
+        least, more, middle = self.weights.tolist()
+        gate = float(sigmoid(vectors[0] @ self.gate[:-1] + self.gate[-1]))
+        return (least + more * gate) * (self.odds(vectors) - middle)
+
+    def odds(self, vectors: Floats) -> float:
+        """Log-odds that the reply is the right one, by what the encoder knows."""
+        mean = float(np.mean([member.odds(vectors) for member in self.members]))
+        return min(LIMIT, max(-LIMIT, mean))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Knowledge | None:
+        """What a checkpoint's weights hold; None for a checkpoint without it."""
+        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        return cls(own) if own else None
+
+
+MEMBER = ("cosines", "asked", "added", "first", "first.bias", "second", "second.bias")
+
+
+class Member:
+    """One network: two cosines, a product of two projections, and a layer on all vectors."""
+
+    def __init__(self, state: Mapping[str, Floats]) -> None:
+        self.state = state
+
+    def odds(self, vectors: Floats) -> float:
+        question, answer, added = vectors
+        of = self.state
+        cosines = np.array([question @ answer, question @ added, 1.0], np.float32)
+        product = (of["asked"] @ question) @ (of["added"] @ added) * SCALE_OF_VECTOR**2
+        inner = np.maximum(of["first"] @ network_input(vectors) + of["first.bias"], 0)
+        last = inner @ of["second"] + of["second.bias"][0]
+        return float(cosines @ of["cosines"] + product + last)
+
+
+def network_input(vectors: Floats) -> Floats:
+    """What the layer reads of (.., 3, hidden) vectors, (.., 5 * hidden)."""
+    question, answer, added = (vectors[..., at, :] for at in range(3))
+    near = SCALE_OF_PRODUCT * question * added, SCALE_OF_PRODUCT * question * answer
+    return np.concatenate([question, added, answer, *near], axis=-1) * SCALE_OF_VECTOR
+
+
+def vectors_of(
+    asked: Floats,
+    said: Floats,
+    question: Sequence[int],
+    answer: Sequence[int],
+    plain: frozenset[int],
+) -> Floats:
+    """The three vectors (3, hidden) of length 1, from the states of both texts' pieces.
+
+    What the answer adds is the mean of those of its pieces that the question does not hold and
+    that say something; in a whole sentence these are the answer proper, in a short one all of it.
+    """
+    known = plain.union(question)
+    # the states begin with that of a mark
+    at = [place for place, each in enumerate(answer, start=1) if each not in known]
+    means = np.stack(
+        [asked.mean(axis=0), said.mean(axis=0), (said[at] if at else said).mean(axis=0)]
+    )
+    return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))
