@@ -11,8 +11,9 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,18 @@ def rows_named(text: str) -> set[str]:
     return found
 
 
-def _documented(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def _documented(path: Path) -> tuple[tuple[str, str], ...]:
     """Each definition's name with its docstring; a module's name is empty."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield getattr(node, "name", ""), ast.get_docstring(node) or ""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    found = []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, kinds):  # definitions stand nowhere deeper than in each other's bodies
+            found.append((getattr(node, "name", ""), ast.get_docstring(node) or ""))
+            waiting += reversed(node.body)
+    return tuple(found)
 
 
 def named_in_code() -> Mapping[str, list[str]]:
@@ -82,7 +89,9 @@ def named_in_code() -> Mapping[str, list[str]]:
             place = path.relative_to(ROOT).as_posix()
             if place in NO_CODE:
                 continue
-            for row in rows_named(path.read_text(encoding="utf-8")):
+            if not (named := rows_named(path.read_text(encoding="utf-8"))):
+                continue
+            for row in named:
                 found[row][place] = 1
             for name, text in _documented(path):
                 for row in rows_named(text):
