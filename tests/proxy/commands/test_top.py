@@ -22,7 +22,7 @@ from proxy.commands.app import cli
 from proxy.commands.top import Change, Sight
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, HOLD, TOKEN, desk_url, make_key
-from tests.running.live_proxy import LiveProxy, environment, free_port
+from tests.running.live_proxy import LiveProxy, environment, free_port, run_cli
 from tests.servers.faulty_upstream import FaultyUpstream
 
 
@@ -78,6 +78,15 @@ def test_one_picture_has_all_of_it(start_proxy: StartProxy) -> None:
     assert int(row(picture, "seniors", "hold")[2]) >= 2
     assert row(picture, "0.2000", "seniors", "ok")[3] == r"p=0.2 first\x1b[2J of them"
     assert row(picture, "no number: skipped upstream_status")[1:] == ["0", "1"]
+
+
+def test_without_a_terminal_it_ends_by_itself(start_proxy: StartProxy) -> None:
+    """In a pipe there is one picture, as with --once."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "seen"), **DESK)
+    arguments = ["top", "--every", "0.1", "--url", desk_url(proxy)]
+    done = run_cli(*arguments, PINOCCHIO_ADMIN_TOKEN=TOKEN, COLUMNS="140")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("generation 1") == 1
 
 
 def test_a_desk_that_gives_nothing_is_told(start_proxy: StartProxy) -> None:
