@@ -21,12 +21,22 @@ MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts 
 MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
 LOOK = 1_500  # characters in which kinds of characters are counted
 
+_REFUSES = (
+    "unable",
+    "cannot",
+    "i can't",
+    "i do",
+    "information",
+    "sorry",
+    "as an ai",
+    "nev",
+    "无法",
+)
 _REFUSAL = sought(
     r"\b(?:i (?:can(?:no|')t|am unable|'m unable|do(?:n't| not) (?:know|have))"
     r"|cannot (?:be )?(?:determine|answer|provide|find)|not (?:enough|sufficient) information"
     r"|sorry|unable to|as an ai|nev[ií]m)|无法",
-    "unable cannot information sorry ai",
-    ("i can't", "i do", "nevím", "nevim", "无法"),
+    parts=_REFUSES,
 )
 _ONE_WORD = (
     "maybe perhaps possibly probably likely might appears approximately unclear uncertain however"

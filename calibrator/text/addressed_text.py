@@ -69,7 +69,9 @@ _NEEDED_WORDS = (
     " is_right evaluation ground"
 )
 _IN_FAVOUR = Sought(
-    _ADDRESSES, frozenset(_NEEDED_WORDS.split()), ("succeed", "(ii)", "<", "[system", "#")
+    _ADDRESSES,
+    frozenset(_NEEDED_WORDS.split()),
+    ("succeed", "note to ", "(ii)", "<", "[system", "#"),
 )
 _SAYS_MORE = re.compile(
     r"\b(?:which|whether|cannot determine|options?|statement|choices?|hypothesis|claim|premise"
