@@ -1,0 +1,125 @@
+"""What the event loop of a running proxy does for a request, counted: a clock would tell of the
+machine too.
+
+Each frame belongs to the room of the step that it works for: its own file's, or, where that serves
+several steps (bytes, JSON, libraries), its caller's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+ROOT: Final = str(Path(__file__).parents[2]) + "/"
+OTHER: Final = "other"  # of the event loop and the server, whoever asks
+ROOMS: Final = (
+    ("listener", ("proxy/listener/",)),
+    ("gate", ("proxy/gate/", "proxy/app.py", "proxy/generation.py", "proxy/routes.py")),
+    ("request", ("proxy/exchange/request.py", "proxy/exchange/openings.py", "proxy/holds/")),
+    ("request", ("proxy/exchange/conversations.py", "proxy/completions/flow.py:parse_request")),
+    ("upstream", ("proxy/upstreams/", "proxy/completions/call_upstream.py")),
+    ("upstream", ("proxy/completions/live_stream.py", "proxy/exchange/answer.py")),
+    ("scoring", ("proxy/scoring/", "calibrator/", "proxy/completions/job.py:Job.score")),
+    ("scoring", ("proxy/completions/job.py:Job._score_once",)),
+    ("decision", ("policies/", "proxy/policy_context/", "proxy/completions/decide.py")),
+    ("decision", ("proxy/completions/apply.py", "proxy/exchange/outcome.py")),
+    ("decision", ("proxy/completions/job.py:Job.decide", "proxy/completions/job.py:Job.outcome")),
+    ("record", ("proxy/store/", "proxy/completions/recording.py", "proxy/exchange/exchange.py")),
+    ("record", ("proxy/exchange/metrics.py", "proxy/exchange/series.py")),
+    ("telemetry", ("proxy/telemetry/",)),
+    ("flow", ("proxy/completions/",)),
+)
+"""Rooms of a request and what belongs to them, a more special place before a more general one."""
+NAMES: Final = (*dict.fromkeys(name for name, _ in ROOMS), OTHER)
+
+
+@dataclass
+class Work:
+    """What was counted, by the code that did it and its room."""
+
+    bytecodes: Counter[tuple[str, CodeType]] = field(default_factory=Counter)
+    calls: Counter[tuple[str, CodeType]] = field(default_factory=Counter)
+
+    def by_room(self, counts: Counter[tuple[str, CodeType]], requests: int) -> dict[str, float]:
+        """The counts of each room for one of so many requests."""
+        found = dict.fromkeys(NAMES, 0.0)
+        for (room, _), count in counts.items():
+            found[room] += count / requests
+        return found
+
+
+class CountedWork:
+    """Traces the thread `watched` inside `counting`, if it began inside `tracing`."""
+
+    def __init__(self) -> None:
+        self.watched: int | None = None
+        self.work = Work()
+        self._is_counting = False
+        self._places: dict[CodeType, str | None] = {}
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Threads that begin inside can be watched."""
+        before = threading.gettrace()
+        threading.settrace(self.trace)
+        try:
+            yield
+        finally:
+            threading.settrace(before)  # type: ignore[arg-type]
+
+    @contextmanager
+    def counting(self) -> Iterator[Work]:
+        """What is done inside; nothing was counted before."""
+        self.work, self._is_counting = Work(), True
+        try:
+            yield self.work
+        finally:
+            self._is_counting = False
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Is called for each frame; those that are not counted are not traced."""
+        if not self._is_counting or threading.get_ident() != self.watched:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        at = self._room_of(frame), frame.f_code
+        self.work.calls[at] += 1
+        return self._counter(at)
+
+    def _counter(self, at: tuple[str, CodeType]) -> Callable[[FrameType, str, Any], Any]:
+        bytecodes = self.work.bytecodes
+
+        def count(frame: FrameType, event: str, __: Any) -> Any:
+            if event == "opcode":
+                bytecodes[at] += 1
+            return count
+
+        return count
+
+    def _room_of(self, frame: FrameType) -> str:
+        """Of the nearest frame, from the innermost on, whose code has one."""
+        at: FrameType | None = frame
+        while at is not None:
+            code = at.f_code
+            if code not in self._places:
+                self._places[code] = _place_of(code)
+            if (room := self._places[code]) is not None:
+                return room
+            at = at.f_back
+        return OTHER
+
+
+def _place_of(code: CodeType) -> str | None:
+    name = code.co_filename
+    if not name.startswith(ROOT):
+        return None
+    place = f"{name[len(ROOT) :]}:{code.co_qualname}"
+    for room, begins in ROOMS:
+        if place.startswith(begins):
+            return room
+    return None

@@ -1,0 +1,139 @@
+"""What a warm request costs by room, counted: scripts/bench opcodes [--enforce] [--json]
+
+    room        bytecodes  calls
+
+Bytecodes and Python calls of the event loop, of a whole reply and of a stream, observed or under a
+policy that is enforced; below them the reads and writes of its thread, which Linux counts. A
+calibrator that costs nothing scores; the line of each request is left out, and so is the thread
+that writes rows. Nothing here depends on how busy a machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.checks.counted_work import NAMES, CountedWork  # noqa: E402
+from tests.running.live_proxy import OBSERVE, LiveProxy, question  # noqa: E402
+from tests.servers.faulty_upstream import FaultyUpstream  # noqa: E402
+
+WARM_UP, REQUESTS = 5, 20
+TURN = "What somebody says in a conversation with a model has a sentence or two. " * 2
+DELTAS = 60
+ENFORCE = """
+version: 1
+name: bench
+mode: enforce
+rules:
+  - {name: tools, when: {tools: any, confidence: {below: 0.95}}, then: {hold: {queue: q}}}
+  - {name: unsure, when: {confidence: {below: 0.3}}, then: {hold: {queue: q}}}
+default: deliver
+"""
+Figures = Mapping[str, Mapping[str, float]]
+
+
+def conversation() -> dict[str, Any]:
+    turns = [
+        {"role": "assistant" if number % 2 else "user", "content": f"Turn {number}. {TURN}"}
+        for number in range(10)
+    ]
+    return {"model": "ok", "messages": [*turns, {"role": "user", "content": "p=0.7"}]}
+
+
+def streamed() -> dict[str, Any]:
+    """A question whose answer comes in 60 deltas."""
+    head = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+    deltas = [chunk({"content": f"word{number} "}) for number in range(DELTAS - 1)]
+    chunks = [chunk({"role": "assistant", "content": ""}), *deltas, chunk({"content": "p=0.7"})]
+    return question("?", "told", stream=True, reply=[*chunks, chunk({}, "stop")])
+
+
+def system_calls(thread: int) -> tuple[int, int]:
+    """Reads and writes of a thread so far; 0 where nobody counts them."""
+    with suppress(OSError):
+        lines = Path(f"/proc/self/task/{thread}/io").read_text().splitlines()
+        told = dict(line.split(": ") for line in lines)
+        return int(told["syscr"]), int(told["syscw"])
+    return 0, 0
+
+
+def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Figures:
+    """By room, for one request; `system` has reads and writes."""
+
+    def ask(times: int) -> None:
+        for _ in range(times):
+            assert b'"confidence":0.7' in proxy.http.post("/v1/chat/completions", json=body).content
+
+    thread = proxy._thread.native_id or 0
+    ask(WARM_UP)
+    before = system_calls(thread)
+    with counted.counting() as work:
+        ask(REQUESTS)
+    reads, writes = (
+        (after - first) / REQUESTS
+        for first, after in zip(before, system_calls(thread), strict=True)
+    )
+    counts = {"bytecodes": work.bytecodes, "calls": work.calls}
+    by_room = {name: work.by_room(each, REQUESTS) for name, each in counts.items()}
+    rooms = {room: {name: by_room[name][room] for name in counts} for room in NAMES}
+    return {**rooms, "system": {"reads": reads, "writes": writes}}
+
+
+def table(title: str, figures: Figures) -> str:
+    lines = [f"{title:<28}{'bytecodes':>10}{'calls':>8}"]
+    rooms = {room: figures[room] for room in NAMES}
+    total = {name: sum(each[name] for each in rooms.values()) for name in ("bytecodes", "calls")}
+    for room, each in {**rooms, "all": total}.items():
+        share = f"{each['bytecodes'] / total['bytecodes']:.0%}"
+        numbers = f"{each['bytecodes']:>10,.0f}{each['calls']:>8,.0f}"
+        lines.append(f"  {room:<20}{share:>6}{numbers}")
+    system = figures["system"]
+    lines.append(f"  {system['reads']:.1f} reads, {system['writes']:.1f} writes")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--enforce", action="store_true", help="under a policy that is enforced")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    bodies: dict[str, Callable[[], dict[str, Any]]] = {
+        "whole, 11 messages": conversation,
+        f"a stream of {DELTAS} deltas": streamed,
+    }
+    counted = CountedWork()
+    with FaultyUpstream() as upstream, tempfile.TemporaryDirectory() as folder:
+        with counted.tracing():
+            policy = ENFORCE if options.enforce else OBSERVE
+            limits = {"stream_wait_ms": 60_000}  # counting takes time
+            proxy = LiveProxy(upstream.base_url, Path(folder), policy=policy, limits=limits)
+        counted.watched = proxy._thread.ident
+        found = {name: measured(proxy, counted, body()) for name, body in bodies.items()}
+        proxy.stop()
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print(*(table(name, each) for name, each in found.items()), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()
