@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
+from proxy.wire.http import place
 from proxy.wire.worker_threads import ShedCounter, Worker
 
 log = structlog.get_logger(__name__)
@@ -89,7 +90,7 @@ class Outbox(Generic[T]):
                     return
                 pause_s *= 2
             except Exception as error:
-                log.exception("telemetry_failed", to=self.to)
+                log.error("telemetry_failed", to=self.to, **place(error))
                 self._dropped.add(len(batch), type(error).__name__)
                 return
             else:

@@ -93,7 +93,7 @@ class Peers:
             try:
                 self._take(message)
             except Exception as error:  # a fault of ours; the others wait for their time alone
-                log.error("peer_message_failed", kind=message.kind, **place(error))
+                log.error("peer_message_failed", message=message.kind, **place(error))
         on_orphaned()
 
     def _take(self, message: Message) -> None:

@@ -232,6 +232,8 @@ def test_what_needs_a_restart_is_said_and_left(running: Running) -> None:
     running.wait_for(2)
     [line] = running.process.lines("restart_needed")
     assert (line["sections"], line["level"]) == (["store", "limits", "admin"], "warning")
+    [line] = running.process.lines("configuration_reloaded")
+    assert (line["generation"], line["policy"][:5], line["calibrator"][:4]) == (2, "desk@", "fake")
     assert [running.policy() for _ in range(2)] == ["desk", "desk"]
     assert not (running.folder / "other.db").exists()
 

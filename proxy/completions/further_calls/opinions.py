@@ -88,7 +88,7 @@ class Opinions:
         """Cancel the calls that are late, which are told as such."""
         for task, call in self._asked.items():
             if not task.done():
-                call.error = UpstreamTimeoutError.code
+                self._calls.note_failure(call, UpstreamTimeoutError.code)
                 task.cancel()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
@@ -283,8 +284,12 @@ def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
 def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
     """Beyond the bytes that may wait, and beyond `max_open` in the queue, audits are let go."""
     writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_bytes=10_000)
-    writer.add(drawn(0, b"x" * 20_000), 2)
+    with capture_logs() as lines:
+        writer.add(drawn(0, b"x" * 20_000), 2)
     assert writer.shed == 1
+    assert lines == [
+        {"event": "audits_shed", "count": 1, "reason": "queue_full", "log_level": "error"}
+    ]
     for number in range(1, 5):
         writer.add(drawn(number), 2)
     writer.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Platt, Recalibration
@@ -143,20 +144,29 @@ def test_the_proxys_watch_finds_it_too(traffic: Traffic) -> None:
     traffic.pass_by(600, 7)
     traffic.pass_by(400, 7, truth=harder)
     watch = DriftWatch(traffic.url, every_s=0.01)
-    watch.start()
-    until(lambda: watch.alarms)
-    time.sleep(0.1)
-    watch.stop()
+    with capture_logs() as lines:
+        watch.start()
+        until(lambda: watch.alarms)
+        time.sleep(0.1)
+        watch.stop()
     assert watch.alarms == 1
+    [line] = [each for each in lines if each["event"] == "drift_detected"]
+    assert (line["kind"], line["calibrator"], line["log_level"]) == (
+        "scores",
+        CALIBRATOR,
+        "warning",
+    )
 
 
 def test_the_watch_survives_a_store_that_is_not_there(tmp_path: Path) -> None:
     """It tries again; nothing else hears of it."""
     watch = DriftWatch(f"sqlite:///{tmp_path / 'no' / 'store.db'}", every_s=0.01)
-    watch.start()
-    time.sleep(0.1)
-    watch.stop()
+    with capture_logs() as lines:
+        watch.start()
+        until(lambda: len(lines) > 1)
+        watch.stop()
     assert watch.alarms == 0
+    assert {line["event"] for line in lines} == {"drift_not_looked_for"}
 
 
 def test_the_simulated_calibrator_is_too_sure() -> None:

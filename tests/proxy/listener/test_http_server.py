@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+from structlog.testing import capture_logs
 
 from proxy.listener import connections
 from proxy.listener.endpoint import send_reply, sent_whole
@@ -83,8 +84,13 @@ def test_the_bytes_are_uvicorns(
 @pytest.mark.parametrize("server", ["ours", "uvicorn's"])
 def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str) -> None:
     """Parts that wait for the end of their turn go out before the connection is closed."""
-    said = told(ports[server], b"GET /breaks-off HTTP/1.1\r\nhost: x\r\n\r\n")
+    with capture_logs() as lines:
+        said = told(ports[server], b"GET /breaks-off?key=sk-secret HTTP/1.1\r\nhost: x\r\n\r\n")
     assert said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n")
+    if server == "ours":
+        [line] = [each for each in lines if each["event"] == "no_reply"]
+        assert (line["path"], line["kind"]) == ("/breaks-off", "RuntimeError")
+        assert "secret" not in str(line)
 
 
 def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
 
 from calibrator import NotScorableError, QueueFullError
 from policies import InvalidDocumentError
@@ -94,10 +96,16 @@ async def test_what_is_not_there_has_a_word(server: ImageServer, path: str) -> N
 
 
 async def test_nobody_listens() -> None:
-    """The same where no connection comes about."""
+    """The same where no connection comes about; the log names the host, and nothing behind it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    assert await refused(images(), f"http://127.0.0.1:{port}/a.png") == "image_fetch"
+    with capture_logs() as lines:
+        url = f"http://127.0.0.1:{port}/private.png?key=sk-secret"
+        assert await refused(images(), url) == "image_fetch"
+    [line] = lines
+    assert (line["event"], line["reason"]) == ("image_not_fetched", "image_fetch")
+    assert "127.0.0.1" in line["error"]
+    assert not {"private", "secret"} & set(re.findall(r"\w+", str(line)))
 
 
 async def test_no_more_is_read_than_an_image_may_have(server: ImageServer) -> None:

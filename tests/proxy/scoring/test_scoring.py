@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from calibrator import Item, NotScorableError, Question, Score, Scorer
+from calibrator import Item, NotScorableError, Question, Score, Scorer, UnavailableError
 from proxy.formats import Choice
 from proxy.scoring.scoring import NICENESS, Confidence, Scoring, Status
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
@@ -34,6 +35,32 @@ async def scoring_with(scorer: Scorer, **options: Any) -> AsyncIterator[Scoring]
     await asyncio.to_thread(until, lambda: scoring.is_ready)
     yield scoring
     scoring.close()
+
+
+async def test_a_scorer_that_is_not_there_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log says so once, with its words, and when it is there."""
+    monkeypatch.setattr("proxy.scoring.scoring.FIRST_PAUSE_S", 0.01)
+    left = [UnavailableError("engine_down", "nobody listens")] * 3
+
+    def load() -> Scorer:
+        if left:
+            raise left.pop()
+        return WordScorer()
+
+    with capture_logs() as lines:
+        scoring = Scoring(load)
+        scoring.start()
+        await asyncio.to_thread(until, lambda: scoring.is_ready)
+        scoring.close()
+    away, ready = (each for each in lines if each["event"].startswith("calibrator_"))
+    assert (away["event"], away["reason"], away["error"]) == (
+        "calibrator_unavailable",
+        "engine_down",
+        "nobody listens",
+    )
+    assert (ready["event"], ready["calibrator"]) == ("calibrator_ready", "words@1")
 
 
 async def test_one_confidence_for_each_choice() -> None:

@@ -15,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config as AlembicConfig
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from structlog.testing import capture_logs
 
 from calibrator import install_command
 from proxy.errors import StoreError
@@ -107,7 +108,10 @@ def test_a_new_database_has_the_tables_of_this_version(store_url: str) -> None:
 def test_an_older_database_ends_where_a_new_one_begins(store_url: str, age: str) -> None:
     """What the revisions made differs in nothing from the tables of this version."""
     make_old(store_url, AGES[age])
-    assert differences(store_url) == []
+    with capture_logs() as lines:
+        assert differences(store_url) == []
+    [line] = [each for each in lines if each["event"] == "store_migrated"]
+    assert (line["before"], line["now"]) == ("without a revision", schema.LATEST)
     assert execute(store_url, "SELECT version_num FROM alembic_version") == [(schema.LATEST,)]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from proxy.workers.board import Board
 from proxy.workers.peers import Peers
@@ -52,10 +56,17 @@ class Configuration:
     def drain(self) -> None: ...
 
 
-def supervised(runs: Mapping[int, Callable[[Peers], int]], configuration: Configuration) -> int:
-    """The pid of a supervisor of these."""
+def supervised(
+    runs: Mapping[int, Callable[[Peers], int]],
+    configuration: Configuration,
+    log: int | None = None,
+) -> int:
+    """The pid of a supervisor of these, which writes its lines into `log`."""
     if pid := os.fork():
         return pid
+    if log is not None:
+        logger = structlog.WriteLoggerFactory(os.fdopen(log, "w"))
+        structlog.configure([structlog.processors.JSONRenderer()], logger_factory=logger)
     board = Board(len(runs))
     options: dict[str, Any] = {"add": list, "on_stop": lambda: None, "drain_s": 0, "grace_s": 0}
     os._exit(Supervisor(runs, board, configuration, **options).run())
@@ -110,7 +121,51 @@ def test_all_swap_or_none_does(problems: tuple[str, ...], heard: str) -> None:
 
 def test_what_cannot_start_is_not_tried_for_ever() -> None:
     """Where no worker can begin, the proxy ends with its status."""
-    pid = supervised({0: lambda _: 7, 1: lambda _: 7}, Configuration(changes=0))
+    reads, write = os.pipe()
+    pid = supervised({0: lambda _: 7, 1: lambda _: 7}, Configuration(changes=0), write)
+    os.close(write)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 7
     assert children_of(pid) == []
+    first = next(logged(reads, "worker_not_started"))
+    assert (first["process"][:6], first["status"]) == ("worker", 7)
+
+
+def test_a_worker_that_dies_is_started_anew_and_one_that_stays_is_killed(tmp_path: Path) -> None:
+    """Both are told in the log, with which of them it was."""
+    reads, write = os.pipe()
+    runs = {0: worker((), write), 1: deaf_once_started_anew(tmp_path / "died")}
+    pid = supervised(runs, Configuration(changes=0), write)
+    os.close(write)
+    lines = logged(reads, "worker_")
+    assert [next(lines)["event"] for _ in range(2)] == ["worker_died", "worker_restarted"]
+    for _ in range(2):  # the second one means at once
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.2)
+    killed = next(lines)
+    assert (killed["event"], killed["process"]) == ("worker_killed", "worker 1")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+    assert children_of(pid) == []
+
+
+def deaf_once_started_anew(died: Path) -> Callable[[Peers], int]:
+    """Dies once it is up; what is started in its place ends for nobody."""
+
+    def run(peers: Peers) -> int:
+        peers.start(lambda: None)
+        peers.tell("up")
+        if died.exists():
+            time.sleep(30)
+        died.touch()
+        return 3
+
+    return run
+
+
+def logged(reads: int, begins: str) -> Iterator[dict[str, Any]]:
+    """The lines of a supervisor's log, as they come, whose event begins so."""
+    with os.fdopen(reads) as told:
+        for line in told:
+            if line.startswith("{") and (event := json.loads(line))["event"].startswith(begins):
+                yield event

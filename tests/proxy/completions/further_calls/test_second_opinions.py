@@ -240,11 +240,17 @@ def test_who_fails_or_hangs_changes_nothing(
     policy = seeking(of(other, start=start, within="1s"), UNSURE)
     proxy = start_proxy(policy=policy, scorer=HearingScorer())
     began = time.monotonic()
-    response = proxy.ask("Paris p=0.6")
+    with capture_logs() as lines:
+        response = proxy.ask("Paris p=0.6")
     assert time.monotonic() - began < 4
     member = response.json()["pinocchio"]
     assert (member["confidence"], member["calibrator"]) == (0.6, "words@1")
     assert "evidence" not in member
+    [line] = [each for each in lines if each["event"] == "call_failed"]
+    assert (line["model"], line["purpose"]) == (other, "second_opinion")
+    assert line["request_id"] == response.headers[ID]
+    assert line["error"].startswith(error)
+    assert "Paris" not in str(line)
     [call] = [each for each in member["calls"] if each.get("purpose") == "second_opinion"]
     assert call["error"].startswith(error)
     if other == "slow":
