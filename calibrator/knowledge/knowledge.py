@@ -105,7 +105,7 @@ class Knowledge:
     def _shift(self, vectors: Floats) -> float:
         least, more, middle = self.weights.tolist()
         gate = float(sigmoid(vectors[0] @ self.gate[:-1] + self.gate[-1]))
-        return (least + more * gate) * (self.odds(vectors) - middle)
+        return float((least + more * gate) * (self.odds(vectors) - middle))
 
     def odds(self, vectors: Floats) -> float:
         """Log-odds that the reply is the right one, by what the encoder knows."""
@@ -142,7 +142,8 @@ def network_input(vectors: Floats) -> Floats:
     """What the layer reads of (.., 3, hidden) vectors, (.., 5 * hidden)."""
     question, answer, added = (vectors[..., at, :] for at in range(3))
     near = SCALE_OF_PRODUCT * question * added, SCALE_OF_PRODUCT * question * answer
-    return np.concatenate([question, added, answer, *near], axis=-1) * SCALE_OF_VECTOR
+    read: Floats = np.concatenate([question, added, answer, *near], axis=-1)
+    return read * np.float32(SCALE_OF_VECTOR)
 
 
 def vectors_of(

@@ -56,7 +56,7 @@ class SmallEncoder:
 
     @property
     def hidden(self) -> int:
-        return self._places.shape[1]
+        return int(self._places.shape[1])
 
     def __call__(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
         rows = [[CLS, *ids, SEP] for ids in texts]

@@ -114,6 +114,7 @@ def proxy(
         policy=policy,
         scorer=scorer,
         telemetry={"otel": {"endpoint": collector.url}},
+        guardrails={"port": 0},
         upstream={"breaker": {"failures": 100, "open_s": 1}},
         models=(
             {"match": "demo", "upstream": "demo"},
@@ -140,6 +141,8 @@ def happen(proxy: LiveProxy) -> None:
     held = [proxy.ask(f"Paris p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     proxy.ask("Paris p=0.2", stream=True)
     proxy.ask("?", "status-500")
+    visit = {"text": "Paris p=0.9", "context": {"stage": "output"}}
+    httpx.post(f"{proxy.guardrails_url}/analyze", json=visit, trust_env=False).raise_for_status()
     assert proxy.ask("?", "status-503").headers["x-pinocchio-fallback-from"] == "status-503"
     assert decide(proxy, held[0], verdict="approve").status_code == 200
     findings = Findings(proxy.config.store)

@@ -53,7 +53,8 @@ def run(tmp_path: Path, store_url: str) -> Run:
 
 def rows_in(done: Result) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [line for line in done.stdout.splitlines() if line[:1] == "{"]  # not the proxy's log
+    return [json.loads(line) for line in rows]
 
 
 def recorded(url: str, count: int) -> None:
