@@ -18,7 +18,7 @@ from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
-from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, differs_by_case, has_stray_call
+from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
@@ -239,7 +239,7 @@ async def read_answer(
         return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
         return Unread(raw, "not_a_completion")
-    if is_decided_on and (is_repeated or has_stray_call(completion) or differs_by_case(completion)):
+    if is_decided_on and (is_repeated or is_ambiguous(completion)):
         return Unread(raw, AMBIGUOUS)
     headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)

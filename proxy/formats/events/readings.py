@@ -42,6 +42,14 @@ _PLAIN: Final = frozenset(
     }
 )  # members beside a message that are no call, where they hold no others
 _HOLDING: Final = frozenset({dict, list})
+_OF_ANSWER: Final = frozenset(
+    {
+        *("id", "object", "created", "model", "choices", "usage"),
+        *("system_fingerprint", "service_tier"),
+    }
+)
+_OF_CHOICE: Final = frozenset({"index", "message", "finish_reason", "logprobs"})
+_OF_MESSAGE: Final = frozenset({"role", "content", "refusal", "annotations", "reasoning_content"})
 
 
 class StreamReading:
@@ -85,6 +93,34 @@ def is_event_ambiguous(event: Event) -> bool:
     except RepeatedMemberError:
         return True
     return differs_by_case(json_object(data))
+
+
+def is_ambiguous(completion: Mapping[str, Any]) -> bool:
+    """Whether readers could differ in what a completion says, each of whose members stands once."""
+    if is_one_text(completion):
+        return False
+    return has_stray_call(completion) or differs_by_case(completion)
+
+
+def is_one_text(completion: Mapping[str, Any]) -> bool:
+    """Whether a chat completion is one message of text and nothing that is not of its format: then
+    no reader finds a call in it, and no name stands there in two cases."""
+    match completion:
+        case {"choices": [{"message": {"content": str(), **said}, **beside}], **around}:
+            return (
+                around.keys() <= _OF_ANSWER
+                and beside.keys() <= _OF_CHOICE
+                and said.keys() <= _OF_MESSAGE
+                and _holds_none(around, "usage")
+                and _holds_none(beside, "logprobs")
+            )
+    return False
+
+
+def _holds_none(members: dict[Any, Any], but: str) -> bool:
+    """Whether no member is an object or a list, but for one that only describes."""
+    members.pop(but, None)
+    return _HOLDING.isdisjoint(map(type, members.values()))
 
 
 def has_stray_call(completion: Mapping[str, Any]) -> bool:
