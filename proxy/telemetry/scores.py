@@ -8,7 +8,7 @@ A score tells its request in `metadata`, by which a verdict on the same trace or
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -22,6 +22,7 @@ from proxy.telemetry.outbox import NotSentError
 
 ANSWER_S: Final = 10.0
 A_PAGE: Final = 100
+MAX_NAME: Final = 200  # of a person
 OURS: Final = "pinocchio"  # marks annotations in Phoenix, of which there is one for each span
 YES: Final = frozenset({"correct", "right", "true", "yes"})
 NO: Final = frozenset({"incorrect", "wrong", "false", "no"})
@@ -102,7 +103,7 @@ class Langfuse:
         config = self._config
         ours = {"name": config.score, "source": "API", "fields": "subject,details"}
         for score in self._pages(ours | {"fromTimestamp": at}):
-            request_id = (score.get("metadata") or {}).get("request_id")
+            request_id = _object(score, "metadata").get("request_id")
             if isinstance(request_id, str):
                 for place in _subject(score):
                     told[place].add(request_id)
@@ -113,21 +114,17 @@ class Langfuse:
             if is_correct is None or not places:
                 continue
             [*requests] = told[places[0]]  # of the observation, where it is one's
-            by = f"langfuse:{score.get('authorUserId') or 'somebody'}"
+            by = _person("langfuse", score.get("authorUserId"))
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
 
     def probe(self) -> None:
         _got(self._http, "/api/public/v3/scores", {"limit": "1"})
 
     def _pages(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        cursor: str | None = None
-        while True:
-            more = {"limit": str(A_PAGE)} | ({"cursor": cursor} if cursor else {})
-            page = _got(self._http, "/api/public/v3/scores", query | more)
-            yield from _items(page)
-            cursor = (page.get("meta") or {}).get("cursor")
-            if not cursor:
-                return
+        def cursor_of(page: dict[str, Any]) -> Any:
+            return _object(page, "meta").get("cursor")
+
+        return _all_pages(self._http, "/api/public/v3/scores", query, cursor_of)
 
     def close(self) -> None:
         self._http.close()
@@ -135,7 +132,7 @@ class Langfuse:
 
 def _subject(score: dict[str, Any]) -> list[str]:
     """The observation and the trace that a score is about, the narrower first."""
-    subject = score.get("subject") or {}
+    subject = _object(score, "subject")
     return [each for each in (subject.get("id"), subject.get("traceId")) if isinstance(each, str)]
 
 
@@ -176,20 +173,20 @@ class Phoenix:
         for each in self._pages(
             {"identifier": OURS, "include_annotation_names": self._config.score}
         ):
-            request_id = (each.get("metadata") or {}).get("request_id")
+            request_id = _object(each, "metadata").get("request_id")
             if isinstance(request_id, str) and _at(each) >= since:
                 told[str(each.get("span_id"))] = request_id
         spans = [*told]
         for start in range(0, len(spans), A_PAGE):
             some: dict[str, Any] = {"span_ids": spans[start : start + A_PAGE]}
             for each in self._pages(some | {"include_annotation_names": self._config.verdict}):
-                result = each.get("result") or {}
+                result = _object(each, "result")
                 is_correct = _as_label(result.get("label"))
                 if is_correct is None:
                     is_correct = _as_label(result.get("score"))
                 if each.get("annotator_kind") != "HUMAN" or is_correct is None:
                     continue
-                by = f"phoenix:{each.get('user_id') or each.get('identifier') or 'somebody'}"
+                by = _person("phoenix", each.get("user_id") or each.get("identifier"))
                 yield ForeignVerdict(told.get(str(each.get("span_id"))), is_correct, by)
 
     def probe(self) -> None:
@@ -200,14 +197,7 @@ class Phoenix:
         return f"/v1/projects/{quote(self._config.project, safe='')}/span_annotations"
 
     def _pages(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        cursor: str | None = None
-        while True:
-            more = {"limit": A_PAGE} | ({"cursor": cursor} if cursor else {})
-            page = _got(self._http, self._path, query | more)
-            yield from _items(page)
-            cursor = page.get("next_cursor")
-            if not cursor:
-                return
+        return _all_pages(self._http, self._path, query, lambda page: page.get("next_cursor"))
 
     def close(self) -> None:
         self._http.close()
@@ -236,7 +226,7 @@ def _as_label(value: Any) -> bool | None:
 def _at(annotation: dict[str, Any]) -> float:
     try:
         return datetime.fromisoformat(str(annotation.get("created_at"))).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or one beyond those of the platform
         return 0.0
 
 
@@ -253,6 +243,26 @@ def _posted(client: httpx.Client, path: str, body: Any) -> bool:
     return answer.is_success
 
 
+def _all_pages(
+    client: httpx.Client,
+    path: str,
+    query: dict[str, Any],
+    cursor_of: Callable[[dict[str, Any]], Any],
+) -> Iterator[dict[str, Any]]:
+    """The items of all pages; raises UnreadableScoresError where they go in a circle."""
+    seen: set[str] = set()
+    more: dict[str, Any] = {}
+    while True:
+        page = _got(client, path, query | {"limit": A_PAGE} | more)
+        yield from _items(page)
+        if not (cursor := cursor_of(page)):
+            return
+        if str(cursor) in seen:
+            raise UnreadableScoresError(f"{client.base_url}{path} gives the same page again")
+        seen.add(str(cursor))
+        more = {"cursor": str(cursor)}
+
+
 def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
     try:
         answer = client.get(path, params=query)
@@ -263,6 +273,18 @@ def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, An
     if not isinstance(page, dict):
         raise UnreadableScoresError(f"{client.base_url}{path} gave no page of scores")
     return page
+
+
+def _object(item: dict[str, Any], name: str) -> dict[str, Any]:
+    """A member that is an object, else an empty one."""
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _person(keeper: str, name: Any) -> str:
+    """Who gave a verdict, as a name that the record and a terminal can hold."""
+    known = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
+    return f"{keeper}:{known or 'somebody'}"
 
 
 def _items(page: dict[str, Any]) -> list[dict[str, Any]]:

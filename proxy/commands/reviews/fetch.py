@@ -38,7 +38,7 @@ def fetch(
     from proxy.store.reviews.queue import ReviewQueue
     from proxy.telemetry.scores import UnreadableScoresError, score_keepers
 
-    start = time.time() - seconds(since)
+    start = max(0.0, time.time() - seconds(since))
     with errors_told():
         loaded = load_store_config(config)
     keepers = score_keepers(loaded.telemetry)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from proxy.commands.app import cli
 from proxy.config.sections import load_config
 from proxy.config.telemetry import LangfuseConfig, PhoenixConfig
+from proxy.store.record.reader import find
 from proxy.store.verdicts.labels import labelled
 from proxy.store.verdicts.verdicts import Findings
 from proxy.telemetry import outbox as outbox_module
@@ -229,8 +230,9 @@ def labels(proxy: LiveProxy) -> dict[str, bool]:
 def asked(proxy: LiveProxy, *headers: dict[str, str]) -> list[str]:
     """The ids of requests, once their records are written."""
     ids = [proxy.ask("p=0.5", headers=each).headers["x-pinocchio-request-id"] for each in headers]
-    for id in ids:
-        proxy.recorded(id, "facts")
+    findings = Findings(proxy.config.store)
+    until(lambda: all(find(findings.engine, id) for id in ids), 20)
+    findings.close()
     return ids
 
 
@@ -318,6 +320,55 @@ def test_what_cannot_be_fetched_is_told(
     none = CliRunner().invoke(cli, ["reviews", "fetch", "--config", str(tmp_path / "none.yaml")])
     assert none.exit_code == 2
     assert "neither telemetry.langfuse nor telemetry.phoenix" in none.stderr
+
+
+HOSTILE_NAME = "\x1b]0;owned\x07\ud800\x00\u202e" + "n" * 10_000
+
+
+def test_hostile_answers_end_nothing(
+    langfuse: LangfuseServer,
+    phoenix: PhoenixServer,
+    start: Start,
+    store_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a server says in wrong types, odd names and dates of no calendar is passed by; what
+    else stands on its pages counts."""
+    proxy = start(langfuse, phoenix, store=store_url)
+    ids = asked(proxy, parent(1), parent(2))
+    until(lambda: len(langfuse.scores) == len(phoenix.annotations) == 2, 20)
+    langfuse.annotate(True, f"{1:032x}", by=HOSTILE_NAME)
+    phoenix.annotate(f"{2:016x}", by=HOSTILE_NAME, label="wrong")
+    honest = {LangfuseServer: langfuse.answer, PhoenixServer: phoenix.answer}
+    odd: list[Any] = [None, [], "text", 1e308, {"a": [[]]}, HOSTILE_NAME, -(10**30), True]
+    names = {"metadata", "subject", "result", "created_at", "value", "label", "span_id", "name"}
+    odd_items = [*odd, *({name: each for name in names} for each in odd)]
+    odd_items += [{"metadata": {"request_id": each}, "subject": {"id": each}} for each in odd]
+    dates = ("0001-01-01", "9999-12-31T23:59:59", "-5", "2026-02-30", "1e400")
+    odd_items += [{"metadata": {"request_id": "r"}, "created_at": each} for each in dates]
+
+    def with_odd(server: LangfuseServer | PhoenixServer) -> Callable[..., Any]:
+        def answer(method: str, path: str, query: Any, body: Any) -> Any:
+            status, page = honest[type(server)](method, path, query, body)
+            return status, {**page, "data": [*odd_items, *page["data"], *odd_items]}
+
+        return answer
+
+    for server in (langfuse, phoenix):
+        monkeypatch.setattr(server, "answer", with_odd(server))
+    more = ("--since", "99999999d")
+    done = fetch(proxy, tmp_path, langfuse, phoenix, more=more)
+    assert done.exit_code == 0, done.output
+    assert labels(proxy) == {ids[0]: True, ids[1]: False}
+    findings = Findings(proxy.config.store)
+    assert findings.verdict_of(ids[0], f"langfuse:{(']0;owned' + 'n' * 10_000)[:200]}") is True
+    findings.close()
+    for server, end in ((langfuse, {"meta": {"cursor": "7"}}), (phoenix, {"next_cursor": 7})):
+        monkeypatch.setattr(server, "answer", lambda *_, end=end: (200, {"data": [], **end}))
+        circle = fetch(proxy, tmp_path, server)
+        assert circle.exit_code == 1
+        assert "gives the same page again" in circle.stderr
 
 
 def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
