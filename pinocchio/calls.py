@@ -8,6 +8,10 @@
 Listens at an HTTP client of the httpx family, where every framework's replies pass, whole or
 streamed, and needs the standard library alone. `pinocchio.langchain`, `pinocchio.openai_agents` and
 `pinocchio.pydantic_ai` make the predicates of these frameworks from it.
+
+Where the proxy gave no number, or is not in the way at all, `SeenCalls(judge=Pinocchio())` scores
+chat completions in this process, once for each reply. It has to be asked for: a calibrator takes
+seconds to load, and memory.
 """
 
 from __future__ import annotations
@@ -15,19 +19,39 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 _MEMBER = "pinocchio"
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _MOST_BYTES = 64 * 2**20  # of a reply that is read for its calls
 
 
-class SeenCalls:
-    """What the proxy said of the latest calls, at most `most` of them."""
+class Judge(Protocol):
+    """What scores a reply, such as `pinocchio.Pinocchio`."""
 
-    def __init__(self, most: int = 10_000) -> None:
+    def score(self, response: Any, *, messages: Any, tools: Any) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCall:
+    """What is known of a call; `request_id` is that of the reply which makes it."""
+
+    confidence: float | None = None
+    name: str | None = None
+    request_id: str | None = None
+
+
+class SeenCalls:
+    """What the proxy said of the latest calls, at most `most` of them.
+
+    `judge` scores chat completions that came without a number.
+    """
+
+    def __init__(self, most: int = 10_000, *, judge: Judge | None = None) -> None:
         self._most = most
-        self._confidences: OrderedDict[str, float] = OrderedDict()
+        self._judge = judge
+        self._calls: OrderedDict[str, SeenCall] = OrderedDict()
 
     @property
     def hooks(self) -> dict[str, list[Any]]:
@@ -42,19 +66,42 @@ class SeenCalls:
     def confidence(self, call_id: str) -> float | None:
         """P(correct) of the reply that made this call; None where the proxy gave no number, or the
         call was not seen here."""
-        return self._confidences.get(call_id)
+        return self.get(call_id).confidence
+
+    def get(self, call_id: str) -> SeenCall:
+        """All that is known of a call."""
+        return self._calls.get(call_id, SeenCall())
 
     def is_unsure(self, call_id: str, below: float) -> bool:
         """Whether the call has no confidence of at least `below`."""
         confidence = self.confidence(call_id)
         return confidence is None or confidence < below
 
-    def note(self, call_id: str, confidence: float) -> None:
-        """Keeps a confidence, in the place of the oldest one where there are too many."""
-        self._confidences[call_id] = confidence
-        self._confidences.move_to_end(call_id)
-        while len(self._confidences) > self._most:
-            self._confidences.popitem(last=False)
+    def note(
+        self,
+        call_id: str,
+        confidence: float | None,
+        name: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Keeps what is known of a call, in place of the oldest one where there are too many."""
+        self._calls[call_id] = SeenCall(confidence, name, request_id)
+        self._calls.move_to_end(call_id)
+        while len(self._calls) > self._most:
+            self._calls.popitem(last=False)
+
+    def judged(self, asked: bytes, documents: list[Any]) -> float | None:
+        """P(correct) of a chat completion by the judge, whole or from its events; None without a
+        judge, and for what it cannot read."""
+        if self._judge is None:
+            return None
+        try:
+            request = json.loads(asked)
+            reply = documents[0] if len(documents) == 1 else _put_together(documents)
+            tools = request.get("tools")
+            return float(self._judge.score(reply, messages=request["messages"], tools=tools))
+        except Exception:  # whatever a judge raises: there is no number, and the call is unsure
+            return None
 
     def _listen(self, response: Any) -> None:
         self._listen_at(response, "SyncByteStream", _SYNC)
@@ -76,17 +123,20 @@ class SeenCalls:
         headers = response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip()
         is_packed = "content-encoding" in headers  # the proxy sends nothing packed that it adds to
-        return (
-            None if is_packed or kind not in (_JSON, _EVENTS) else _Reading(self, kind == _EVENTS)
-        )
+        if is_packed or kind not in (_JSON, _EVENTS):
+            return None
+        request = getattr(response, "_request", None)  # `request` raises where there is none
+        asked = getattr(request, "_content", b"")  # of a streamed body there is none
+        return _Reading(self, kind == _EVENTS, asked)
 
 
 class _Reading:
     """The body of one reply as it passes: its calls and what is said of them."""
 
-    def __init__(self, seen: SeenCalls, is_stream: bool) -> None:
+    def __init__(self, seen: SeenCalls, is_stream: bool, asked: bytes) -> None:
         self._seen = seen
         self._is_stream = is_stream
+        self._asked = asked
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -96,17 +146,20 @@ class _Reading:
             self._pieces.append(piece)
 
     def finish(self) -> None:
-        """Notes the confidence of each call, once the client has read the body or closes it."""
-        calls: dict[str, None] = {}
-        confidence = None
-        for document in self._documents():
-            calls |= dict.fromkeys(_ids_of_calls(document))
-            found = _confidence_in(document)
-            confidence = confidence if found is None else found
+        """Notes what is known of each call, once the client has read the body or closes it."""
+        calls: dict[str, str | None] = {}
+        confidence = request_id = None
+        documents = list(self._documents())
         self._pieces.clear()
-        if confidence is not None:
-            for call_id in calls:
-                self._seen.note(call_id, confidence)
+        for document in documents:
+            calls |= {id: name or calls.get(id) for id, name in _calls_in(document)}
+            member = _member_in(document)
+            confidence = _number(member.get("confidence"), confidence)
+            request_id = member.get("request_id", request_id)
+        if calls and confidence is None:
+            confidence = self._seen.judged(self._asked, documents)
+        for id, name in calls.items():
+            self._seen.note(id, confidence, name, request_id)
 
     def _documents(self) -> Iterator[Any]:
         text = b"".join(self._pieces)
@@ -120,32 +173,57 @@ class _Reading:
                 continue
 
 
-def _confidence_in(document: Any) -> float | None:
-    """The number in the member of a reply or of the event that finishes a stream; of several
-    choices the lowest."""
+def _member_in(document: Any) -> dict[str, Any]:
+    """What the proxy says in a reply, or in the event that finishes a stream; the confidence is,
+    of several choices, the lowest."""
     owners = (document, document.get("response")) if isinstance(document, dict) else ()
     for owner in owners:
         member = owner.get(_MEMBER) if isinstance(owner, dict) else None
-        value = member.get("confidence") if isinstance(member, dict) else None
-        if isinstance(value, int | float):
-            return float(value)
-    return None
+        if isinstance(member, dict):
+            return member
+    return {}
 
 
-def _ids_of_calls(part: Any) -> Iterator[str]:
-    """The ids of calls in a reply or an event, of chat completions, responses or messages."""
+def _number(value: Any, otherwise: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else otherwise
+
+
+def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
+    """Ids and names of calls in a reply or an event, of chat completions, responses or messages."""
     if isinstance(part, list):
         for each in part:
-            yield from _ids_of_calls(each)
+            yield from _calls_in(each)
     if not isinstance(part, dict):
         return
+    function = part.get("function") or part.get("custom")
     is_call = "function" in part or part.get("type") in ("tool_use", "custom")
-    for name in ("id",) if is_call else ("call_id",):
-        if isinstance(part.get(name), str):
-            yield part[name]
-    for name, each in part.items():
-        if name != _MEMBER:
-            yield from _ids_of_calls(each)
+    for key in ("id",) if is_call else ("call_id",):
+        if isinstance(part.get(key), str):
+            owner = function if isinstance(function, dict) else part
+            name = owner.get("name")
+            yield part[key], name if isinstance(name, str) else None
+    for key, each in part.items():
+        if key != _MEMBER:
+            yield from _calls_in(each)
+
+
+def _put_together(events: list[Any]) -> dict[str, Any]:
+    """The first choice of a streamed chat completion, as one that came whole."""
+    calls: dict[int, dict[str, Any]] = {}
+    text = ""
+    choices = [each for event in events for each in event.get("choices", ())]
+    for delta in (each["delta"] for each in choices if not each.get("index")):
+        text += delta.get("content") or ""
+        for piece in delta.get("tool_calls") or ():
+            new = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            call = calls.setdefault(piece.get("index", 0), new)
+            call["id"] = piece.get("id") or call["id"]
+            told = piece.get("function") or {}
+            call["function"]["name"] = told.get("name") or call["function"]["name"]
+            call["function"]["arguments"] += told.get("arguments") or ""
+    message = {"role": "assistant", "content": text or None, "tool_calls": [*calls.values()]}
+    model = next((event["model"] for event in events if event.get("model")), None)
+    return {"model": model, "choices": [{"index": 0, "message": message}]}
 
 
 def _heard(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:

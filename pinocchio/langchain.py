@@ -19,21 +19,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.doubt import doubt
 
 __all__ = ["SeenCalls", "noting", "unsure"]
 
 _NOTED = "pinocchio"  # in the message's `response_metadata`
 
 
-def unsure(below: float) -> Callable[[Any], bool]:
-    """A predicate for `when` of an `InterruptOnConfig`; a call without a number interrupts."""
+def unsure(
+    below: float | None = None, *, policy: str | PathLike[str] | None = None
+) -> Callable[[Any], bool]:
+    """A predicate for `when` of an `InterruptOnConfig`, by a threshold or by a policy (a pack's
+    name or a file); a call without a number interrupts."""
+    is_unsure = doubt(below, policy)
 
     def when(request: Any) -> bool:
-        confidence = _noted(request.state, request.tool_call["id"])
-        return confidence is None or confidence < below
+        call = request.tool_call
+        return is_unsure(call["name"], call["args"], _noted(request.state, call["id"]))
 
     return when
 

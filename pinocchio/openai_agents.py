@@ -14,17 +14,29 @@ taken up in another process after `state.approve(item)` or `state.reject(item)`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.doubt import doubt
 
 __all__ = ["SeenCalls", "unsure"]
 
 
-def unsure(below: float, *, seen: SeenCalls) -> Callable[[Any, Any, str], Awaitable[bool]]:
-    """A predicate for `needs_approval`; a call without a number needs approval."""
+def unsure(
+    below: float | None = None,
+    *,
+    policy: str | PathLike[str] | None = None,
+    seen: SeenCalls,
+) -> Callable[[Any, Any, str], Awaitable[bool]]:
+    """A predicate for `needs_approval`, by a threshold or by a policy (a pack's name or a file).
+
+    A call without a number needs approval, as does one whose reply was not seen here.
+    """
+    is_unsure = doubt(below, policy)
 
     async def needs_approval(context: Any, parameters: Any, call_id: str) -> bool:
-        return seen.is_unsure(call_id, below)
+        call = seen.get(call_id)
+        return is_unsure(call.name, parameters, call.confidence)
 
     return needs_approval

@@ -13,17 +13,29 @@ A run with such a call ends with `DeferredToolRequests`, and goes on with `Defer
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.doubt import doubt
 
 __all__ = ["SeenCalls", "unsure"]
 
 
-def unsure(below: float, *, seen: SeenCalls) -> Callable[[Any, Any, Any], bool]:
-    """A predicate for `approval_required`; a call without a number needs approval."""
+def unsure(
+    below: float | None = None,
+    *,
+    policy: str | PathLike[str] | None = None,
+    seen: SeenCalls,
+) -> Callable[[Any, Any, Any], bool]:
+    """A predicate for `approval_required`, by a threshold or by a policy (a pack's name or a file).
+
+    A call without a number needs approval.
+    """
+    is_unsure = doubt(below, policy)
 
     def approval_required(context: Any, tool: Any, arguments: Any) -> bool:
-        return seen.is_unsure(context.tool_call_id or "", below)
+        confidence = seen.confidence(context.tool_call_id or "")
+        return is_unsure(tool.name, arguments, confidence)
 
     return approval_required

@@ -22,7 +22,7 @@ PACKAGES = ("pinocchio", "proxy", "policies", "calibrator")
 
 # Our packages that a package may import; `root` is the package itself, not its modules.
 MAY_IMPORT = {
-    "pinocchio": {"pinocchio": "all", "proxy": "all", "calibrator": "root"},
+    "pinocchio": {"pinocchio": "all", "proxy": "all", "calibrator": "root", "policies": "root"},
     "proxy": {"proxy": "all", "policies": "root", "calibrator": "root"},
     "policies": {"policies": "all"},
     "calibrator": {"calibrator": "all"},
@@ -420,9 +420,10 @@ ROOMS: dict[str, set[str]] = {
     "pinocchio.help": set(),
     "pinocchio.options": set(),
     "pinocchio.calls": set(),
-    "pinocchio.langchain": {"calls"},
-    "pinocchio.openai_agents": {"calls"},
-    "pinocchio.pydantic_ai": {"calls"},
+    "pinocchio.doubt": set(),
+    "pinocchio.langchain": {"calls", "doubt"},
+    "pinocchio.openai_agents": {"calls", "doubt"},
+    "pinocchio.pydantic_ai": {"calls", "doubt"},
     "pinocchio.__main__": {"help", "options"},
 }
 

@@ -45,6 +45,16 @@ set_tracing_disabled(True)  # traces would go to OpenAI
 BEHAVIOURS = pytest.mark.parametrize(("behaviour", "cities"), [("tools", 1), ("parallel", 2)])
 streamed = pytest.mark.parametrize("is_stream", [False, True])
 SURE, UNSURE = 0.4, 0.9
+POLICY = """
+version: 1
+name: weather
+mode: enforce
+rules:
+  - name: the capital
+    when: {tools: [{name: get_weather, arguments: {city: Paris}}], confidence: {below: 0.9}}
+    then: hold
+default: deliver
+"""
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^## (.*?)\n\n```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
 MODULES = {
@@ -78,7 +88,13 @@ def test_the_page_shows_lines_that_work(title: str, monkeypatch: pytest.MonkeyPa
 
 
 def langchain_agent(
-    name: str, saver: Any, seen: SeenCalls, called: list[str], *, below: float, is_stream: bool
+    name: str,
+    saver: Any,
+    seen: SeenCalls,
+    called: list[str],
+    *,
+    is_stream: bool = False,
+    **asks: Any,
 ) -> Any:
     """As a process makes it: nothing is shared with another one but the checkpoints."""
 
@@ -96,7 +112,7 @@ def langchain_agent(
     )
     gate = {
         "allowed_decisions": ["approve", "reject"],
-        "when": pinocchio.langchain.unsure(below=below),
+        "when": pinocchio.langchain.unsure(**asks),
     }
     return create_agent(
         model,
@@ -154,10 +170,10 @@ def test_langchain_without_a_number_interrupts() -> None:
 # OpenAI Agents SDK
 
 
-def agents_agent(surface: str, name: str, called: list[str], below: float) -> Agent[Any]:
+def agents_agent(surface: str, name: str, called: list[str], **asks: Any) -> Agent[Any]:
     seen = SeenCalls()
 
-    @function_tool(needs_approval=pinocchio.openai_agents.unsure(below=below, seen=seen))
+    @function_tool(needs_approval=pinocchio.openai_agents.unsure(**asks, seen=seen))
     def get_weather(city: str) -> str:
         """The weather in a city."""
         called.append(city)
@@ -188,11 +204,11 @@ def test_agents_sdk_interrupts_below(
     called, name = list[str](), named(behaviour)
 
     async def run() -> Any:
-        agent = agents_agent(surface, name, called, UNSURE)
+        agent = agents_agent(surface, name, called, below=UNSURE)
         stopped = await run_agent(agent, QUESTION, is_stream=is_stream)
         kept = json.dumps(stopped.to_state().to_json())
         assert (len(stopped.interruptions), called) == (cities, [])
-        other = agents_agent(surface, name, called, UNSURE)  # as another process has it
+        other = agents_agent(surface, name, called, below=UNSURE)  # as another process has it
         state = await RunState.from_json(other, json.loads(kept))
         first, *rest = state.get_interruptions()
         state.approve(first)
@@ -209,7 +225,7 @@ def test_agents_sdk_interrupts_below(
 def test_agents_sdk_lets_sure_calls_run(surface: str, is_stream: bool) -> None:
     """A call at or above the threshold needs nobody."""
     called: list[str] = []
-    agent = agents_agent(surface, named("tools"), called, SURE)
+    agent = agents_agent(surface, named("tools"), called, below=SURE)
     done = asyncio.run(run_agent(agent, QUESTION, is_stream=is_stream))
     assert (called, done.final_output) == (["Paris"], SENTENCE)
 
@@ -217,7 +233,7 @@ def test_agents_sdk_lets_sure_calls_run(surface: str, is_stream: bool) -> None:
 # pydantic-ai
 
 
-def pydantic_agent(name: str, called: list[str], below: float) -> Any:
+def pydantic_agent(name: str, called: list[str], **asks: Any) -> Any:
     seen = SeenCalls()
 
     def get_weather(city: str) -> str:
@@ -228,7 +244,7 @@ def pydantic_agent(name: str, called: list[str], below: float) -> Any:
     http_client = httpx2.AsyncClient(event_hooks=seen.async_hooks)
     client = AsyncOpenAI(base_url=PROXY, api_key=KEY, http_client=http_client)
     model = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
-    needs = pinocchio.pydantic_ai.unsure(below=below, seen=seen)
+    needs = pinocchio.pydantic_ai.unsure(**asks, seen=seen)
     toolset: Any = FunctionToolset([get_weather]).approval_required(needs)
     return PydanticAgent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
 
@@ -237,7 +253,7 @@ def pydantic_agent(name: str, called: list[str], below: float) -> Any:
 def test_pydantic_ai_defers_below(behaviour: str, cities: int) -> None:
     """A call below the threshold is deferred, and run once its approval is handed in."""
     called, name = list[str](), named(behaviour)
-    stopped = pydantic_agent(name, called, UNSURE).run_sync(QUESTION)
+    stopped = pydantic_agent(name, called, below=UNSURE).run_sync(QUESTION)
     assert isinstance(stopped.output, DeferredToolRequests)
     assert (len(stopped.output.approvals), called) == (cities, [])
     first, *rest = stopped.output.approvals
@@ -246,7 +262,7 @@ def test_pydantic_ai_defers_below(behaviour: str, cities: int) -> None:
         first.tool_call_id: True,
         **{each.tool_call_id: ToolDenied("not there") for each in rest},
     }
-    other = pydantic_agent(name, called, UNSURE)
+    other = pydantic_agent(name, called, below=UNSURE)
     done = other.run_sync(message_history=stopped.all_messages(), deferred_tool_results=results)
     assert (called, done.output) == (["Paris"], SENTENCE)
 
@@ -254,5 +270,62 @@ def test_pydantic_ai_defers_below(behaviour: str, cities: int) -> None:
 def test_pydantic_ai_lets_sure_calls_run() -> None:
     """A call at or above the threshold is run."""
     called: list[str] = []
-    done = pydantic_agent(named("tools"), called, SURE).run_sync(QUESTION)
+    done = pydantic_agent(named("tools"), called, below=SURE).run_sync(QUESTION)
     assert (called, done.output) == (["Paris"], SENTENCE)
+
+
+# A policy in place of a threshold
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """Asks about Paris below 0.9, and about nothing else."""
+    path = tmp_path / "weather.yaml"
+    path.write_text(POLICY)
+    return path
+
+
+def test_langchain_asks_as_a_policy_says(policy: Path) -> None:
+    """Of two calls in one reply, by their arguments; on replay as before."""
+    saver, called, name = InMemorySaver(), list[str](), named("parallel")
+    thread: Any = {"configurable": {"thread_id": name}}
+    agent = langchain_agent(name, saver, SeenCalls(), called, policy=policy)
+    stopped = agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    [request] = stopped["__interrupt__"][0].value["action_requests"]
+    assert request["args"] == {"city": "Paris"}
+    again = langchain_agent(name, saver, SeenCalls(), called, policy=policy)
+    done = again.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
+    assert (sorted(called), done["messages"][-1].text) == (["Paris", "Rome"], SENTENCE)
+
+
+@pytest.mark.parametrize("surface", ["chat", "responses"])
+@streamed
+def test_agents_sdk_asks_as_a_policy_says(surface: str, is_stream: bool, policy: Path) -> None:
+    """Which knows the tool by the reply that passed."""
+    called, name = list[str](), named("parallel")
+
+    async def run() -> Any:
+        agent = agents_agent(surface, name, called, policy=policy)
+        stopped = await run_agent(agent, QUESTION, is_stream=is_stream)
+        [item] = stopped.interruptions
+        assert json.loads(item.arguments) == {"city": "Paris"}
+        state = stopped.to_state()
+        state.approve(item)
+        return await run_agent(agent, state, is_stream=is_stream)
+
+    done = asyncio.run(run())
+    assert (sorted(called), done.final_output) == (["Paris", "Rome"], SENTENCE)
+
+
+def test_pydantic_ai_asks_as_a_policy_says(policy: Path) -> None:
+    """The other call is run at once."""
+    called, name = list[str](), named("parallel")
+    agent = pydantic_agent(name, called, policy=policy)
+    stopped = agent.run_sync(QUESTION)
+    [waiting] = stopped.output.approvals
+    assert (waiting.args_as_dict(), called) == ({"city": "Paris"}, ["Rome"])
+    results = DeferredToolResults()
+    results.approvals[waiting.tool_call_id] = True
+    history = stopped.all_messages()
+    done = agent.run_sync(message_history=history, deferred_tool_results=results)
+    assert (sorted(called), done.output) == (["Paris", "Rome"], SENTENCE)

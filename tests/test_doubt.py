@@ -1,0 +1,179 @@
+"""`pinocchio.doubt`: which calls a person is asked about, by a threshold or as a policy decides."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pinocchio.calls import SeenCalls
+from pinocchio.doubt import doubt
+from policies import Deliver, Facts, ToolCall, decide, load_policy
+from tests.test_seen_calls import CHAT_CALL, STREAMED, Json, events
+
+POLICY = """
+version: 1
+name: refunds
+mode: enforce
+on_score_error: deliver
+rules:
+  - name: small
+    when: {tools: [{name: refund, arguments: {amount: {below: 10}}}]}
+    then: deliver
+  - {name: large, when: {tools: [refund], confidence: {below: 0.8}}, then: hold}
+default: deliver
+"""
+PACK = load_policy("agent-tools")
+BY_PACK = doubt(None, "agent-tools")
+
+
+@pytest.fixture
+def refunds(tmp_path: Path) -> Path:
+    path = tmp_path / "refunds.yaml"
+    path.write_text(POLICY)
+    return path
+
+
+@pytest.mark.parametrize("confidence", [None, 0.0, 0.3, 0.5, 0.7, 0.99])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("get_order", {"id": "A-1"}),
+        ("update_order", {"id": "A-1"}),
+        ("delete_order", {"id": "A-1"}),
+        ("refund_order", {"amount": 5000}),
+        ("bash", {"command": "rm -rf build"}),
+    ],
+)
+def test_a_policy_decides_as_in_the_proxy(name: str, arguments: Json, confidence: float) -> None:
+    """What the pack would not deliver is for a person; given as text or as values."""
+    call = ToolCall(name, json.dumps(arguments))
+    expected = not isinstance(decide(PACK, Facts(confidence, "m", (call,))).applied, Deliver)
+    assert BY_PACK(name, arguments, confidence) is expected
+    assert BY_PACK(name, json.dumps(arguments), confidence) is expected
+
+
+def test_name_arguments_and_confidence_count(refunds: Path) -> None:
+    """As the rules of a file say."""
+    is_unsure = doubt(None, refunds)
+    assert is_unsure("refund", {"amount": 50}, 0.7)
+    assert not is_unsure("refund", {"amount": 50}, 0.8)
+    assert not is_unsure("refund", {"amount": 5}, 0.1)
+    assert not is_unsure("lookup", {"amount": 50}, 0.1)
+
+
+def test_without_a_number_a_call_is_unsure_where_the_policy_asks_for_one(refunds: Path) -> None:
+    """Whatever its `on_score_error` says; a rule that needs none decides without, and a call whose
+    name nobody knows is for a person."""
+    is_unsure = doubt(None, refunds)
+    assert is_unsure("refund", {"amount": 50}, None)
+    assert not is_unsure("refund", {"amount": 5}, None)
+    assert is_unsure(None, {"amount": 5}, 0.99)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("mode: enforce", "mode: shadow"), "stops no call"),
+        (("tools: [refund],", "team: sales,"), "looks at team"),
+    ],
+)
+def test_what_cannot_be_decided_here_is_refused(
+    refunds: Path, change: tuple[str, str], sentence: str
+) -> None:
+    """When the predicate is made, not at the first call that slips through."""
+    refunds.write_text(refunds.read_text().replace(*change))
+    with pytest.raises(ValueError, match=sentence):
+        doubt(None, refunds)
+
+
+@pytest.mark.parametrize("given", [(None, None), (0.9, "agent-tools")])
+def test_one_of_both_is_given(given: Any) -> None:
+    """A threshold or a policy."""
+    with pytest.raises(ValueError, match="either"):
+        doubt(*given)
+
+
+def test_a_threshold_needs_the_standard_library_alone() -> None:
+    """Which `pip install --no-deps` is enough for."""
+    code = (
+        "import sys, pinocchio.langchain, pinocchio.openai_agents, pinocchio.pydantic_ai as p\n"
+        "p.unsure(below=0.9, seen=p.SeenCalls())\n"
+        "print({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(json.loads(done.stdout.replace("'", '"').replace("{", "[").replace("}", "]"))) <= {
+        *("pinocchio", "__main__", "__mp_main__"),
+    }
+
+
+# What is scored in this process
+
+
+class Judge:
+    """Says 0.75, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def score(self, response: Any, *, messages: Any, tools: Any) -> float:
+        self.asked.append((response, messages, tools))
+        if not response["choices"][0]["message"]["tool_calls"]:
+            raise ValueError("no calls")
+        return 0.75
+
+
+REQUEST: Json = {"messages": [{"role": "user", "content": "Refund it."}], "tools": [{"type": "x"}]}
+
+
+def judged(judge: Judge, body: bytes, kind: str = "application/json") -> SeenCalls:
+    seen = SeenCalls(judge=judge)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": kind}, content=iter([body]))
+
+    transport = httpx.MockTransport(answer)
+    with httpx.Client(transport=transport, event_hooks=seen.hooks) as client:
+        client.post("http://proxy/", json=REQUEST)
+    return seen
+
+
+def test_a_judge_scores_what_has_no_number() -> None:
+    """With the conversation and the tools, whole or from its events; once for a reply."""
+    whole: Json = {"choices": [{"message": {"tool_calls": [CHAT_CALL]}}]}
+    pieces: list[Json] = [
+        {"model": "m", "choices": [{"delta": {"tool_calls": [{"index": 0, **CHAT_CALL}]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": " "}}]}}]},
+    ]
+    for body, kind, arguments in (
+        (json.dumps(whole).encode(), "application/json", "{}"),
+        (events(pieces), "text/event-stream", "{} "),
+    ):
+        judge = Judge()
+        assert judged(judge, body, kind).confidence("call_1") == 0.75
+        [(reply, messages, tools)] = judge.asked
+        [call] = reply["choices"][0]["message"]["tool_calls"]
+        assert (call["id"], call["function"]["name"]) == ("call_1", "f")
+        assert call["function"]["arguments"] == arguments
+        assert (messages, tools) == (REQUEST["messages"], REQUEST["tools"])
+
+
+def test_a_judge_is_not_asked_where_there_is_a_number() -> None:
+    """The proxy's counts."""
+    judge = Judge()
+    seen = judged(judge, events(STREAMED["chat"]), "text/event-stream")
+    assert (seen.confidence("call_1"), judge.asked) == (0.25, [])
+
+
+def test_a_judge_that_fails_leaves_the_call_unsure() -> None:
+    """Whatever it raises, the client reads its reply."""
+    item = {"output": [{"type": "function_call", "call_id": "call_1", "name": "f"}]}
+    assert judged(Judge(), json.dumps(item).encode()).confidence("call_1") is None
