@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,6 @@ from proxy.commands.opened_record import JsonOption
 from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 
 if TYPE_CHECKING:
-    from calibrator import Recalibrations, Scorer
     from proxy.config.setup import Setup
     from proxy.config.telemetry import OtelConfig
     from proxy.config.upstreams import UpstreamConfig
@@ -37,12 +35,6 @@ MOST_SKEW_S: Final = 5.0  # more is told; keys, holds and certificates go by the
 SOON_S: Final = 7 * 86_400.0  # a key that expires within it is told
 LEAST_FREE: Final = 2**30  # bytes of disk
 NEARLY: Final = 0.9  # of a limit
-CANARY: Final = ("What is the capital of France?", "The capital of France is Paris.")
-FIRST_WORKER, FURTHER_WORKER = (
-    70_000_000,
-    25_000_000,
-)  # bytes, without a calibrator: `bench workers`
-SAME: Final = 0.01  # two scores of one text may differ so much, in half precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,60 +194,21 @@ def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
 
 
 def _scorer(patient: Patient) -> Iterator[Finding]:
-    """A canary: what cannot score a plain answer, twice alike, scores no other."""
-    from proxy.capacity.machine import resident_memory
+    """What cannot score a plain answer, twice alike, scores no other."""
+    from proxy.commands.canary import tried
     from proxy.scoring.loader import scorer_loader, stand_in_loader
 
-    setup, before = patient.setup, resident_memory()
+    setup = patient.setup
     section = setup.config.calibrator
     if (load := scorer_loader(section)) is None:
         yield Finding("skip", "calibrator", "none: replies get no number")
         return
-    found, patient.calibrator = _loaded("calibrator", load, section.summary, setup.recalibrations)
-    yield found
-    patient.calibrator_bytes = max(0, resident_memory() - before)
+    found = tried(load, section.summary, setup.recalibrations)
+    patient.calibrator, patient.calibrator_bytes = found.name, found.memory
+    yield Finding(found.level, "calibrator", found.text)
     if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
-        yield _loaded("stand-in", load, section.stand_in.checkpoint, setup.of_stand_in)[0]
-
-
-def _loaded(
-    about: str, load: Callable[[], Scorer], place: str, its: Recalibrations | None
-) -> tuple[Finding, str | None]:
-    """What a calibrator says of the canary, and the name of its numbers."""
-    from calibrator import CalibratorError
-    from proxy.scoring.recalibrated import name_with
-
-    try:
-        began = time.perf_counter()
-        scorer = load()
-        loaded_s = time.perf_counter() - began
-        try:
-            text = _canary(scorer)
-        finally:
-            if (close := getattr(scorer, "close", None)) is not None:
-                close()
-    except (CalibratorError, StartupError, OSError) as error:
-        return Finding("fail", about, f"{place}: {error}"), None
-    level: Level = "fail" if text.startswith("a canary") else "ok"
-    name = name_with(scorer.name, its)
-    return Finding(level, about, f"{name}: {text}, loaded in {loaded_s:.1f} s"), name
-
-
-def _canary(scorer: Scorer) -> str:
-    """What a scorer says of the canary; begins with "a canary" where that is no confidence."""
-    from calibrator import Item
-
-    scorer.score_batch([Item(*CANARY)])  # the first takes longest
-    began = time.perf_counter()
-    [first] = scorer.score_batch([Item(*CANARY)])
-    passed_ms = (time.perf_counter() - began) * 1_000
-    [second] = scorer.score_batch([Item(*CANARY)])
-    one, other = first.confidence, second.confidence
-    if not (math.isfinite(one) and 0 <= one <= 1):
-        return f"a canary got {one}, which is no probability"
-    if not abs(one - other) <= SAME:
-        return f"a canary got {one:.4f}, and then {other:.4f}"
-    return f"the canary got {one:.4f} in {passed_ms:.0f} ms"
+        found = tried(load, section.stand_in.checkpoint, setup.of_stand_in)
+        yield Finding(found.level, "stand-in", found.text)
 
 
 # --- the machine ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from policies import Certificate, Labelled, Scope, certify
 from proxy.capacity.machine import Machine, Processes, cores, free_memory
 from proxy.commands import doctor as doctor_module
 from proxy.commands.app import cli
+from proxy.commands.canary import tried
 from proxy.gate.client_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.store.database import open_engine
@@ -222,11 +223,33 @@ class Broken:
         return [Score(value, value, False) for value in values]
 
 
-def test_a_canary_finds_a_calibrator_that_gives_no_probability() -> None:
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.5, math.nan, 0.5), "nan, which is no probability"),
+        ((0.5, 1.5, 1.5), "1.5, which is no probability"),
+        ((0.5, 0.5, 0.9), "0.5000, and then 0.9000"),
+    ],
+)
+def test_a_canary_finds_a_calibrator_that_gives_no_probability(
+    values: tuple[float, ...], said: str
+) -> None:
     """No number, one beyond 1, another one each time."""
-    assert "nan, which is no probability" in doctor_module._canary(Broken(0.5, math.nan, 0.5))
-    assert "1.5, which is no probability" in doctor_module._canary(Broken(0.5, 1.5, 1.5))
-    assert "0.5000, and then 0.9000" in doctor_module._canary(Broken(0.5, 0.5, 0.9))
+    found = tried(lambda: Broken(*values), "x", None)
+    assert found.level == "fail"
+    assert said in found.text
+
+
+def test_the_memory_of_a_calibrator_is_what_it_takes_while_it_is_there() -> None:
+    """It is closed and gone before doctor tells how much."""
+
+    class Large(Broken):
+        def __init__(self) -> None:
+            super().__init__(0.5, 0.5, 0.5)
+            self.weights = b"w" * 50_000_000
+
+    found = tried(Large, "x", None)
+    assert (found.memory or 0) > 45_000_000
 
 
 def test_an_engine_that_is_not_there_fails(examine: Examine, tmp_path: Path) -> None:
