@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -218,7 +218,7 @@ class Broken:
     def __init__(self, *values: float) -> None:
         self._values = iter(values)
 
-    def score_batch(self, items: list[Item]) -> list[Score]:
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
         values = [next(self._values) for _ in items]
         return [Score(value, value, False) for value in values]
 
